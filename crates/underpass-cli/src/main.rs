@@ -1,0 +1,3 @@
+//! The `underpass` tool.
+
+fn main() {}

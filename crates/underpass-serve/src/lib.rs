@@ -1,0 +1,1 @@
+//! The HTTP file server of Underpass.

@@ -1,0 +1,1 @@
+//! Moves bytes between files and sockets underneath user space.

@@ -1,0 +1,3 @@
+//! What the project does to itself.
+
+fn main() {}
