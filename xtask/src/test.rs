@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! fmt  tidy  licences      need no build
-//! build ─┬─ clippy         same packages and features throughout, so that the dependencies
+//! build ─┬─ clippy         the same packages and features throughout, so that the dependencies
 //!        ├─ unit           are built once
-//!        ├─ doc
 //!        └─ system         the tests with needs: packages installed, then each binary run alone
 //! ```
 //!
@@ -24,9 +23,10 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
+use self::packages::Packages;
 use self::report::{Lack, Report};
 pub(crate) use self::system::{SYSTEM_TESTS, SystemTest};
-use crate::tidy::{self, Tree};
+use crate::tidy::{self, Complaint, Tree};
 use crate::workspace::{Fallible, Workspace};
 
 #[derive(clap::Args)]
@@ -42,7 +42,17 @@ pub(crate) struct Arguments {
     list: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+impl Arguments {
+    fn packages(&self) -> Packages {
+        if self.no_install {
+            Packages::AsTheyAre
+        } else {
+            Packages::Install
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Step {
     Fmt,
     Tidy,
@@ -50,7 +60,6 @@ enum Step {
     Build,
     Clippy,
     Unit,
-    Doc,
     System,
 }
 
@@ -62,17 +71,9 @@ impl Step {
             Self::Licences => "every dependency's licence is allowed",
             Self::Build => "libraries, the tool, examples and tests compile",
             Self::Clippy => "no warnings, with all targets and features",
-            Self::Unit => "unit, property and integration tests that need nothing",
-            Self::Doc => "the examples in the documentation",
+            Self::Unit => "unit, property, integration and documentation tests",
             Self::System => "tests that need root, a package or a kernel feature",
         }
-    }
-
-    fn needs_build(self) -> bool {
-        matches!(
-            self,
-            Self::Build | Self::Clippy | Self::Unit | Self::Doc | Self::System
-        )
     }
 }
 
@@ -88,17 +89,37 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
         list();
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = |step: &Step| arguments.only.is_empty() || arguments.only.contains(step);
-    let (build, plain): (Vec<_>, Vec<_>) = Step::value_variants()
-        .iter()
-        .copied()
-        .filter(chosen)
-        .partition(|step| step.needs_build());
+    let steps = steps(&arguments.only);
     let mut report = Report::default();
-    run_plain(workspace, &plain, &mut report);
-    run_built(workspace, &build, arguments, &mut report)?;
-    let is_ci = env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    if is_ci {
+    let mut binaries = None;
+    for step in &steps {
+        println!("\n== {step}: {}", step.purpose());
+        let begun = Instant::now();
+        let done = match (step, &binaries) {
+            (Step::Fmt, _) => cargo::fmt(workspace, &mut report),
+            (Step::Tidy, _) => look(workspace, *step, tidy::complaints, &mut report),
+            (Step::Licences, _) => look(workspace, *step, tidy::licence_complaints, &mut report),
+            (Step::Build, _) => build::all(workspace).map(|built| {
+                report.step("build", built.is_some());
+                binaries = built;
+            }),
+            (_, None) if steps.contains(&Step::Build) => {
+                report.not_run(step.to_string(), 1, Lack::of_build());
+                Ok(())
+            }
+            (Step::Clippy, _) => cargo::clippy(workspace, &mut report),
+            (Step::Unit, _) => cargo::tests(workspace, &mut report),
+            (Step::System, built) => {
+                let built = built.as_deref().unwrap_or_default();
+                system::run(workspace, built, arguments.packages(), &mut report)
+            }
+        };
+        if let Err(error) = done {
+            report.fail(format!("{step}: {error}"));
+        }
+        println!("== {step}: {:.1} s", begun.elapsed().as_secs_f64());
+    }
+    if env::var("CI").is_ok_and(|value| value == "true" || value == "1") {
         report.refuse_lacks();
     }
     println!("\n{report}");
@@ -107,6 +128,34 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The steps to take, in their order. Tests are built first, whether or not that was asked for.
+fn steps(only: &[Step]) -> Vec<Step> {
+    let runs_tests = only
+        .iter()
+        .any(|step| matches!(step, Step::Unit | Step::System));
+    let is_chosen = |step: &Step| {
+        only.is_empty() || only.contains(step) || (*step == Step::Build && runs_tests)
+    };
+    Step::value_variants()
+        .iter()
+        .copied()
+        .filter(is_chosen)
+        .collect()
+}
+
+fn look(
+    workspace: &Workspace,
+    step: Step,
+    complaints: fn(&Tree) -> Vec<Complaint>,
+    report: &mut Report,
+) -> Fallible<()> {
+    report.step(
+        &step.to_string(),
+        complaints(&Tree::read(workspace)?).is_empty(),
+    );
+    Ok(())
 }
 
 fn list() {
@@ -128,67 +177,21 @@ fn list() {
     }
 }
 
-fn run_plain(workspace: &Workspace, steps: &[Step], report: &mut Report) {
-    // The two steps that look at the tree share it.
-    let looks = steps
-        .iter()
-        .any(|step| matches!(step, Step::Tidy | Step::Licences));
-    let tree = looks.then(|| Tree::read(workspace).map_err(|error| error.to_string()));
-    for step in steps {
-        let begun = begin(*step);
-        match (step, &tree) {
-            (Step::Fmt, _) => cargo::fmt(workspace, report),
-            (_, Some(Err(error))) => report.fail(format!("{step}: {error}")),
-            (Step::Tidy, Some(Ok(tree))) => {
-                report.step("tidy", tidy::complaints(tree).is_empty());
-            }
-            (_, Some(Ok(tree))) => {
-                report.step("licences", tidy::licence_complaints(tree).is_empty());
-            }
-            (_, None) => {}
-        }
-        end(*step, begun);
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn run_built(
-    workspace: &Workspace,
-    steps: &[Step],
-    arguments: &Arguments,
-    report: &mut Report,
-) -> Fallible<()> {
-    if steps.is_empty() {
-        return Ok(());
+    #[test]
+    fn tests_are_built_before_they_are_run() {
+        assert_eq!(
+            steps(&[Step::System, Step::Tidy]),
+            [Step::Tidy, Step::Build, Step::System]
+        );
+        assert_eq!(steps(&[Step::Clippy]), [Step::Clippy]);
     }
-    let begun = begin(Step::Build);
-    let binaries = build::all(workspace)?;
-    report.step("build", binaries.is_some());
-    end(Step::Build, begun);
-    for step in steps.iter().copied().filter(|step| *step != Step::Build) {
-        let Some(binaries) = &binaries else {
-            report.not_run(step.to_string(), 1, Lack::of_build());
-            continue;
-        };
-        let begun = begin(step);
-        match step {
-            Step::Clippy => cargo::clippy(workspace, report),
-            Step::Doc => cargo::tests(workspace, "doc", &["--doc"], report)?,
-            Step::System => system::run(workspace, binaries, !arguments.no_install, report)?,
-            _ => {
-                let kinds = ["--lib", "--bins", "--tests", "--examples"];
-                cargo::tests(workspace, "unit", &kinds, report)?;
-            }
-        }
-        end(step, begun);
+
+    #[test]
+    fn every_step_is_taken_where_none_is_chosen() {
+        assert_eq!(steps(&[]), Step::value_variants());
     }
-    Ok(())
-}
-
-fn begin(step: Step) -> Instant {
-    println!("\n== {step}: {}", step.purpose());
-    Instant::now()
-}
-
-fn end(step: Step, begun: Instant) {
-    println!("== {step}: {:.1} s", begun.elapsed().as_secs_f64());
 }

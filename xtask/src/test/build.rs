@@ -29,11 +29,7 @@ pub(super) enum Kind {
 /// compiler has said what.
 pub(super) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     let mut cargo = workspace.cargo_over_everything("test");
-    cargo.args([
-        "--no-run",
-        "--quiet",
-        "--message-format=json-render-diagnostics",
-    ]);
+    cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = cargo.stdout(Stdio::piped()).spawn()?;
     let mut binaries = Vec::new();
     if let Some(output) = child.stdout.take() {

@@ -6,45 +6,47 @@ use std::process::{Command, ExitStatus, Stdio};
 use super::report::{Lack, Report, Totals};
 use crate::workspace::{Fallible, Workspace};
 
-pub(super) fn fmt(workspace: &Workspace, report: &mut Report) {
+pub(super) fn fmt(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
     let mut cargo = workspace.cargo("fmt");
     cargo.args(["--all", "--", "--check"]);
-    component(workspace, "fmt", "rustfmt", cargo, report);
+    component(workspace, "fmt", "rustfmt", cargo, report)
 }
 
-pub(super) fn clippy(workspace: &Workspace, report: &mut Report) {
+pub(super) fn clippy(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("clippy");
     // Behind `--` the flag is for our crates only: it builds no dependency anew.
     cargo.args(["--all-targets", "--", "-D", "warnings"]);
-    component(workspace, "clippy", "clippy", cargo, report);
+    component(workspace, "clippy", "clippy", cargo, report)
 }
 
 /// Runs a step that a component of the toolchain does.
-fn component(workspace: &Workspace, step: &str, name: &str, mut cargo: Command, into: &mut Report) {
-    let mut probe = workspace.cargo(step);
-    let probed = probe
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if !probed.is_ok_and(|status| status.success()) {
-        let reason = format!("the toolchain lacks {name}; `rustup component add {name}`");
-        into.not_run(step, 1, Lack::of_machine(reason));
-        return;
-    }
-    into.step(step, cargo.status().is_ok_and(|status| status.success()));
-}
-
-/// Runs those tests of the workspace that `selection` picks.
-pub(super) fn tests(
+fn component(
     workspace: &Workspace,
     step: &str,
-    selection: &[&str],
+    name: &str,
+    mut cargo: Command,
     report: &mut Report,
 ) -> Fallible<()> {
+    let mut probe = workspace.cargo(step);
+    let probe = probe
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if probe.status()?.success() {
+        report.step(step, cargo.status()?.success());
+    } else {
+        let reason = format!("the toolchain lacks {name}; `rustup component add {name}`");
+        report.not_run(step, 1, Lack::of_machine(reason));
+    }
+    Ok(())
+}
+
+/// Runs the tests that need nothing. One call for all their kinds: cargo would build the
+/// dependencies anew, with other features, for documentation tests alone.
+pub(super) fn tests(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("test");
-    cargo.arg("--no-fail-fast").args(selection);
-    run_tests(step, cargo, report)
+    cargo.arg("--no-fail-fast");
+    run_tests("unit", cargo, report)
 }
 
 /// Runs a program that prints what Rust's test harness prints, and counts.

@@ -8,6 +8,13 @@ use std::process::{Command, Stdio};
 use super::needs::{self, Need, Program};
 use crate::workspace::Fallible;
 
+/// What to do about packages that are missing.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Packages {
+    Install,
+    AsTheyAre,
+}
+
 /// Debian asks this program before a package starts its service; `101` means no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_TEXT: &str =

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::build::{Binary, Kind};
 use super::cargo::run_tests;
 use super::needs::{self, Need};
-use super::packages;
+use super::packages::{self, Packages};
 use super::report::Report;
 use crate::workspace::{Fallible, Metadata, Workspace};
 
@@ -37,10 +37,10 @@ impl fmt::Display for SystemTest {
 pub(super) fn run(
     workspace: &Workspace,
     binaries: &[Binary],
-    installs: bool,
+    packages: Packages,
     report: &mut Report,
 ) -> Fallible<()> {
-    if installs {
+    if packages == Packages::Install {
         let needs: Vec<_> = SYSTEM_TESTS.iter().flat_map(|row| row.needs).collect();
         packages::install_missing(&needs)?;
     }
