@@ -33,7 +33,7 @@ pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
         return Ok(());
     }
     println!("installing the packages {names}");
-    without_services(|| {
+    without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
         // One that can't be had must not keep the others out.
         if !install(&missing) {
@@ -56,9 +56,8 @@ fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
     missing
 }
 
-/// Runs `work` while no package may start a service.
-fn without_services(work: impl FnOnce()) -> Fallible<()> {
-    let policy = Path::new(POLICY);
+/// Runs `work` while no package may start a service. A policy that somebody else set stays.
+fn without_services(policy: &Path, work: impl FnOnce()) -> Fallible<()> {
     // One of ours may be left from a run that was killed.
     let is_ours = fs::read_to_string(policy).map_or(!policy.exists(), |text| text == POLICY_TEXT);
     if is_ours {
@@ -97,6 +96,23 @@ fn apt(arguments: &[&str]) -> bool {
 mod tests {
     use super::*;
     use crate::test::needs::fake_program;
+
+    #[test]
+    fn services_are_forbidden_while_packages_are_installed() {
+        let name = format!("underpass-policy-{}", std::process::id());
+        let policy = std::env::temp_dir().join(name);
+        let text = || fs::read_to_string(&policy).ok();
+        let work = || assert_eq!(text().as_deref(), Some(POLICY_TEXT));
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, POLICY_TEXT).expect("one left over");
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, "theirs").expect("a policy of theirs");
+        without_services(&policy, || {}).expect("a policy of theirs");
+        assert_eq!(text().as_deref(), Some("theirs"));
+        fs::remove_file(&policy).expect("the policy");
+    }
 
     #[test]
     fn missing_packages_are_named_once() {
