@@ -61,14 +61,18 @@ fn run_row(
     binaries: &[Binary],
     report: &mut Report,
 ) -> Fallible<()> {
-    match row.needs.iter().find_map(Need::lack) {
-        Some(lack) => {
+    match (
+        count(&test.executable)?,
+        row.needs.iter().find_map(Need::lack),
+    ) {
+        (0, _) => report.fail(format!("{row} has no test that is marked")),
+        (tests, Some(lack)) => {
             println!("   not run: {lack}");
-            report.not_run(row.to_string(), count(&test.executable)?, lack);
-            Ok(())
+            report.not_run(row.to_string(), tests, lack);
         }
-        None => run_tests(&row.to_string(), command(row, test, binaries), report),
+        (_, None) => run_tests(&row.to_string(), command(row, test, binaries), report)?,
     }
+    Ok(())
 }
 
 fn binary<'a>(metadata: &Metadata, row: &SystemTest, binaries: &'a [Binary]) -> Option<&'a Binary> {
@@ -82,7 +86,7 @@ fn binary<'a>(metadata: &Metadata, row: &SystemTest, binaries: &'a [Binary]) -> 
     })
 }
 
-/// The number of tests that are left out where the binary is not run.
+/// The number of tests in the binary that are marked.
 fn count(executable: &Path) -> Fallible<u64> {
     let listed = Command::new(executable)
         .args(["--list", "--ignored", "--format", "terse"])
