@@ -1,3 +1,49 @@
-//! What the project does to itself.
+//! What the project does to itself: `cargo xtask test`, `tidy` and `docs`.
+//!
+//! ```text
+//! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
+//!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
+//!      ─► docs ─► the test that writes the generated pages
+//! ```
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod docs;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "What the project does to itself")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything that must pass
+    Test(test::Arguments),
+    /// Check what the compiler can't: sizes, walls, licences, links, forbidden things
+    Tidy,
+    /// Write the generated pages anew
+    Docs,
+}
+
+fn main() -> ExitCode {
+    let workspace = Workspace::here();
+    let done = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&workspace, &arguments),
+        Command::Tidy => tidy::run(&workspace),
+        Command::Docs => docs::run(&workspace),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
