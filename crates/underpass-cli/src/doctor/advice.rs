@@ -1,0 +1,231 @@
+//! What stands in the way, and what to do about it: one line each.
+
+use serde::Serialize;
+use underpass::{Mechanism, Scope};
+
+use super::Report;
+use super::pair::{End, Row};
+use super::place::Usable;
+use super::settings::numbers;
+use super::tls::{Answer, Module};
+use super::trial::Outcome;
+
+/// A connection of `serve` has a socket and a file, with TLS or splice two ends of a pipe more.
+const OPEN_FILES_WISHED: u64 = 8192;
+
+/// What a busy listener needs; the kernel's default since 5.4 is 4096.
+const ACCEPT_QUEUE_WISHED: u64 = 1024;
+
+/// At 100 ms of round trip this is 10 MiB/s on one connection.
+const SEND_BUFFER_WISHED: u64 = 1 << 20;
+
+/// One line of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Advice {
+    /// A word for programs; the list is in docs/doctor.md.
+    pub(super) about: &'static str,
+    pub(super) text: String,
+}
+
+/// The most urgent first.
+pub(super) fn on(report: &Report) -> Vec<Advice> {
+    let mut all = Vec::new();
+    let mut add = |about, texts: Vec<String>| {
+        all.extend(texts.into_iter().map(|text| Advice { about, text }));
+    };
+    add("wrong-bytes", wrong_bytes(&report.pairs));
+    add("path", paths(report));
+    add("failed", failures(&report.pairs));
+    add("call-missing", calls_missing(report));
+    add("user-space", user_space(&report.pairs));
+    add("no-clone", no_clone(report));
+    add("kernel-tls", kernel_tls(report).into_iter().collect());
+    add("pipe-size", pipe_size(report).into_iter().collect());
+    add("open-files", open_files(report).into_iter().collect());
+    add("accept-queue", accept_queue(report).into_iter().collect());
+    add("send-buffer", send_buffer(report).into_iter().collect());
+    all
+}
+
+fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
+        let error = row.outcomes().find_map(|outcome| match outcome {
+            Outcome::WrongBytes { error } => Some(error.clone()),
+            _ => None,
+        })?;
+        Some(format!(
+            "{}: wrong bytes arrived ({error}): do not trust copies there, and report it",
+            row.label()
+        ))
+    };
+    pairs.iter().filter_map(of_row).collect()
+}
+
+fn paths(report: &Report) -> Vec<String> {
+    let not_full = report
+        .paths
+        .iter()
+        .filter(|place| place.usable != Usable::SourceAndSink);
+    let texts = not_full.map(|place| {
+        let used = match place.usable {
+            Usable::Nothing => "was not tried",
+            _ => "was tried as a source only",
+        };
+        format!(
+            "{} ({}) {used}: {}",
+            place.id,
+            place.given,
+            place.notes.join("; ")
+        )
+    });
+    texts.collect()
+}
+
+fn failures(pairs: &[Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
+        let failed = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
+            Outcome::Failed { error } => Some(format!("{}: {mechanism}: {error}", row.label())),
+            _ => None,
+        };
+        row.mechanisms.iter().find_map(failed)
+    };
+    pairs.iter().filter_map(of_row).collect()
+}
+
+fn calls_missing(report: &Report) -> Vec<String> {
+    let mut texts = Vec::new();
+    for missing in &report.kernel.calls_missing {
+        texts.push(format!(
+            "{} is not to be had ({}): {}; other ways are used",
+            missing.mechanism, missing.errno, missing.meaning
+        ));
+    }
+    texts
+}
+
+/// Pairs whose payload crosses into user space although the kernel has a call for them.
+fn user_space(pairs: &[Row]) -> Vec<String> {
+    let crossing = pairs
+        .iter()
+        .filter(|row| row.auto.uses == [Mechanism::ReadWrite]);
+    let labels: Vec<_> = crossing.map(Row::label).collect();
+    if labels.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}: bytes go through user space, nothing better works: twice the copies, more CPU",
+        labels.join(", ")
+    )]
+}
+
+/// One line per kind of file system.
+fn no_clone(report: &Report) -> Vec<String> {
+    let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
+        let place = report.paths.iter().find(|place| place.id == row.source);
+        let system = place.and_then(|place| place.file_system.as_ref());
+        let name = system.map_or("unknown", |system| &system.name);
+        match kinds.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, ids)) => ids.push(&row.source),
+            None => kinds.push((name, vec![&row.source])),
+        }
+    }
+    let line = |(name, ids): (&str, Vec<&str>)| {
+        format!(
+            "{} ({name}): not a copy-on-write file system: copies copy bytes; Btrfs, XFS and \
+             bcachefs can share them",
+            ids.join(", ")
+        )
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+fn refuses_clone_within(row: &Row) -> bool {
+    let refused = |outcome: &Outcome| {
+        let scope = match outcome {
+            Outcome::Refused { scope, .. } => scope,
+            _ => return false,
+        };
+        matches!(scope, Scope::Devices | Scope::Host)
+    };
+    matches!(row.ends, (End::Place(from), End::Place(to)) if from == to)
+        && row.outcome(Mechanism::Clone).is_some_and(refused)
+}
+
+fn kernel_tls(report: &Report) -> Option<String> {
+    let tls = &report.kernel_tls;
+    let user_space = "TLS will be encrypted in user space";
+    match (&tls.attached, tls.module) {
+        (Answer::Works, _) => None,
+        (_, Module::NotLoaded) => Some(format!(
+            "kernel TLS is not loaded: {user_space}; for the kernel to do it: modprobe tls"
+        )),
+        (Answer::Refused { errno, .. }, Module::NotFound) => Some(format!(
+            "no kernel TLS ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
+        )),
+        (Answer::Refused { errno, meaning }, Module::Present) => Some(format!(
+            "kernel TLS is there and refuses ({errno}: {meaning}): {user_space}"
+        )),
+        (Answer::NotTried { reason }, _) => Some(format!(
+            "kernel TLS could not be tried ({reason}): {user_space}"
+        )),
+    }
+}
+
+fn pipe_size(report: &Report) -> Option<String> {
+    let pipes = &report.pipes;
+    let granted = pipes.granted_bytes.unwrap_or(0);
+    if granted >= pipes.asked_bytes {
+        return None;
+    }
+    Some(match pipes.max_bytes {
+        Some(max) if max < pipes.asked_bytes => format!(
+            "pipe-max-size is {max}, below 1 MiB: splicing takes more calls; raise it with \
+             sysctl fs.pipe-max-size={}",
+            pipes.asked_bytes
+        ),
+        _ => format!(
+            "a new pipe got {granted} bytes of 1 MiB ({}): this user's pipes fill \
+             pipe-user-pages-soft; close some, or raise it",
+            pipes.refusal.as_deref().unwrap_or("no reason given")
+        ),
+    })
+}
+
+fn open_files(report: &Report) -> Option<String> {
+    let limits = &report.open_files;
+    let soft = limits.soft.filter(|soft| *soft < OPEN_FILES_WISHED)?;
+    let connections = soft / 4;
+    Some(match limits.hard {
+        Some(hard) if hard <= soft => format!(
+            "limit of {soft} open files, soft and hard (some {connections} connections): raise \
+             it with LimitNOFILE= in the unit, or in limits.conf"
+        ),
+        hard => format!(
+            "soft limit of {soft} open files (some {connections} connections): raise it with \
+             ulimit -n {}",
+            hard.map_or("unlimited".to_owned(), |hard| hard.to_string())
+        ),
+    })
+}
+
+fn accept_queue(report: &Report) -> Option<String> {
+    let queue = *numbers(&report.tcp, "net.core.somaxconn").first()?;
+    (queue < ACCEPT_QUEUE_WISHED).then(|| {
+        format!(
+            "only {queue} connections may wait to be accepted: bursts are dropped; raise it with \
+             sysctl net.core.somaxconn=4096"
+        )
+    })
+}
+
+fn send_buffer(report: &Report) -> Option<String> {
+    let most = *numbers(&report.tcp, "net.ipv4.tcp_wmem").get(2)?;
+    (most < SEND_BUFFER_WISHED).then(|| {
+        format!(
+            "a connection may have {most} bytes on its way, at a round trip of 100 ms {} KiB/s; \
+             raise the third number of net.ipv4.tcp_wmem",
+            most * 10 / 1024
+        )
+    })
+}
