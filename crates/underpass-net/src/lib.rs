@@ -1,1 +1,3 @@
 //! The network ground of Underpass.
+
+#![forbid(unsafe_code)]

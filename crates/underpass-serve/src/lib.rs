@@ -1,1 +1,3 @@
 //! The HTTP file server of Underpass.
+
+#![forbid(unsafe_code)]

@@ -36,6 +36,8 @@
 //! Bytes that left by sendfile or splice are references to the page cache until the peer has
 //! acknowledged them: see [`Aliasing`]. File positions of both sides are unspecified after a move.
 
+#![deny(unsafe_code)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("Underpass moves bytes by Linux system calls; it runs on Linux 5.10 and later only");
 
