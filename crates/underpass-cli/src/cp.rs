@@ -1,7 +1,8 @@
 //! `underpass cp SRC DST`: one file, so that the mover can be tried through the real binary.
 //!
-//! Trees, metadata and GNU's options are `cp`'s own chapter; what stands here is the shortest way from
-//! two names to a transfer that does no harm: it never empties a file that it is about to read.
+//! Trees, metadata and GNU's options are `cp`'s own chapter; what stands here is the shortest way
+//! from two names to a transfer that does no harm: it never empties a file that it is about to
+//! read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -34,8 +35,8 @@ pub(crate) struct Arguments {
 
 /// Copies, and says on standard output how if that was asked.
 ///
-/// The error is one line for people: what was being done, to which path, and what the kernel said. What
-/// the destination has got by then stays there.
+/// The error is one line for people: what was being done, to which path, and what the kernel
+/// said. What the destination has got by then stays there.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let sink_path = into_folder(&arguments.source, &arguments.sink);
     let (from, to) = open_both(&arguments.source, &sink_path)?;

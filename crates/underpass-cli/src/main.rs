@@ -1,7 +1,7 @@
 //! The `underpass` tool: arguments in, one command run, an exit code out.
 //!
-//! Exit codes: 0 all done; 1 it could not be done, and standard error says why; 2 the arguments make no
-//! sense.
+//! Exit codes: 0 all done; 1 it could not be done, and standard error says why; 2 the arguments
+//! make no sense.
 
 #![forbid(unsafe_code)]
 
