@@ -533,6 +533,8 @@ impl Transfer {
         (mechanism != reading && self.plan.includes(reading)).then_some(reading)
     }
 
+    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
+    /// that a pipe that holds bytes is always read out.
     fn refused(
         &mut self,
         mechanism: Mechanism,
@@ -548,7 +550,7 @@ impl Transfer {
         };
         self.account.refused(refusal);
         self.relay.read_out();
-        match self.reachable(next) {
+        match next {
             Some(next) => self.phase = Phase::Moving(next),
             None => {
                 let errno = if let Cause::Errno(errno) = cause {
@@ -560,15 +562,6 @@ impl Transfer {
             }
         }
         Step::Refused(refusal)
-    }
-
-    /// A pipe that holds bytes can only be read out, which is read/write's business.
-    fn reachable(&self, next: Option<Mechanism>) -> Option<Mechanism> {
-        if self.relay.held() == 0 {
-            next
-        } else {
-            self.reading_after(Mechanism::Splice)
-        }
     }
 
     fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {
