@@ -4,10 +4,10 @@
 //!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ one socket
 //! ```
 //!
-//! Like the transfer it drives for each range it is a state machine without system calls. It decides
-//! what leaves together: a small body is read behind its head and both leave in one call; before a
-//! large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing ever does,
-//! since the kernel would hold it back for 200 ms.
+//! Like the transfer it drives for each range it is a state machine without system calls. It
+//! decides what leaves together: a small body is read behind its head and both leave in one call;
+//! before a large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing
+//! ever does, since the kernel would hold it back for 200 ms.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -170,8 +170,8 @@ impl Outbox {
         self.front.sent == 0 && (self.front.head.is_some() || joined <= JOINED_BYTES_MAX)
     }
 
-    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which may
-    /// answer `None`: not without blocking.
+    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which
+    /// may answer `None`: not without blocking.
     pub(crate) fn load(
         &mut self,
         read: impl FnOnce(&OwnedFd, &mut [u8], u64) -> Option<Result<usize, Errno>>,

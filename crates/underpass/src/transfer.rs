@@ -6,8 +6,8 @@
 //!            └── Again, Wait, Refused, Done ◀── record(result)
 //! ```
 //!
-//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the next
-//! one goes on from there. Bytes count as done when the sink has taken them.
+//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
+//! next one goes on from there. Bytes count as done when the sink has taken them.
 
 use rustix::io::Errno;
 
@@ -123,7 +123,8 @@ impl Transfer {
         }
     }
 
-    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes hold.
+    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes
+    /// hold.
     pub fn limit_calls(&mut self, bytes: u64) {
         self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
     }
@@ -274,8 +275,8 @@ impl Transfer {
         (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
     }
 
-    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names, so
-    /// none is named.
+    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
+    /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
         let explicit = self.sink.kind.offsets() == Offsets::Explicit
             && self.sink.writes == crate::endpoint::Writes::AtOffset;

@@ -1,9 +1,9 @@
 //! The driver for Tokio's sockets.
 //!
-//! A call is made only while the socket is believed to be ready, and inside Tokio's `try_io`, so that
-//! an EAGAIN and the readiness it contradicts are seen together. Files never become ready: whatever
-//! of a source file is not in the page cache is read ahead on the runtime's blocking threads before
-//! the call, so that one cold file does not stall the connections beside it.
+//! A call is made only while the socket is believed to be ready, and inside Tokio's `try_io`, so
+//! that an EAGAIN and the readiness it contradicts are seen together. Files never become ready:
+//! whatever of a source file is not in the page cache is read ahead on the runtime's blocking
+//! threads before the call, so that one cold file does not stall the connections beside it.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -240,9 +240,9 @@ fn errno_of(error: &io::Error) -> Errno {
 
 /// Sends `len` bytes of a file from `offset` on to a connected socket.
 ///
-/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes leave
-/// as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a future that
-/// is dropped does not tell how much it has sent.
+/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
+/// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
+/// future that is dropped does not tell how much it has sent.
 ///
 /// # Errors
 /// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
@@ -269,9 +269,9 @@ pub async fn send_file<S: Stream>(
 
 /// Receives `len` bytes from a connected socket into a file, from `offset` on.
 ///
-/// Waits for the socket on the event loop. Writing to the file may block it for as long as the kernel
-/// throttles writers. Not cancel safe: a future that is dropped does not tell how much has arrived, and
-/// what was between socket and file is lost.
+/// Waits for the socket on the event loop. Writing to the file may block it for as long as the
+/// kernel throttles writers. Not cancel safe: a future that is dropped does not tell how much has
+/// arrived, and what was between socket and file is lost.
 ///
 /// # Errors
 /// As [`recv_file`](crate::recv_file).
@@ -296,8 +296,8 @@ pub async fn recv_file<S: Stream>(
 
 /// Relays two connected sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails shuts
-/// both sockets down, so that the other one ends too.
+/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails
+/// shuts both sockets down, so that the other one ends too.
 pub async fn relay_streams<S: Stream, T: Stream>(host: &Host, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(host, one, other));
     let mut back = pin!(relay_one_way(host, other, one));

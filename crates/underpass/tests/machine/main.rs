@@ -1,7 +1,8 @@
-//! The transfer machine under random results: bytes out are bytes in, or an error whose count is exact.
+//! The transfer machine under random results: bytes out are bytes in, or an error whose count is
+//! exact.
 //!
-//! A [`World`] plays the kernel: two ends, a pipe, a buffer, and a script of faults. The machine must
-//! come to its end whatever the script says, and must never believe what is not so.
+//! A [`World`] plays the kernel: two ends, a pipe, a buffer, and a script of faults. The machine
+//! must come to its end whatever the script says, and must never believe what is not so.
 
 mod world;
 

@@ -86,8 +86,8 @@ impl World {
         self.holes.truncate(len.max(self.read));
     }
 
-    /// The sink's first `moved` bytes from `to` on are the source's from `from` on; a finished file is
-    /// at least `end` long.
+    /// The sink's first `moved` bytes from `to` on are the source's from `from` on; a finished
+    /// file is at least `end` long.
     pub(crate) fn compare(
         &self,
         before: &World,
