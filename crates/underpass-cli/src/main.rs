@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod cp;
+mod serve;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -22,11 +24,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cp(cp::Arguments),
+    Serve(serve::Arguments),
 }
 
 fn main() -> ExitCode {
+    warn_on_standard_error();
     let outcome = match Arguments::parse().command {
         Command::Cp(arguments) => cp::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,4 +40,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What goes wrong while a command goes on is told there, one line each.
+fn warn_on_standard_error() {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(tracing::Level::WARN)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .init();
 }
