@@ -5,7 +5,7 @@ use underpass::{Mechanism, Scope};
 
 use super::Report;
 use super::pair::{End, Row};
-use super::place::Usable;
+use super::place::{Place, Usable};
 use super::settings::numbers;
 use super::tls::{Answer, Module};
 use super::trial::Outcome;
@@ -62,23 +62,20 @@ fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
 }
 
 fn paths(report: &Report) -> Vec<String> {
-    let not_full = report
-        .paths
-        .iter()
-        .filter(|place| place.usable != Usable::SourceAndSink);
-    let texts = not_full.map(|place| {
-        let used = match place.usable {
-            Usable::Nothing => "was not tried",
-            _ => "was tried as a source only",
-        };
-        format!(
-            "{} ({}) {used}: {}",
-            place.id,
-            place.given,
-            place.notes.join("; ")
-        )
-    });
-    texts.collect()
+    let line = |place: &Place| {
+        let (id, given) = (&place.id, &place.given);
+        match place.usable {
+            Usable::SourceAndSink => None,
+            Usable::SourceOnly => Some(format!(
+                "{id} ({given}): no file can be made there, so nothing was copied into it"
+            )),
+            Usable::Nothing => Some(format!(
+                "{id} ({given}) was not tried: {}",
+                place.notes.join("; ")
+            )),
+        }
+    };
+    report.paths.iter().filter_map(line).collect()
 }
 
 fn failures(pairs: &[Row]) -> Vec<String> {
@@ -103,11 +100,17 @@ fn calls_missing(report: &Report) -> Vec<String> {
     texts
 }
 
-/// Pairs whose payload crosses into user space although the kernel has a call for them.
+/// Pairs whose payload crosses into user space because all else was refused.
 fn user_space(pairs: &[Row]) -> Vec<String> {
+    let spared = |row: &Row| {
+        let works = |(mechanism, outcome): &(Mechanism, Outcome)| {
+            *mechanism != Mechanism::ReadWrite && matches!(outcome, Outcome::Works { .. })
+        };
+        row.mechanisms.iter().any(works)
+    };
     let crossing = pairs
         .iter()
-        .filter(|row| row.auto.uses == [Mechanism::ReadWrite]);
+        .filter(|row| row.auto.uses == [Mechanism::ReadWrite] && !spared(row));
     let labels: Vec<_> = crossing.map(Row::label).collect();
     if labels.is_empty() {
         return Vec::new();

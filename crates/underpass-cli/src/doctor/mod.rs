@@ -49,7 +49,7 @@ const PATHS_MAX: usize = 16;
 ///
 /// Each is tried with a real transfer of 1 MiB whose content is compared. Nothing is left behind.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Arguments {
     /// Directories to try from and to, at most 16; of a file, the directory it is in
     /// [default: the current directory and /tmp]
     #[arg(value_name = "PATH", num_args = 0..=PATHS_MAX)]
@@ -87,9 +87,9 @@ struct Use {
 }
 
 /// Prints the report. 0: everything was tried; 1: a path could not be used, or wrong bytes arrived.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    let report = Report::make(&args.paths);
-    let text = if args.json {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let report = Report::make(&arguments.paths);
+    let text = if arguments.json {
         let json = serde_json::to_string_pretty(&report);
         json.map_or_else(|error| error.to_string(), |json| json + "\n")
     } else {

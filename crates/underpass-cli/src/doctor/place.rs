@@ -122,8 +122,10 @@ impl Place {
         match found {
             Ok((path, original)) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                self.notes
-                    .push(format!("tried as a source only, with its file {name}"));
+                let bytes = original.bytes.len();
+                self.notes.push(format!(
+                    "tried as a source only, with {bytes} bytes of {name}"
+                ));
                 self.original = Some(original);
                 self.usable = Usable::SourceOnly;
             }

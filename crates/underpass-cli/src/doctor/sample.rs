@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -97,7 +97,7 @@ pub(super) fn private_file(directory: BorrowedFd<'_>) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let nameless = flags | OFlags::TMPFILE | OFlags::EXCL;
     match rustix::fs::openat(directory, c".", nameless, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(OwnedFd::from(file).into()),
+        Ok(file) => Ok(file.into()),
         Err(errno @ (Errno::ROFS | Errno::ACCESS | Errno::NOSPC | Errno::DQUOT)) => Err(errno),
         // File systems without O_TMPFILE say EOPNOTSUPP, EISDIR, EINVAL or ENOENT.
         Err(_) => create_and_unlink(directory, flags | OFlags::CREATE | OFlags::EXCL),
