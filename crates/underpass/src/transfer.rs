@@ -552,7 +552,9 @@ impl Transfer {
             after: self.done,
         };
         self.account.refused(refusal);
-        self.relay.read_out();
+        if self.relay.held() > 0 {
+            self.relay.read_out();
+        }
         match self.reachable(next) {
             Some(next) => self.phase = Phase::Moving(next),
             None => {
