@@ -246,7 +246,7 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
 #[test]
 fn splice_goes_on_splicing_after_others_were_refused() {
     let script = vec![Fate::Fails(Errno::INVAL)];
-    let mut world = World::new((Kind::File, Kind::Tcp), &[40], script);
+    let mut world = World::new((Kind::File, Kind::Tcp), &[40], 0, script);
     let source = Source {
         fd: (),
         end: Endpoint::sample(Kind::File),
