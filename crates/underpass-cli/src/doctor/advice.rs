@@ -6,8 +6,8 @@ use underpass::{Mechanism, Scope};
 use super::Report;
 use super::pair::{End, Row};
 use super::place::{Place, Usable};
-use super::settings::numbers;
-use super::tls::{Answer, Module};
+use super::settings::{OpenFiles, Pipes, Setting, numbers};
+use super::tls::{Answer, KernelTls, Module};
 use super::trial::Outcome;
 
 /// A connection of `serve` has a socket and a file, with TLS or splice two ends of a pipe more.
@@ -39,11 +39,23 @@ pub(super) fn on(report: &Report) -> Vec<Advice> {
     add("call-missing", calls_missing(report));
     add("user-space", user_space(&report.pairs));
     add("no-clone", no_clone(report));
-    add("kernel-tls", kernel_tls(report).into_iter().collect());
-    add("pipe-size", pipe_size(report).into_iter().collect());
-    add("open-files", open_files(report).into_iter().collect());
-    add("accept-queue", accept_queue(report).into_iter().collect());
-    add("send-buffer", send_buffer(report).into_iter().collect());
+    add(
+        "kernel-tls",
+        kernel_tls(&report.kernel_tls).into_iter().collect(),
+    );
+    add("pipe-size", pipe_size(&report.pipes).into_iter().collect());
+    add(
+        "open-files",
+        open_files(&report.open_files).into_iter().collect(),
+    );
+    add(
+        "accept-queue",
+        accept_queue(&report.tcp).into_iter().collect(),
+    );
+    add(
+        "send-buffer",
+        send_buffer(&report.tcp).into_iter().collect(),
+    );
     all
 }
 
@@ -155,8 +167,7 @@ fn refuses_clone_within(row: &Row) -> bool {
         && row.outcome(Mechanism::Clone).is_some_and(refused)
 }
 
-fn kernel_tls(report: &Report) -> Option<String> {
-    let tls = &report.kernel_tls;
+fn kernel_tls(tls: &KernelTls) -> Option<String> {
     let user_space = "TLS will be encrypted in user space";
     match (&tls.attached, tls.module) {
         (Answer::Works, _) => None,
@@ -175,8 +186,7 @@ fn kernel_tls(report: &Report) -> Option<String> {
     }
 }
 
-fn pipe_size(report: &Report) -> Option<String> {
-    let pipes = &report.pipes;
+fn pipe_size(pipes: &Pipes) -> Option<String> {
     let granted = pipes.granted_bytes.unwrap_or(0);
     if granted >= pipes.asked_bytes {
         return None;
@@ -195,8 +205,7 @@ fn pipe_size(report: &Report) -> Option<String> {
     })
 }
 
-fn open_files(report: &Report) -> Option<String> {
-    let limits = &report.open_files;
+fn open_files(limits: &OpenFiles) -> Option<String> {
     let soft = limits.soft.filter(|soft| *soft < OPEN_FILES_WISHED)?;
     let connections = soft / 4;
     Some(match limits.hard {
@@ -212,8 +221,8 @@ fn open_files(report: &Report) -> Option<String> {
     })
 }
 
-fn accept_queue(report: &Report) -> Option<String> {
-    let queue = *numbers(&report.tcp, "net.core.somaxconn").first()?;
+fn accept_queue(tcp: &[Setting]) -> Option<String> {
+    let queue = *numbers(tcp, "net.core.somaxconn").first()?;
     (queue < ACCEPT_QUEUE_WISHED).then(|| {
         format!(
             "only {queue} connections may wait to be accepted: bursts are dropped; raise it with \
@@ -222,8 +231,8 @@ fn accept_queue(report: &Report) -> Option<String> {
     })
 }
 
-fn send_buffer(report: &Report) -> Option<String> {
-    let most = *numbers(&report.tcp, "net.ipv4.tcp_wmem").get(2)?;
+fn send_buffer(tcp: &[Setting]) -> Option<String> {
+    let most = *numbers(tcp, "net.ipv4.tcp_wmem").get(2)?;
     (most < SEND_BUFFER_WISHED).then(|| {
         format!(
             "a connection may have {most} bytes on its way, at a round trip of 100 ms {} KiB/s; \
@@ -231,4 +240,95 @@ fn send_buffer(report: &Report) -> Option<String> {
             most * 10 / 1024
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPES: Pipes = Pipes {
+        max_bytes: Some(1 << 20),
+        user_pages_soft: Some(16384),
+        user_pages_hard: Some(0),
+        new_bytes: Some(65536),
+        asked_bytes: 1 << 20,
+        granted_bytes: Some(1 << 20),
+        refusal: None,
+    };
+
+    fn says(text: Option<String>, words: &str) {
+        let text = text.expect("something is in the way");
+        assert!(text.contains(words), "{text}");
+    }
+
+    #[test]
+    fn a_small_pipe_is_the_settings_fault_or_the_quotas() {
+        assert_eq!(pipe_size(&PIPES), None);
+        let small = Pipes {
+            granted_bytes: Some(65536),
+            refusal: Some("EPERM (Operation not permitted)".into()),
+            ..PIPES
+        };
+        says(pipe_size(&small), "pipe-user-pages-soft");
+        let limited = Pipes {
+            max_bytes: Some(65536),
+            ..small
+        };
+        says(pipe_size(&limited), "sysctl fs.pipe-max-size=1048576");
+    }
+
+    #[test]
+    fn few_open_files_are_raised_where_the_hard_limit_allows() {
+        let limits = |soft, hard| OpenFiles {
+            soft,
+            hard,
+            nr_open: None,
+            file_max: None,
+        };
+        says(
+            open_files(&limits(Some(1024), Some(524_288))),
+            "ulimit -n 524288",
+        );
+        says(open_files(&limits(Some(1024), None)), "ulimit -n unlimited");
+        says(open_files(&limits(Some(256), Some(256))), "LimitNOFILE=");
+        assert_eq!(open_files(&limits(Some(1 << 20), Some(1 << 20))), None);
+        assert_eq!(open_files(&limits(None, None)), None);
+    }
+
+    #[test]
+    fn a_module_that_is_not_loaded_is_told_from_a_kernel_without() {
+        let tls = |module, attached| KernelTls {
+            available_ulp: None,
+            module,
+            attached,
+            ciphers: Vec::new(),
+        };
+        let refused = || Answer::Refused {
+            errno: "ENOENT".into(),
+            meaning: "none".into(),
+        };
+        assert_eq!(kernel_tls(&tls(Module::Present, Answer::Works)), None);
+        says(
+            kernel_tls(&tls(Module::NotLoaded, refused())),
+            "modprobe tls",
+        );
+        says(kernel_tls(&tls(Module::NotFound, refused())), "CONFIG_TLS");
+        says(kernel_tls(&tls(Module::Present, refused())), "refuses");
+    }
+
+    #[test]
+    fn narrow_settings_of_tcp_are_told() {
+        let set = |name: &str, value: &str| {
+            let (name, value) = (name.to_owned(), Some(value.to_owned()));
+            let why = "";
+            [Setting { name, value, why }]
+        };
+        says(accept_queue(&set("net.core.somaxconn", "128")), "only 128");
+        assert_eq!(accept_queue(&set("net.core.somaxconn", "4096")), None);
+        says(
+            send_buffer(&set("net.ipv4.tcp_wmem", "1 2 65536")),
+            "640 KiB/s",
+        );
+        assert_eq!(send_buffer(&set("net.ipv4.tcp_wmem", "1 2 4194304")), None);
+    }
 }

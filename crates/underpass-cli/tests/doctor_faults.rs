@@ -1,0 +1,118 @@
+//! `underpass doctor` on a kernel that lacks calls, lies, or is interrupted: played by strace.
+
+#[path = "support/doctor.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{BINARY, json_of, pair};
+
+fn under(fault: &str, directory: &Path) -> Command {
+    let mut command = Command::new("strace");
+    let inject = format!("inject={fault}");
+    command
+        .args([
+            "-f",
+            "-q",
+            "-o",
+            "/dev/null",
+            "-e",
+            &inject,
+            BINARY,
+            "doctor",
+            "--json",
+        ])
+        .arg(directory);
+    command
+}
+
+fn report_under(fault: &str) -> (Value, i32) {
+    let directory = tempfile::tempdir().unwrap();
+    json_of(&mut under(fault, directory.path()))
+}
+
+fn used<'a>(report: &'a Value, command: &str) -> &'a Value {
+    let commands = report["commands"].as_array().expect("commands");
+    let found = commands.iter().find(|used| used["command"] == command);
+    &found.expect("the command")["uses"]
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn without_sendfile_splice_serves() {
+    let (report, code) = report_under("sendfile:error=ENOSYS");
+    assert_eq!(code, 0);
+    let refused = &pair(&report, "A → TCP")["mechanisms"]["sendfile"];
+    assert_eq!(refused["result"], "refused");
+    assert_eq!(
+        (&refused["errno"], &refused["scope"]),
+        (&"ENOSYS".into(), &"host".into())
+    );
+    assert!(
+        refused["meaning"]
+            .as_str()
+            .unwrap()
+            .contains("not built in this kernel")
+    );
+    let missing = &report["kernel"]["calls_missing"][0];
+    assert_eq!(
+        (&missing["mechanism"], &missing["errno"]),
+        (&"sendfile".into(), &"ENOSYS".into())
+    );
+    assert_eq!(used(&report, "serve"), &serde_json::json!(["splice"]));
+    assert_eq!(used(&report, "send"), &serde_json::json!(["splice"]));
+    assert!(
+        report["advice"]
+            .to_string()
+            .contains("sendfile is not to be had")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn without_sendfile_and_splice_bytes_cross_user_space() {
+    let (report, _) = report_under("sendfile,splice:error=EPERM");
+    let refused = &pair(&report, "TCP → A")["mechanisms"]["splice"];
+    assert!(
+        refused["meaning"].as_str().unwrap().contains("seccomp"),
+        "{refused}"
+    );
+    for command in ["serve", "recv"] {
+        assert_eq!(used(&report, command), &serde_json::json!(["read_write"]));
+    }
+    let crossing = report["advice"].as_array().unwrap().iter();
+    let mut crossing = crossing.filter(|advice| advice["about"] == "user-space");
+    assert!(
+        crossing.next().unwrap()["text"]
+            .as_str()
+            .unwrap()
+            .contains("A → TCP")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_call_that_pretends_success_does_not_work() {
+    let (report, code) = report_under("copy_file_range:retval=1052897");
+    assert_eq!(code, 1);
+    let row = pair(&report, "A → A");
+    assert_eq!(
+        row["mechanisms"]["copy_range"]["result"], "wrong_bytes",
+        "{row:#}"
+    );
+    assert_eq!(row["mechanisms"]["sendfile"]["result"], "works");
+    assert_eq!(report["advice"][0]["about"], "wrong-bytes");
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn an_interrupt_in_the_middle_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = under("sendfile:signal=SIGINT:when=2", directory.path())
+        .output()
+        .unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
