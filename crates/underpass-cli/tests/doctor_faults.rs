@@ -29,7 +29,7 @@ fn under(fault: &str, directory: &Path) -> Command {
 }
 
 fn report_under(fault: &str) -> (Value, i32) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory");
     json_of(&mut under(fault, directory.path()))
 }
 

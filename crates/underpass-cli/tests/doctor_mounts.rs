@@ -1,5 +1,5 @@
-//! `underpass doctor` between mounts of its own: two file systems, one that is read-only, one that is
-//! full.
+//! `underpass doctor` between mounts of its own: two file systems, one that is read-only, one that
+//! is full.
 
 #[path = "support/doctor.rs"]
 mod support;
@@ -16,7 +16,7 @@ struct Mounted(TempDir);
 
 impl Mounted {
     fn tmpfs(options: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a directory");
         let mut mount = Command::new("mount");
         mount
             .args(["-t", "tmpfs", "-o", options, "underpass-test"])

@@ -83,14 +83,14 @@ impl Cipher {
     }
 }
 
-/// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which then waits for keys and behaves as
-/// plain TCP until they come. It can't be detached. Does not block, except for the kernel's loading
-/// its module where a privileged process asks.
+/// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which then waits for keys and behaves
+/// as plain TCP until they come. It can't be detached. Does not block, except for the kernel's
+/// loading its module where a privileged process asks.
 ///
 /// # Errors
-/// `ENOENT` where the kernel has no TLS, or its module is not loaded and the process may not load it;
-/// `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where it is
-/// attached already. The socket is as it was.
+/// `ENOENT` where the kernel has no TLS, or its module is not loaded and the process may not load
+/// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
+/// it is attached already. The socket is as it was.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     sys::attach_tls(socket.as_fd())
 }

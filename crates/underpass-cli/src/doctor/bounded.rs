@@ -10,8 +10,8 @@ pub(super) const TRIAL_TIME_MAX: Duration = Duration::from_secs(5);
 /// What all trials together may take.
 pub(super) const TRIALS_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Does the work on a thread of its own, and waits no longer than the limit; the thread is then left
-/// behind, to end with the process. `None` also where it panicked.
+/// Does the work on a thread of its own, and waits no longer than the limit; the thread is then
+/// left behind, to end with the process. `None` also where it panicked.
 pub(super) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  paths ─▶ places ─┐
-//!  TCP, Unix, pipe ─┴▶ pairs ─▶ one trial per mechanism, and one with all allowed ─▶ rows ─┐
-//!  kernel, kernel TLS, pipes, TCP, open files ─────────────────────────────────────────────┼▶ Report
-//!                                                                        advice on all of it ┘
+//!  TCP, Unix, pipe ─┴▶ pairs ─▶ a trial per mechanism, one with all allowed ─▶ rows ─┐
+//!  kernel, kernel TLS, pipes, TCP, open files ───────────────────────────────────────┼▶ Report
+//!                                                                advice on all of it ┘
 //! ```
 //!
-//! "Works" means that a real transfer ended, that the account says the mechanism moved all of it, and
-//! that every byte was compared. Nothing is concluded from versions or names.
+//! "Works" means that a real transfer ended, that the account says the mechanism moved all of it,
+//! and that every byte was compared. Nothing is concluded from versions or names.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

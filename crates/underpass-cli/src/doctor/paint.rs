@@ -42,43 +42,43 @@ impl Paint {
     }
 }
 
-/// Breaks a text at blanks; the first line begins with `head`, the others with as many blanks. Words
-/// that fit nowhere are broken where the line ends.
+/// Breaks a text at blanks; the first line begins with `head`, the others with as many blanks.
 pub(super) fn wrap(head: &str, text: &str) -> String {
+    wrap_words(head, text.split(' '))
+}
+
+/// The same with a list, whose items stay whole.
+pub(super) fn wrap_list(head: &str, items: &[String]) -> String {
+    let last = items.len().saturating_sub(1);
+    let comma = |(at, item): (usize, &String)| item.clone() + if at < last { "," } else { "" };
+    let items: Vec<_> = items.iter().enumerate().map(comma).collect();
+    wrap_words(head, items.iter().map(String::as_str))
+}
+
+/// Words that fit nowhere are broken where the line ends.
+fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     let indent = head.chars().count();
     let room = WIDTH.saturating_sub(indent).max(10);
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = Vec::new();
+    for word in words {
         let mut word: Vec<char> = visible(word).collect();
-        let line = lines.last_mut().expect("there is a first line");
-        let used = line.chars().count();
-        if used > 0 && used + 1 + word.len() <= room {
+        if !line.is_empty() && line.len() + 1 + word.len() > room {
+            lines.push(line.drain(..).collect());
+        } else if !line.is_empty() {
             line.push(' ');
-            line.extend(word);
-            continue;
         }
-        if used > 0 {
-            lines.push(String::new());
+        line.append(&mut word);
+        while line.len() > room {
+            lines.push(line.drain(..room).collect());
         }
-        while word.len() > room {
-            let rest = word.split_off(room);
-            lines.last_mut().expect("there is a line").extend(word);
-            lines.push(String::new());
-            word = rest;
-        }
-        lines.last_mut().expect("there is a line").extend(word);
     }
-    let mut wrapped = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let head = if number == 0 {
-            head
-        } else {
-            &" ".repeat(indent)
-        };
-        wrapped.push_str(format!("{head}{line}").trim_end());
-        wrapped.push('\n');
-    }
-    wrapped
+    lines.push(line.into_iter().collect());
+    let rest = " ".repeat(indent);
+    let heads = [head].into_iter().chain(std::iter::repeat(rest.as_str()));
+    let whole =
+        |(head, line): (&str, &String)| format!("{head}{line}").trim_end().to_owned() + "\n";
+    heads.zip(&lines).map(whole).collect()
 }
 
 /// The names of files are other people's: control characters must not reach the terminal.
@@ -115,6 +115,17 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         assert_eq!(text.matches('x').count(), 200);
         assert!(text.lines().all(|line| line.len() <= WIDTH));
+    }
+
+    #[test]
+    fn items_of_a_list_stay_whole() {
+        let items = vec!["A → TCP".to_owned(); 12];
+        let text = wrap_list("  ", &items);
+        assert!(
+            text.lines()
+                .all(|line| line.ends_with("TCP,") || line.ends_with("TCP"))
+        );
+        assert_eq!(text.lines().count(), 2);
     }
 
     #[test]

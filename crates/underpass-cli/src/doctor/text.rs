@@ -1,8 +1,8 @@
 //! The report for people: 80 columns.
 
-use underpass::{Mechanism, Scope};
+use underpass::Mechanism;
 
-use super::paint::{Ink, Paint, wrap};
+use super::paint::{Ink, Paint, wrap, wrap_list};
 use super::pair::Row;
 use super::place::{Place, Usable};
 use super::tls::Answer;
@@ -130,6 +130,7 @@ fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<
     groups
 }
 
+/// A refusal is told once, with all pairs it was met between.
 fn refusals(rows: &[Row]) -> String {
     let met = rows.iter().flat_map(|row| {
         let refused = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
@@ -137,32 +138,20 @@ fn refusals(rows: &[Row]) -> String {
                 errno,
                 meaning,
                 scope,
-            } => Some((
-                (errno.clone(), *mechanism, meaning.clone(), *scope),
-                row.label(),
-            )),
+            } => {
+                let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
+                let reach = meaning::reach(*scope);
+                Some(((head, format!("{meaning}; holds {reach}")), row.label()))
+            }
             _ => None,
         };
         row.mechanisms.iter().filter_map(refused)
     });
-    let mut text = String::new();
-    for ((errno, mechanism, meaning, scope), pairs) in grouped(met) {
-        let said: (String, Mechanism, String, Scope) = (errno, mechanism, meaning, scope);
-        text += &refused_line(&said, &pairs);
-    }
-    text
-}
-
-fn refused_line(said: &(String, Mechanism, String, Scope), pairs: &[String]) -> String {
-    let (errno, mechanism, meaning, scope) = said;
-    let head = format!("  {errno:<CELL_COLUMNS$}");
-    let pairs = pairs.join(", ");
-    let reach = meaning::reach(*scope);
-    wrap(&head, &format!("{mechanism}: {pairs}"))
-        + &wrap(
-            &" ".repeat(head.len()),
-            &format!("{meaning}; holds {reach}"),
-        )
+    let indent = " ".repeat(2 + CELL_COLUMNS);
+    let lines = |((head, meaning), pairs): ((String, String), Vec<String>)| {
+        wrap_list(&head, &pairs) + &wrap(&indent, &meaning)
+    };
+    grouped(met).into_iter().map(lines).collect()
 }
 
 fn failures(rows: &[Row]) -> String {
@@ -199,7 +188,7 @@ fn commands(report: &Report) -> String {
         order.iter().position(|known| known == command)
     });
     let line = |((command, names), pairs): ((&str, String), Vec<String>)| {
-        wrap(&format!("  {command:<6}{names:<12} "), &pairs.join(", "))
+        wrap_list(&format!("  {command:<6}{names:<12} "), &pairs)
     };
     groups.into_iter().map(line).collect()
 }

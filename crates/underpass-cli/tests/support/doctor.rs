@@ -18,7 +18,7 @@ pub(crate) fn doctor(paths: &[&Path]) -> Output {
         .arg("doctor")
         .args(paths)
         .output()
-        .unwrap()
+        .expect("the tool starts")
 }
 
 /// Runs it for programs: the report, and the exit code.
@@ -28,7 +28,7 @@ pub(crate) fn json(paths: &[&Path]) -> (Value, i32) {
 
 /// Runs it in a way of one's own.
 pub(crate) fn json_of(command: &mut Command) -> (Value, i32) {
-    let output = command.output().unwrap();
+    let output = command.output().expect("it starts");
     let report = serde_json::from_slice(&output.stdout);
     let report = report.unwrap_or_else(|error| panic!("{error}: {output:?}"));
     (report, output.status.code().expect("it ended by itself"))
