@@ -41,10 +41,17 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         },
     };
     if known.is_empty() {
-        Named(errno).to_string()
+        words(errno)
     } else {
         known.to_owned()
     }
+}
+
+/// What the kernel's error means in general.
+pub(super) fn words(errno: Errno) -> String {
+    let words = io::Error::from(errno).to_string();
+    let end = words.find(" (os error").unwrap_or(words.len());
+    words[..end].to_owned()
 }
 
 const fn clone(errno: Errno) -> &'static str {
@@ -100,6 +107,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn words_have_no_number() {
+        assert_eq!(words(Errno::STALE), "Stale file handle");
     }
 
     #[test]

@@ -82,11 +82,12 @@ struct Use {
     command: &'static str,
     source: String,
     sink: String,
-    /// Empty where nothing works.
+    result: &'static str,
+    /// Empty unless it works.
     uses: Vec<Mechanism>,
 }
 
-/// Prints the report. 0: everything was tried; 1: a path could not be used, or wrong bytes arrived.
+/// Prints the report. 0: everything was tried; 1: something could not be, or wrong bytes arrived.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let report = Report::make(&arguments.paths);
     let text = if arguments.json {
@@ -139,7 +140,13 @@ impl Report {
             .iter()
             .any(|place| place.usable == Usable::Nothing);
         let mut outcomes = self.pairs.iter().flat_map(Row::outcomes);
-        if unusable || outcomes.any(|outcome| matches!(outcome, Outcome::WrongBytes { .. })) {
+        let alarms = |outcome: &Outcome| {
+            matches!(
+                outcome,
+                Outcome::WrongBytes { .. } | Outcome::NotTried { .. }
+            )
+        };
+        if unusable || outcomes.any(alarms) {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
@@ -168,6 +175,7 @@ fn commands(row: &Row) -> Vec<Use> {
         command,
         source: row.source.clone(),
         sink: row.sink.clone(),
+        result: row.auto.outcome.word(),
         uses: row.auto.uses.clone(),
     };
     names.iter().map(with).collect()

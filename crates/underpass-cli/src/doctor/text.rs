@@ -175,7 +175,7 @@ fn commands(report: &Report) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
         let names = if names.is_empty() {
-            "nothing works".to_owned()
+            used.result.replace('_', " ")
         } else {
             names.join(", ")
         };

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use serde::Serialize;
-use underpass::errno::Named;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
 use underpass::{Endpoint, Kind, Side};
 
@@ -127,7 +126,7 @@ fn explained(errno: Errno) -> String {
         Errno::NOENT => "the kernel is built without TLS, or its module is not loaded".to_owned(),
         Errno::INVAL => "the kernel does not know this version or cipher".to_owned(),
         Errno::PERM | Errno::ACCESS => "forbidden to this process".to_owned(),
-        other => Named(other).to_string(),
+        other => meaning::words(other),
     }
 }
 

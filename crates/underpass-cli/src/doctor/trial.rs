@@ -39,6 +39,20 @@ pub(super) enum Outcome {
     NotTried { reason: String },
 }
 
+impl Outcome {
+    /// As JSON has it.
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Works { .. } => "works",
+            Self::Refused { .. } => "refused",
+            Self::NotApplicable { .. } => "not_applicable",
+            Self::Failed { .. } => "failed",
+            Self::WrongBytes { .. } => "wrong_bytes",
+            Self::NotTried { .. } => "not_tried",
+        }
+    }
+}
+
 /// Where the bytes of a trial come from.
 #[derive(Clone, Debug)]
 pub(super) enum Inlet {
