@@ -237,3 +237,28 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     assert!(output.stdout.starts_with(b"underpass "), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
 }
+
+#[test]
+fn every_member_of_the_report_is_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let page = fs::read_to_string(page).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = json(&[directory.path(), Path::new("/no/such/path")]);
+    let mut undocumented = Vec::new();
+    let mut left = vec![report];
+    while let Some(value) = left.pop() {
+        match value {
+            serde_json::Value::Object(members) => {
+                left.extend(members.into_iter().map(|(name, value)| {
+                    if !page.contains(&format!("`{name}`")) {
+                        undocumented.push(name);
+                    }
+                    value
+                }))
+            }
+            serde_json::Value::Array(items) => left.extend(items),
+            _ => (),
+        }
+    }
+    assert_eq!(undocumented, Vec::<String>::new());
+}

@@ -45,9 +45,9 @@ use trial::Outcome;
 /// Paths have one letter each, and every pair costs time.
 const PATHS_MAX: usize = 16;
 
-/// Tries on this machine, between the paths given, every way of moving bytes.
+/// Try every way of moving bytes, on this machine and between these paths
 ///
-/// Each is tried with a real transfer of 1 MiB whose content is compared. Nothing is left behind.
+/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left behind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directories to try from and to, at most 16; of a file, the directory it is in
