@@ -244,21 +244,20 @@ fn every_member_of_the_report_is_documented() {
     let page = fs::read_to_string(page).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let (report, _) = json(&[directory.path(), Path::new("/no/such/path")]);
-    let mut undocumented = Vec::new();
-    let mut left = vec![report];
-    while let Some(value) = left.pop() {
-        match value {
-            serde_json::Value::Object(members) => {
-                left.extend(members.into_iter().map(|(name, value)| {
-                    if !page.contains(&format!("`{name}`")) {
-                        undocumented.push(name);
-                    }
-                    value
-                }))
-            }
-            serde_json::Value::Array(items) => left.extend(items),
-            _ => (),
-        }
-    }
+    let undocumented: Vec<_> = member_names(&report)
+        .into_iter()
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
     assert_eq!(undocumented, Vec::<String>::new());
+}
+
+fn member_names(value: &serde_json::Value) -> Vec<String> {
+    match value {
+        serde_json::Value::Object(members) => {
+            let inner = members.values().flat_map(member_names);
+            members.keys().cloned().chain(inner).collect()
+        }
+        serde_json::Value::Array(items) => items.iter().flat_map(member_names).collect(),
+        _ => Vec::new(),
+    }
 }

@@ -47,7 +47,8 @@ const PATHS_MAX: usize = 16;
 
 /// Try every way of moving bytes, on this machine and between these paths
 ///
-/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left behind.
+/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left
+/// behind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directories to try from and to, at most 16; of a file, the directory it is in
