@@ -209,11 +209,14 @@ fn kernel_tls(report: &Report) -> String {
         (answer(&tried.answer), name)
     });
     for (answer, ciphers) in grouped(met) {
-        let line = match ciphers.len() == tls.ciphers.len() {
-            true => format!("{answer} (all of TLS 1.2 and 1.3)"),
-            false => format!("{answer}: {}", ciphers.join(", ")),
+        let all = ciphers.len() == tls.ciphers.len();
+        let ciphers = if all {
+            vec!["all of TLS 1.2 and 1.3".to_owned()]
+        } else {
+            ciphers
         };
-        text += &wrap("  ciphers             ", &line);
+        text += &wrap("  ciphers             ", &answer);
+        text += &wrap_list("                      for ", &ciphers);
     }
     text
 }

@@ -58,14 +58,14 @@ impl KernelTls {
         let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp").ok();
         let available = available.map(|names| names.trim().to_owned());
         let module = Module::find(available.as_deref(), kernel_release);
-        let attached = Answer::of(connect_and_attach().map(drop));
+        let attached = Answer::of(connect_and_attach().map(drop), NO_PROTOCOL);
         let ciphers = Version::ALL.into_iter().flat_map(|version| {
             let works = attached == Answer::Works;
             Cipher::ALL.map(|cipher| TriedCipher {
                 version: version.name(),
                 cipher: cipher.name(),
                 answer: if works {
-                    Answer::of(try_cipher(version, cipher))
+                    Answer::of(try_cipher(version, cipher), NO_CIPHER)
                 } else {
                     let reason = "the protocol could not be attached".to_owned();
                     Answer::NotTried { reason }
@@ -105,13 +105,13 @@ impl Module {
 }
 
 impl Answer {
-    fn of(result: io::Result<()>) -> Self {
+    fn of(result: io::Result<()>, missing: &str) -> Self {
         match result {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(errno) => Self::Refused {
                     errno: meaning::name(underpass::Cause::Errno(errno)),
-                    meaning: explained(errno),
+                    meaning: explained(errno, missing),
                 },
                 None => Self::NotTried {
                     reason: error.to_string(),
@@ -121,9 +121,13 @@ impl Answer {
     }
 }
 
-fn explained(errno: Errno) -> String {
+/// What ENOENT means of the protocol, and of a cipher.
+const NO_PROTOCOL: &str = "the kernel is built without TLS, or its module is not loaded";
+const NO_CIPHER: &str = "the kernel is built without this cipher, or its module is not loaded";
+
+fn explained(errno: Errno, missing: &str) -> String {
     match errno {
-        Errno::NOENT => "the kernel is built without TLS, or its module is not loaded".to_owned(),
+        Errno::NOENT => missing.to_owned(),
         Errno::INVAL => "the kernel does not know this version or cipher".to_owned(),
         Errno::PERM | Errno::ACCESS => "forbidden to this process".to_owned(),
         other => meaning::words(other),
