@@ -31,6 +31,9 @@ pub const IDLE_PIPES_MAX: usize = 8;
 /// `cargo xtask measure serve --case crossover` shows where the other way becomes cheaper.
 pub const JOINED_BYTES_MAX: u64 = 16 << 10;
 
+/// The largest head buffer an outbox keeps for the next head: an idle connection costs no more.
+pub const SPARE_BYTES_MAX: usize = 4 << 10;
+
 /// What is read ahead at once for a file that is not in the page cache: long enough to keep a disk
 /// busy, short enough that a connection's first byte does not wait for it.
 pub const READ_AHEAD_BYTES: u64 = 2 << 20;

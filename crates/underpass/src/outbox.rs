@@ -20,7 +20,7 @@ use crate::drive::perform::Middles;
 use crate::endpoint::{Endpoint, Kind, Waits};
 use crate::error::{Error, Fault};
 use crate::host::Host;
-use crate::limits::JOINED_BYTES_MAX;
+use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
@@ -251,7 +251,9 @@ impl Outbox {
         self.warm_until = 0;
         if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
             bytes.clear();
-            self.spare = bytes;
+            if bytes.capacity() <= SPARE_BYTES_MAX {
+                self.spare = bytes;
+            }
         }
     }
 

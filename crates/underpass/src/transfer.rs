@@ -19,7 +19,7 @@ use crate::host::call_missing;
 use crate::limits::{FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::op::{Middle, Op};
-use crate::plan::{Plan, clones_whole};
+use crate::plan::{Plan, is_whole};
 use crate::relay::Relay;
 use crate::verdict::{Situation, Verdict, Wait, verdict};
 
@@ -47,7 +47,8 @@ pub struct Transfer {
     from: u64,
     to: u64,
     owed: Owed,
-    whole_clone: bool,
+    /// The whole source goes into an empty sink.
+    whole: bool,
     /// Bytes the sink has got, holes included: the cursor.
     done: u64,
     phase: Phase,
@@ -81,7 +82,7 @@ enum Question {
     /// A hole of this length was found behind the cursor.
     Punch(u64),
     /// All is moved, and the sink ends in a hole.
-    SetLength,
+    Lengthen,
 }
 
 /// Whether holes are punched into what the file system may have allocated in advance.
@@ -107,7 +108,7 @@ impl Transfer {
             from: source.from,
             to: sink.to,
             owed: source.owed,
-            whole_clone: clones_whole(source, sink),
+            whole: is_whole(source, sink),
             done: 0,
             phase,
             relay: Relay::default(),
@@ -211,8 +212,12 @@ impl Transfer {
                 to: self.to + self.done,
                 len,
             },
-            Question::SetLength => Op::SetLength {
+            // Behind a range there may be another one, which cutting would lose.
+            Question::Lengthen if self.whole => Op::SetLength {
                 len: self.to + self.done,
+            },
+            Question::Lengthen => Op::LastByte {
+                at: self.to + self.done - 1,
             },
         }
     }
@@ -249,7 +254,7 @@ impl Transfer {
     }
 
     fn clone_op(&self) -> Op {
-        if self.whole_clone {
+        if self.whole {
             return Op::Clone;
         }
         Op::CloneRange {
@@ -444,7 +449,7 @@ impl Transfer {
                 }
                 self.skip_hole(mechanism, len)
             }
-            Question::SetLength => match result {
+            Question::Lengthen => match result {
                 Ok(_) => self.finish_if_complete(),
                 Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     self.fail(mechanism, Fault::Full, Some(errno))
@@ -523,7 +528,7 @@ impl Transfer {
         self.account.holes += len;
         self.done += len;
         if self.left() == 0 {
-            return self.ask_next(mechanism, Question::SetLength);
+            return self.ask_next(mechanism, Question::Lengthen);
         }
         Step::Again
     }
@@ -533,6 +538,8 @@ impl Transfer {
         (mechanism != reading && self.plan.includes(reading)).then_some(reading)
     }
 
+    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
+    /// that a pipe that holds bytes is always read out.
     fn refused(
         &mut self,
         mechanism: Mechanism,
@@ -547,8 +554,10 @@ impl Transfer {
             after: self.done,
         };
         self.account.refused(refusal);
-        self.relay.read_out();
-        match self.reachable(next) {
+        if self.relay.held() > 0 {
+            self.relay.read_out();
+        }
+        match next {
             Some(next) => self.phase = Phase::Moving(next),
             None => {
                 let errno = if let Cause::Errno(errno) = cause {
@@ -560,15 +569,6 @@ impl Transfer {
             }
         }
         Step::Refused(refusal)
-    }
-
-    /// A pipe that holds bytes can only be read out, which is read/write's business.
-    fn reachable(&self, next: Option<Mechanism>) -> Option<Mechanism> {
-        if self.relay.held() == 0 {
-            next
-        } else {
-            self.reading_after(Mechanism::Splice)
-        }
     }
 
     fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {

@@ -144,6 +144,8 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
 
 fn sendfile(errno: Errno, at: &Situation) -> Verdict {
     match errno {
+        // Files never have to be waited for; a terminal does.
+        Errno::AGAIN if at.source == Kind::Char => wait_or_timeout(Wait::Both, at),
         Errno::AGAIN => wait_or_timeout(Wait::Sink, at),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         // Towards a socket only the source has a disk.

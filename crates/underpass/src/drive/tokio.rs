@@ -101,9 +101,13 @@ pub async fn turn<S: Stream>(
             None => return Ok(Turn::Empty),
             Some(Due::Send(bytes, more)) => {
                 let send = || rustix::net::send(sink, bytes, send_flags(more));
-                match attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64)) {
-                    None => ready(sink, Interest::WRITABLE).await?,
-                    Some(result) => drop(outbox.sent(result)?),
+                let sent = attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64));
+                let waits = match sent {
+                    Some(result) => outbox.sent(result)?.is_some(),
+                    None => true,
+                };
+                if waits {
+                    ready(sink, Interest::WRITABLE).await?;
                 }
             }
             Some(Due::Load) => load_behind(outbox).await?,
@@ -214,16 +218,23 @@ fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Move
     })
 }
 
-/// Makes `call` if the socket is believed ready; none where it would block.
+/// Makes `call` if the socket is believed ready; none where it was not made.
 fn attempt<S: Stream>(
     stream: &S,
     interest: Interest,
     call: impl FnOnce() -> Result<u64, Errno>,
 ) -> Option<Result<u64, Errno>> {
-    match stream.try_io(interest, || call().map_err(io::Error::from)) {
-        Ok(count) => Some(Ok(count)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(error) => Some(Err(errno_of(&error))),
+    let mut made = None;
+    let outcome = stream.try_io(interest, || {
+        let result = call();
+        made = Some(result);
+        result.map_err(io::Error::from)
+    });
+    match (made, outcome) {
+        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+            Some(Err(errno_of(&error)))
+        }
+        (made, _) => made,
     }
 }
 
@@ -376,24 +387,18 @@ async fn run<S: Stream, T: Stream>(
             perform(op, ends, &mut middles, host)
         };
         let result = match sink {
-            _ if op.fills() => match attempt(source, Interest::READABLE, &mut call) {
-                None => {
-                    ready(source, Interest::READABLE).await?;
-                    continue;
-                }
-                Some(result) => result,
-            },
-            Some(sink) if op.writes() => match attempt(sink, Interest::WRITABLE, &mut call) {
-                None => {
-                    ready(sink, Interest::WRITABLE).await?;
-                    continue;
-                }
-                Some(result) => result,
-            },
-            _ => call(),
+            _ if op.fills() => attempt(source, Interest::READABLE, &mut call),
+            Some(sink) if op.writes() => attempt(sink, Interest::WRITABLE, &mut call),
+            _ => Some(call()),
         };
-        if let Step::Refused(refusal) = transfer.record(result) {
-            host.learn(&refusal, &ends.source, &ends.sink);
+        let step = result.map(|result| transfer.record(result));
+        match step {
+            Some(Step::Refused(refusal)) => host.learn(&refusal, &ends.source, &ends.sink),
+            Some(Step::Wait(_)) | None => match sink {
+                Some(sink) if op.writes() => ready(sink, Interest::WRITABLE).await?,
+                _ => ready(source, Interest::READABLE).await?,
+            },
+            _ => (),
         }
         ::tokio::task::consume_budget().await;
     }

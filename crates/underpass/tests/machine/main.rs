@@ -24,6 +24,8 @@ struct Case {
     /// `None`: to the end.
     len: Option<u8>,
     to: u8,
+    /// Bytes the sink has already.
+    old: u8,
     policy: Policy,
     call_bytes_max: u64,
     waits: (Waits, Waits),
@@ -98,7 +100,7 @@ fn case() -> impl Strategy<Value = Case> {
     (
         (kind(), kind()),
         proptest::collection::vec(0_u8..12, 0..6),
-        (place(), proptest::option::of(0_u8..40), place()),
+        (place(), proptest::option::of(0_u8..40), place(), place()),
         policy(),
         1_u64..30,
         (waits(), waits()),
@@ -106,23 +108,30 @@ fn case() -> impl Strategy<Value = Case> {
         proptest::option::weighted(0.2, (0_u8..8, 0_u8..40)),
     )
         .prop_map(
-            |(kinds, runs, (from, len, to), policy, call_bytes_max, waits, script, cut)| Case {
-                kinds,
-                runs,
-                from,
-                len,
-                to,
-                policy,
-                call_bytes_max,
-                waits,
-                script,
-                cut,
+            |(kinds, runs, (from, len, to, old), policy, call_bytes_max, waits, script, cut)| {
+                Case {
+                    kinds,
+                    runs,
+                    from,
+                    len,
+                    to,
+                    old,
+                    policy,
+                    call_bytes_max,
+                    waits,
+                    script,
+                    cut,
+                }
             },
         )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 100_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn bytes_out_are_bytes_in_or_the_error_is_exact(case in case()) {
@@ -131,7 +140,7 @@ proptest! {
 }
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
-    let mut world = World::new(case.kinds, &case.runs, case.script.clone());
+    let mut world = World::new(case.kinds, &case.runs, case.old, case.script.clone());
     let source = source(case, &world);
     let sink = sink(case, &world);
     let host = Host::unprobed();
@@ -224,13 +233,41 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
     let mut end = Endpoint::sample(case.kinds.1);
     end.waits = case.waits.1;
     end.block_bytes = 4;
-    end.size = 0;
+    end.size = world.sink_len() as u64;
     let to = if world.sink_has_offsets() {
         u64::from(case.to)
     } else {
         0
     };
     Sink { fd: (), end, to }
+}
+
+/// The middle pipe is read out only while it holds what the sink refused.
+#[test]
+fn splice_goes_on_splicing_after_others_were_refused() {
+    let script = vec![Fate::Fails(Errno::INVAL)];
+    let mut world = World::new((Kind::File, Kind::Tcp), &[40], 0, script);
+    let source = Source {
+        fd: (),
+        end: Endpoint::sample(Kind::File),
+        from: 0,
+        owed: Owed::Exactly(40),
+    };
+    let sink = Sink {
+        fd: (),
+        end: Endpoint::sample(Kind::Tcp),
+        to: 0,
+    };
+    let plan = plan(&source, &sink, &Host::unprobed(), &Policy::default());
+    let mut transfer = Transfer::new(&source, &sink, plan);
+    while let Some(op) = transfer.next_op() {
+        let result = world.play(op);
+        transfer.record(result);
+    }
+    let account = transfer.finish().expect("falls back");
+    assert_eq!(account.refusals.len(), 1, "{account}");
+    assert_eq!(account.of(Mechanism::Splice).bytes, 40, "{account}");
+    assert_eq!(account.crossed(), 0, "{account}");
 }
 
 /// Faults at the second call of every mechanism, one by one, from a script that people can read.
@@ -247,13 +284,14 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
             Fate::Short(7),
             Fate::Fails(errno),
         ];
-        let mut world = World::new((Kind::File, Kind::File), &runs, script);
+        let mut world = World::new((Kind::File, Kind::File), &runs, 0, script);
         let case = Case {
             kinds: (Kind::File, Kind::File),
             runs: runs.to_vec(),
             from: 0,
             len: None,
             to: 0,
+            old: 0,
             policy: Policy::default(),
             call_bytes_max: 64,
             waits: (Waits::Blocks, Waits::Blocks),

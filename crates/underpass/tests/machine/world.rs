@@ -6,6 +6,9 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{Kind, Middle, Op, Side};
 
+/// What a sink is full of before anything is moved; no source has such a byte.
+const OLD: u8 = 0xff;
+
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
@@ -31,12 +34,14 @@ pub(crate) struct World {
     sink: Vec<u8>,
     position: usize,
     pipe: VecDeque<u8>,
+    /// The sink has refused the pipe.
+    refused: bool,
     buffer: VecDeque<u8>,
     script: VecDeque<Fate>,
 }
 
 impl World {
-    pub(crate) fn new(kinds: (Kind, Kind), runs: &[u8], script: Vec<Fate>) -> Self {
+    pub(crate) fn new(kinds: (Kind, Kind), runs: &[u8], old: u8, script: Vec<Fate>) -> Self {
         let (mut source, mut holes) = (Vec::new(), Vec::new());
         for (number, run) in runs.iter().enumerate() {
             let hole = number % 2 == 1;
@@ -52,14 +57,20 @@ impl World {
         }
         let (pipe, buffer) = (VecDeque::new(), VecDeque::new());
         let script = script.into();
+        let sink = if kinds.1 == Kind::File {
+            vec![OLD; old.into()]
+        } else {
+            Vec::new()
+        };
         Self {
             kinds,
             source,
             holes,
             read: 0,
-            sink: Vec::new(),
+            sink,
             position: 0,
             pipe,
+            refused: false,
             buffer,
             script,
         }
@@ -67,6 +78,15 @@ impl World {
 
     pub(crate) fn source_len(&self) -> usize {
         self.source.len()
+    }
+
+    /// The length of a sink that is a file.
+    pub(crate) fn sink_len(&self) -> usize {
+        if self.kinds.1 == Kind::File {
+            self.sink.len()
+        } else {
+            0
+        }
     }
 
     pub(crate) fn source_allocated(&self) -> usize {
@@ -118,6 +138,23 @@ impl World {
     /// Makes a call as the script says.
     pub(crate) fn play(&mut self, op: Op) -> Result<u64, Errno> {
         let fate = self.script.pop_front().unwrap_or(Fate::Full);
+        if matches!(
+            op,
+            Op::Drain {
+                through: Middle::Pipe,
+                ..
+            }
+        ) {
+            assert!(
+                !self.refused,
+                "a sink that refused the pipe is not asked again"
+            );
+            self.refused = match fate {
+                Fate::Fails(errno) => ![Errno::INTR, Errno::AGAIN].contains(&errno),
+                Fate::SaysNothing => true,
+                Fate::Full | Fate::Short(_) => false,
+            };
+        }
         match (op, fate) {
             (Op::Probe(_), Fate::Fails(errno)) => Err(errno),
             (Op::Probe(_), _) => Err(Errno::BADF),
@@ -220,6 +257,7 @@ impl World {
                 self.sink.resize(len as usize, 0);
                 Ok(0)
             }
+            Op::LastByte { at } => Ok(self.put(Some(at), &[0])),
             Op::Length(Side::Source) => Ok(self.source.len() as u64),
             Op::Length(Side::Sink) => Ok(self.sink.len() as u64),
             other => panic!("{other:?} moves payload"),
