@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "every test target uses its own part")]
 
 pub(crate) mod digest;
+pub(crate) mod rows;
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -135,6 +137,15 @@ pub(crate) struct Answer {
 pub(crate) enum State {
     Open,
     Closed,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Open => "open",
+            State::Closed => "closed",
+        })
+    }
 }
 
 impl Client {
