@@ -72,7 +72,8 @@ impl Worker {
         }
     }
 
-    /// Sees to it that open files are closed in time, by a task that lives as long as there are any.
+    /// Sees to it that open files are closed in time, by a task that lives as long as there are
+    /// any.
     pub(crate) fn keep_tidy(worker: &Rc<Worker>) {
         if worker.sweeping.get() == Sweeping::UnderWay || worker.open_files.borrow().is_empty() {
             return;
