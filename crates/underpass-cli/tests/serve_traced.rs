@@ -35,8 +35,10 @@ fn calls(log: &str) -> Vec<&str> {
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
-fn a_small_file_costs_seven_calls() {
+fn a_popular_small_file_costs_five_calls() {
     const REQUESTS: usize = 100;
+    /// Traced requests are slow; each second the file is opened anew.
+    const SECONDS_MAX: usize = 5;
     let log = tempfile::NamedTempFile::new().unwrap();
     let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
     server.write("f", vec![b'f'; 1024]);
@@ -48,13 +50,21 @@ fn a_small_file_costs_seven_calls() {
     let log = fs::read_to_string(log.path()).unwrap();
     let calls = calls(&log);
     let count = |name: &str| calls.iter().filter(|call| **call == name).count();
-    for name in ["recvfrom", "openat2", "fstat", "preadv2", "sendto", "close"] {
+    for name in ["recvfrom", "fstat", "preadv2", "sendto"] {
         let times = count(name);
-        assert!(times.abs_diff(REQUESTS) <= 2, "{name}: {times}");
+        assert!(
+            times.abs_diff(REQUESTS) <= 2 + SECONDS_MAX,
+            "{name}: {times}"
+        );
     }
+    assert!(count("openat2") <= SECONDS_MAX, "opened again and again");
     // What a connection costs once is told apart by not growing with the requests.
     let total = calls.len();
-    assert!(total <= 7 * REQUESTS + 20, "{total}: {:?}", &calls[total - 20..]);
+    assert!(
+        total <= 5 * REQUESTS + 20 + 4 * SECONDS_MAX,
+        "{total}: {:?}",
+        &calls[total - 20..]
+    );
 }
 
 #[test]
