@@ -6,7 +6,7 @@
 //!
 //! | what happens | when it shows |
 //! |---|---|
-//! | the file is written in place, truncated, extended | at once: size and date are read each time |
+//! | the file is written in place or truncated | at once: size and date are read each time |
 //! | it is deleted, or replaced by rename | at once: nothing links to the open file any more |
 //! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
 //! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
