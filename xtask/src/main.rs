@@ -1,22 +1,54 @@
-//! What the project does to itself.
-
+//! What the project does to itself: `cargo xtask test`, `tidy` and `docs`.
+//!
+//! ```text
+//! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
+//!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
+//!      ─► docs ─► the test that writes the generated pages
+//!      ─► measure ─► servers and a client on this machine, in rounds ─► tables
+//! ```
 #![forbid(unsafe_code)]
 
+mod docs;
 mod measure;
+mod test;
+mod tidy;
+mod workspace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
 
 #[derive(Parser)]
-#[command(about = "What the project does to itself")]
+#[command(name = "cargo xtask", about = "What the project does to itself")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
 enum Command {
+    /// Run everything that must pass
+    Test(test::Arguments),
+    /// Check what the compiler can't: sizes, walls, licences, links, forbidden things
+    Tidy,
+    /// Write the generated pages anew
+    Docs,
     /// Compare our server with others on this machine, in one run
     Measure(measure::Arguments),
 }
 
 fn main() -> ExitCode {
-    match Command::parse() {
-        Command::Measure(arguments) => measure::run(&arguments),
-    }
+    let workspace = Workspace::here();
+    let done = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&workspace, &arguments),
+        Command::Tidy => tidy::run(&workspace),
+        Command::Docs => docs::run(&workspace),
+        Command::Measure(arguments) => Ok(measure::run(&arguments)),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
 }

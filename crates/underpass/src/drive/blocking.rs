@@ -1,0 +1,366 @@
+//! The driver for a thread of its own: makes a call, waits with poll(2) where a descriptor does not
+//! wait by itself, and asks the caller's hook between calls.
+
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+
+use crate::account::Account;
+use crate::drive::perform::{Ends, Middles, perform};
+use crate::endpoint::{Endpoint, Sink, Source};
+use crate::error::Error;
+use crate::host::Host;
+use crate::outbox::{Due, More, Outbox};
+use crate::plan::{Plan, Policy, plan};
+use crate::sys::signals::Shield;
+use crate::transfer::{Step, Transfer};
+use crate::verdict::Wait;
+
+/// How far a transfer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes the sink has got, holes included.
+    pub done: u64,
+    /// Bytes owed in all, if that is known.
+    pub total: Option<u64>,
+}
+
+/// What is asked between two calls: [`ControlFlow::Break`] cancels the transfer.
+pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// Moves bytes on the calling thread.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use underpass::{Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # std::fs::write(dir.path().join("a"), "seventeen bytes!!")?;
+/// let from = std::fs::File::open(dir.path().join("a"))?;
+/// let to = std::fs::File::create(dir.path().join("b"))?;
+/// let host = Host::probe();
+/// let mut watch = |progress: underpass::Progress| {
+///     eprintln!("{} of {:?}", progress.done, progress.total);
+///     ControlFlow::Continue(())
+/// };
+/// let account = Driver::new(&host)
+///     .policy(Policy::only(Mechanism::Sendfile))
+///     .watch(&mut watch)
+///     .run(&Source::whole(&from)?, &Sink::new(&to)?)?;
+/// assert_eq!(account.of(Mechanism::Sendfile).bytes, 17);
+/// # Ok(()) }
+/// ```
+pub struct Driver<'a> {
+    host: &'a Host,
+    policy: Policy,
+    watch: Option<&'a mut Watch<'a>>,
+    call_bytes_max: Option<u64>,
+}
+
+impl std::fmt::Debug for Driver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Driver<'a> {
+    /// A driver that may use whatever works.
+    pub fn new(host: &'a Host) -> Self {
+        Self {
+            host,
+            policy: Policy::default(),
+            watch: None,
+            call_bytes_max: None,
+        }
+    }
+
+    /// What it may use.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Asks `watch` before every call, after every call that a signal interrupted, and a few times
+    /// a second while a descriptor that polls is waited for.
+    #[must_use]
+    pub fn watch(mut self, watch: &'a mut Watch<'a>) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Bounds what one call may move, in bytes, and so the time between two looks of `watch`.
+    #[must_use]
+    pub fn call_bytes_max(mut self, bytes: u64) -> Self {
+        self.call_bytes_max = Some(bytes);
+        self
+    }
+
+    /// What it would do.
+    pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
+        plan(source, sink, self.host, &self.policy)
+    }
+
+    /// Moves what the source owes.
+    ///
+    /// Blocks until all is moved, the hook cancels, or something fails. The file positions of both
+    /// sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`] on and not
+    /// truncated.
+    ///
+    /// # Errors
+    /// [`Error`], whose account is exact. What the sink has got stays.
+    pub fn run<F: AsFd, G: AsFd>(
+        mut self,
+        source: &Source<F>,
+        sink: &Sink<G>,
+    ) -> Result<Account, Error> {
+        let mut transfer = Transfer::new(source, sink, self.plan(source, sink));
+        if let Some(bytes) = self.call_bytes_max {
+            transfer.limit_calls(bytes);
+        }
+        let ends = Ends::of(source, sink);
+        let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
+        let mut middles = Middles::default();
+        let _shield = Shield::towards(sink.end.kind);
+        while let Some(op) = transfer.next_op() {
+            if self.cancels(&transfer) {
+                break;
+            }
+            match transfer.record(perform(op, &ends, &mut middles, self.host)) {
+                Step::Wait(side) => {
+                    if let Err(errno) = wait(side, &ends, patience) {
+                        transfer.abandon(errno);
+                    }
+                }
+                Step::Refused(refusal) => self.host.learn(&refusal, &source.end, &sink.end),
+                Step::Again | Step::Done | Step::Failed => (),
+            }
+        }
+        middles.give_back(self.host, transfer.held());
+        transfer.finish()
+    }
+
+    fn cancels(&mut self, transfer: &Transfer) -> bool {
+        let progress = Progress {
+            done: transfer.done(),
+            total: transfer.total(),
+        };
+        self.watch
+            .as_mut()
+            .is_some_and(|watch| watch(progress).is_break())
+    }
+}
+
+/// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.
+///
+/// Empty the sink first (`set_len(0)`, or `File::create`): only then may it share blocks with the
+/// source, and keep the source's holes. Blocks; positions of both files are unspecified afterwards.
+///
+/// # Errors
+/// [`Error`]: the account tells exactly what the sink has got, which is left as it is.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # std::fs::write(dir.path().join("a"), vec![7; 100_000])?;
+/// let from = std::fs::File::open(dir.path().join("a"))?;
+/// let to = std::fs::File::create(dir.path().join("b"))?;
+/// let account = underpass::copy_file(&underpass::Host::probe(), &from, &to)?;
+/// assert_eq!(account.bytes(), 100_000);
+/// println!("{account}"); // 100000 bytes by clone (1 call), or what this file system offers
+/// # Ok(()) }
+/// ```
+pub fn copy_file(host: &Host, source: impl AsFd, sink: impl AsFd) -> Result<Account, Error> {
+    Driver::new(host).run(&Source::whole(source)?, &Sink::new(sink)?)
+}
+
+/// Sends `len` bytes of a file from `offset` on to a connected stream socket.
+///
+/// Blocks, also where the socket does not. The bytes leave as references to the page cache: see
+/// [`Aliasing`](crate::Aliasing) for what must not happen to the file meanwhile.
+///
+/// # Errors
+/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the file turned out shorter. The
+/// peer has then got less than was promised, and the connection is of no further use.
+///
+/// ```
+/// use std::io::Read;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # std::fs::write(dir.path().join("a"), "0123456789")?;
+/// let file = std::fs::File::open(dir.path().join("a"))?;
+/// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+/// underpass::send_file(&underpass::Host::probe(), &file, 2, 5, &ours)?;
+/// drop(ours);
+/// let mut got = String::new();
+/// theirs.read_to_string(&mut got)?;
+/// assert_eq!(got, "23456");
+/// # Ok(()) }
+/// ```
+pub fn send_file(
+    host: &Host,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    socket: impl AsFd,
+) -> Result<Account, Error> {
+    Driver::new(host).run(&Source::range(file, offset, len)?, &Sink::new(socket)?)
+}
+
+/// Receives `len` bytes from a connected stream socket into a file, from `offset` on.
+///
+/// Blocks, also where the socket does not. Nothing is synced.
+///
+/// # Errors
+/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What arrived is
+/// in the file; [`Error::lost`] bytes were taken from the socket and are not.
+///
+/// ```
+/// use std::io::Write;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let file = std::fs::File::create_new(dir.path().join("a"))?;
+/// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+/// theirs.write_all(b"hello")?;
+/// underpass::recv_file(&underpass::Host::probe(), &ours, &file, 0, 5)?;
+/// assert_eq!(std::fs::read(dir.path().join("a"))?, b"hello");
+/// # Ok(()) }
+/// ```
+pub fn recv_file(
+    host: &Host,
+    socket: impl AsFd,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+) -> Result<Account, Error> {
+    Driver::new(host).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
+}
+
+/// What each direction of a relay came to: from the first socket to the second, and back.
+pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
+
+/// Relays two connected stream sockets, both directions at once, until both have ended.
+///
+/// A half-close is kept: when one side has nothing more to say, the other one is told so, and may go
+/// on talking. A direction that fails shuts both sockets down, so that the other one ends too. Blocks;
+/// uses one more thread meanwhile.
+pub fn relay_streams(host: &Host, one: impl AsFd, other: impl AsFd) -> Relayed {
+    let (one, other) = (one.as_fd(), other.as_fd());
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| relay_one_way(host, other, one));
+        let there = relay_one_way(host, one, other);
+        let back = back
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (there, back)
+    })
+}
+
+fn relay_one_way(host: &Host, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<Account, Error> {
+    let run = || Driver::new(host).run(&Source::whole(from)?, &Sink::new(to)?);
+    let relayed = run();
+    match &relayed {
+        // The peer may have closed already: there is nobody left to tell.
+        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
+        Err(_) => {
+            let _gone = rustix::net::shutdown(from, Shutdown::Both);
+            let _gone = rustix::net::shutdown(to, Shutdown::Both);
+        }
+    }
+    relayed
+}
+
+/// Sends all that an outbox owes to a connected stream socket, and blocks until it has.
+///
+/// # Errors
+/// [`Error`]: the outbox and the connection are of no further use.
+pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), Error> {
+    let output = socket.as_fd();
+    let sink = Sink {
+        fd: output,
+        end: Endpoint::of(output)?,
+        to: 0,
+    };
+    outbox.sink = Some(sink.end);
+    let _shield = Shield::towards(sink.end.kind);
+    let wait_for_sink = || wait_for(output, PollFlags::OUT, None);
+    while let Some(due) = outbox.due() {
+        match due {
+            Due::Send(bytes, more) => {
+                let result = rustix::net::send(output, bytes, send_flags(more));
+                if outbox.sent(result.map(|sent| sent as u64))?.is_some() {
+                    wait_for_sink()?;
+                }
+            }
+            Due::Load => drop(
+                outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?,
+            ),
+            Due::Begin(range) => {
+                let source = Source::range(&range.file, range.offset, range.len)?;
+                let plan = plan(&source, &sink, host, &Policy::default());
+                outbox.begin(Transfer::new(&source, &sink, plan));
+            }
+            Due::Move(transfer, middles, file) => {
+                let (source, sink) = transfer.ends();
+                let ends = Ends {
+                    input: file.as_fd(),
+                    output,
+                    source,
+                    sink,
+                };
+                let Some(op) = transfer.next_op() else {
+                    continue;
+                };
+                let step = transfer.record(perform(op, &ends, middles, host));
+                match step {
+                    Step::Wait(_) => wait_for_sink()?,
+                    Step::Refused(refusal) => host.learn(&refusal, &source, &sink),
+                    _ => (),
+                }
+                outbox.stepped(step, host)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn send_flags(more: More) -> SendFlags {
+    match more {
+        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
+        More::Nothing => SendFlags::NOSIGNAL,
+    }
+}
+
+/// How long a wait may keep the caller's hook from being asked.
+const WATCH_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Waits until a side is ready, a signal comes, or patience ends.
+fn wait(side: Wait, ends: &Ends<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
+    match side {
+        Wait::Source => wait_for(ends.input, PollFlags::IN, patience),
+        Wait::Sink => wait_for(ends.output, PollFlags::OUT, patience),
+        Wait::Both => {
+            wait_for(ends.input, PollFlags::IN, patience)?;
+            wait_for(ends.output, PollFlags::OUT, patience)
+        }
+    }
+}
+
+fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, patience: Option<Timespec>) -> Result<(), Errno> {
+    match poll(
+        &mut [PollFd::from_borrowed_fd(fd, flags)],
+        patience.as_ref(),
+    ) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,230 @@
+//! One [`Op`] becomes one system call.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, ftruncate};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustix::pipe::SpliceFlags;
+
+use crate::drive::pipes::Pipe;
+use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
+use crate::host::Host;
+use crate::limits::BUFFER_BYTES;
+use crate::op::{Middle, Op};
+use crate::sys;
+
+/// The middles of one transfer, made when they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Middles {
+    pipe: Option<Pipe>,
+    buffer: Vec<u8>,
+    /// What of the buffer is to be drained.
+    filled: Range<usize>,
+}
+
+impl Middles {
+    /// Gives an empty pipe back; one that still `held` bytes is closed.
+    pub(crate) fn give_back(self, host: &Host, held: u64) {
+        if let (Some(pipe), 0) = (self.pipe, held) {
+            host.pipes.put(pipe);
+        }
+    }
+
+    fn pipe(&mut self, host: &Host) -> Result<&Pipe, Errno> {
+        if self.pipe.is_none() {
+            self.pipe = Some(host.pipes.take()?);
+        }
+        self.pipe.as_ref().ok_or(Errno::BADF)
+    }
+
+    fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>, len: u64) -> Outcome {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; BUFFER_BYTES];
+        }
+        let len = count(len).min(self.buffer.len());
+        let read = read(&mut self.buffer[..len])?;
+        self.filled = 0..read;
+        Ok(read as u64)
+    }
+
+    fn read_out(&mut self, len: u64) -> Outcome {
+        let pipe = self.pipe.take().ok_or(Errno::BADF)?;
+        let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len);
+        self.pipe = Some(pipe);
+        outcome
+    }
+}
+
+/// The open ends that calls are made on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends<'fd> {
+    pub(crate) input: BorrowedFd<'fd>,
+    pub(crate) output: BorrowedFd<'fd>,
+    pub(crate) source: Endpoint,
+    pub(crate) sink: Endpoint,
+}
+
+impl<'fd> Ends<'fd> {
+    pub(crate) fn of<F: AsFd, G: AsFd>(source: &'fd Source<F>, sink: &'fd Sink<G>) -> Self {
+        let (input, output) = (source.fd.as_fd(), sink.fd.as_fd());
+        Self {
+            input,
+            output,
+            source: source.end,
+            sink: sink.end,
+        }
+    }
+}
+
+type Outcome = Result<u64, Errno>;
+
+/// Makes the call. Blocks exactly where the call does.
+pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, host: &Host) -> Outcome {
+    let Ends { input, output, .. } = *ends;
+    match op {
+        Op::Clone => rustix::fs::ioctl_ficlone(output, input).map(|()| 0),
+        Op::CloneRange { from, to, len } => {
+            sys::clone_range(input, output, from, to, len).map(|()| 0)
+        }
+        Op::CopyRange { from, to, len } => copy_range(input, output, from, to, len),
+        Op::Sendfile { from, len } => sendfile(input, output, from, len),
+        Op::Splice { from, to, len } => {
+            let flags = splice_flags(&ends.source, &ends.sink);
+            splice(input, from, output, to, len, flags)
+        }
+        Op::Fill { through, from, len } => fill(through, input, from, len, middles, host),
+        Op::Drain { through, to, len } => drain(through, ends, to, len, middles),
+        Op::ReadOut { len } => middles.read_out(len),
+        aside => ask(aside, input, output),
+    }
+}
+
+fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
+    match op {
+        Op::Peek { from } => rustix::io::pread(input, &mut [0_u8][..], from).map(|n| n as u64),
+        Op::Probe(mechanism) => Err(sys::probe(mechanism)),
+        Op::SeekSink { to } => rustix::fs::seek(output, SeekFrom::Start(to)),
+        Op::SeekData { from } => rustix::fs::seek(input, SeekFrom::Data(from)),
+        Op::SeekHole { from } => rustix::fs::seek(input, SeekFrom::Hole(from)),
+        Op::Punch { to, len } => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(output, flags, to, len).map(|()| 0)
+        }
+        Op::SetLength { len } => ftruncate(output, len).map(|()| 0),
+        Op::Length(Side::Source) => length(input),
+        Op::Length(Side::Sink) => length(output),
+        _ => Err(Errno::NOSYS),
+    }
+}
+
+fn length(file: BorrowedFd<'_>) -> Outcome {
+    Ok(rustix::fs::fstat(file)?.st_size.max(0).cast_unsigned())
+}
+
+fn copy_range(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    mut from: u64,
+    mut to: u64,
+    len: u64,
+) -> Outcome {
+    let copied =
+        rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut to), count(len))?;
+    Ok(copied as u64)
+}
+
+fn sendfile(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    mut from: Option<u64>,
+    len: u64,
+) -> Outcome {
+    Ok(rustix::fs::sendfile(output, input, from.as_mut(), count(len))? as u64)
+}
+
+fn splice(
+    input: BorrowedFd<'_>,
+    mut from: Option<u64>,
+    output: BorrowedFd<'_>,
+    mut to: Option<u64>,
+    len: u64,
+    flags: SpliceFlags,
+) -> Outcome {
+    let moved = rustix::pipe::splice(input, from.as_mut(), output, to.as_mut(), count(len), flags)?;
+    Ok(moved as u64)
+}
+
+/// The flag concerns the pipe side alone: a pipe that polls must not be waited for.
+fn splice_flags(source: &Endpoint, sink: &Endpoint) -> SpliceFlags {
+    let polls = |end: &Endpoint| end.kind == Kind::Pipe && end.waits == Waits::Polls;
+    if polls(source) || polls(sink) {
+        SpliceFlags::NONBLOCK
+    } else {
+        SpliceFlags::empty()
+    }
+}
+
+fn fill(
+    through: Middle,
+    input: BorrowedFd<'_>,
+    from: Option<u64>,
+    len: u64,
+    middles: &mut Middles,
+    host: &Host,
+) -> Outcome {
+    match (through, from) {
+        (Middle::Pipe, from) => {
+            let pipe = middles.pipe(host)?;
+            splice(
+                input,
+                from,
+                pipe.write.as_fd(),
+                None,
+                len,
+                SpliceFlags::empty(),
+            )
+        }
+        (Middle::Buffer, Some(from)) => {
+            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len)
+        }
+        (Middle::Buffer, None) => middles.fill(|buffer| rustix::io::read(input, buffer), len),
+    }
+}
+
+fn drain(
+    through: Middle,
+    ends: &Ends<'_>,
+    to: Option<u64>,
+    len: u64,
+    middles: &mut Middles,
+) -> Outcome {
+    let output = ends.output;
+    if through == Middle::Pipe {
+        let pipe = middles.pipe.as_ref().ok_or(Errno::BADF)?;
+        return splice(
+            pipe.read.as_fd(),
+            None,
+            output,
+            to,
+            len,
+            SpliceFlags::empty(),
+        );
+    }
+    let bytes = &middles.buffer[middles.filled.clone()];
+    let written = match to {
+        Some(to) => rustix::io::pwrite(output, bytes, to)?,
+        None if ends.sink.kind.is_socket() => {
+            rustix::net::send(output, bytes, SendFlags::NOSIGNAL)?
+        }
+        None => rustix::io::write(output, bytes)?,
+    };
+    middles.filled.start += written;
+    Ok(written as u64)
+}
+
+/// Counts are bounded by what a call takes, which fits every `usize`.
+fn count(len: u64) -> usize {
+    usize::try_from(len.min(crate::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+}

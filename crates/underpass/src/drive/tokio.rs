@@ -1,0 +1,402 @@
+//! The driver for Tokio's sockets.
+//!
+//! A call is made only while the socket is believed to be ready, and inside Tokio's `try_io`, so that
+//! an EAGAIN and the readiness it contradicts are seen together. Files never become ready: whatever
+//! of a source file is not in the page cache is read ahead on the runtime's blocking threads before
+//! the call, so that one cold file does not stall the connections beside it.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use ::tokio::io::Interest;
+use ::tokio::net::{TcpStream, UnixStream};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+use crate::account::Account;
+use crate::drive::blocking::{Relayed, send_flags};
+use crate::drive::perform::{Ends, Middles, perform};
+use crate::drive::warm;
+use crate::endpoint::{Endpoint, Sink, Source};
+use crate::error::Error;
+use crate::host::Host;
+use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX};
+use crate::op::Op;
+use crate::outbox::{Due, FileRange, Loaded, Outbox, Piece};
+use crate::plan::{Policy, plan};
+use crate::sys::signals::Shield;
+use crate::transfer::{Step, Transfer};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for ::tokio::net::TcpStream {}
+    impl Sealed for ::tokio::net::UnixStream {}
+}
+
+/// A connected stream socket of Tokio's: [`TcpStream`] or [`UnixStream`].
+pub trait Stream: AsFd + sealed::Sealed {
+    /// Waits until one of the interests may be ready. Cancel safe.
+    fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>>;
+
+    /// Makes `call` if the interest is believed ready, and forgets the readiness if it would block.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what `call` says.
+    fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
+}
+
+macro_rules! stream {
+    ($($socket:ty),*) => {$(
+        impl Stream for $socket {
+            async fn ready(&self, interest: Interest) -> io::Result<()> {
+                <$socket>::ready(self, interest).await.map(|_| ())
+            }
+
+            fn try_io<R>(
+                &self,
+                interest: Interest,
+                call: impl FnOnce() -> io::Result<R>,
+            ) -> io::Result<R> {
+                <$socket>::try_io(self, interest, call)
+            }
+        }
+    )*};
+}
+
+stream!(TcpStream, UnixStream);
+
+/// What is left of an outbox after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// More is owed. Other tasks have had their chance.
+    More,
+    /// Nothing is owed.
+    Empty,
+}
+
+/// Sends what an outbox owes, at most one turn's worth ([`TURN_BYTES_MAX`] of one range).
+///
+/// Waits until the socket takes something, and until the next piece of a cold file is in the page
+/// cache. Between two turns a server looks at its deadlines. Cancel safe: what was sent is off the
+/// outbox, and a later turn goes on.
+///
+/// # Errors
+/// [`Error`]: the outbox and the connection are of no further use.
+pub async fn turn<S: Stream>(
+    outbox: &mut Outbox,
+    sink: &S,
+    host: &Host,
+    policy: &Policy,
+) -> Result<Turn, Error> {
+    let sink_end = match outbox.sink {
+        Some(end) => end,
+        None => *outbox.sink.insert(Endpoint::of(sink)?),
+    };
+    loop {
+        match outbox.due() {
+            None => return Ok(Turn::Empty),
+            Some(Due::Send(bytes, more)) => {
+                let send = || rustix::net::send(sink, bytes, send_flags(more));
+                match attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64)) {
+                    None => ready(sink, Interest::WRITABLE).await?,
+                    Some(result) => drop(outbox.sent(result)?),
+                }
+            }
+            Some(Due::Load) => load_behind(outbox).await?,
+            Some(Due::Begin(range)) => begin(outbox, &range, sink_end, host, policy)?,
+            Some(Due::Move(transfer, _, file)) => {
+                let reads = transfer.next_op().and_then(Op::reads);
+                warm_up(outbox, &file, reads).await;
+                match move_on(outbox, sink, host)? {
+                    Moved::Some => break,
+                    Moved::Nothing => (),
+                    Moved::Blocked => ready(sink, Interest::WRITABLE).await?,
+                }
+            }
+        }
+    }
+    if outbox.is_empty() {
+        return Ok(Turn::Empty);
+    }
+    ::tokio::task::yield_now().await;
+    Ok(Turn::More)
+}
+
+/// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
+async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
+    if let Loaded::Cold(range) = outbox.load(warm::read_cached)? {
+        warm::read_ahead(&range.file, range.offset, range.len).await;
+        outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
+    }
+    Ok(())
+}
+
+fn begin(
+    outbox: &mut Outbox,
+    range: &FileRange,
+    sink_end: Endpoint,
+    host: &Host,
+    policy: &Policy,
+) -> Result<(), Error> {
+    let source = Source::range(&range.file, range.offset, range.len)?;
+    let sink = Sink {
+        fd: (),
+        end: sink_end,
+        to: 0,
+    };
+    let mut transfer = Transfer::new(&source, &sink, plan(&source, &sink, host, policy));
+    transfer.limit_calls(TURN_BYTES_MAX);
+    outbox.begin(transfer);
+    Ok(())
+}
+
+/// Has the range of the next call read into the page cache, if it isn't there.
+async fn warm_up(outbox: &mut Outbox, file: &Arc<OwnedFd>, reads: Option<(u64, u64)>) {
+    let Some((from, len)) = reads else { return };
+    if from + len <= outbox.warm_until {
+        return;
+    }
+    outbox.warm_until = from + len;
+    if !warm::is_cached(file, from, len) {
+        warm::read_ahead(file, from, len.max(READ_AHEAD_BYTES)).await;
+        outbox.warm_until = from + len.max(READ_AHEAD_BYTES);
+    }
+}
+
+/// What one call for the first range came to.
+enum Moved {
+    /// The socket took payload.
+    Some,
+    /// It was a call beside the payload.
+    Nothing,
+    /// The socket is full.
+    Blocked,
+}
+
+fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Moved, Error> {
+    let Some(Due::Move(transfer, middles, file)) = outbox.due() else {
+        return Ok(Moved::Nothing);
+    };
+    let Some(op) = transfer.next_op() else {
+        return Ok(Moved::Nothing);
+    };
+    let (source, sink_end) = transfer.ends();
+    let ends = Ends {
+        input: file.as_fd(),
+        output: sink.as_fd(),
+        source,
+        sink: sink_end,
+    };
+    let result = if op.writes() {
+        attempt(sink, Interest::WRITABLE, || {
+            let _shield = Shield::towards(sink_end.kind);
+            perform(op, &ends, middles, host)
+        })
+    } else {
+        Some(perform(op, &ends, middles, host))
+    };
+    let Some(result) = result else {
+        return Ok(Moved::Blocked);
+    };
+    let step = transfer.record(result);
+    if let Step::Refused(refusal) = step {
+        host.learn(&refusal, &source, &sink_end);
+    }
+    outbox.stepped(step, host)?;
+    Ok(match step {
+        Step::Wait(_) => Moved::Blocked,
+        Step::Again | Step::Done if op.writes() => Moved::Some,
+        _ => Moved::Nothing,
+    })
+}
+
+/// Makes `call` if the socket is believed ready; none where it would block.
+fn attempt<S: Stream>(
+    stream: &S,
+    interest: Interest,
+    call: impl FnOnce() -> Result<u64, Errno>,
+) -> Option<Result<u64, Errno>> {
+    match stream.try_io(interest, || call().map_err(io::Error::from)) {
+        Ok(count) => Some(Ok(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(Err(errno_of(&error))),
+    }
+}
+
+async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
+    stream
+        .ready(interest)
+        .await
+        .map_err(|error| errno_of(&error))
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Sends `len` bytes of a file from `offset` on to a connected socket.
+///
+/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes leave
+/// as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a future that
+/// is dropped does not tell how much it has sent.
+///
+/// # Errors
+/// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
+pub async fn send_file<S: Stream>(
+    host: &Host,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    socket: &S,
+) -> Result<Account, Error> {
+    let file = file
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| errno_of(&error))?;
+    let mut outbox = Outbox::new();
+    outbox.push(Piece::Range(FileRange {
+        file: Arc::new(file),
+        offset,
+        len,
+    }));
+    while turn(&mut outbox, socket, host, &Policy::default()).await? == Turn::More {}
+    Ok(outbox.take_account())
+}
+
+/// Receives `len` bytes from a connected socket into a file, from `offset` on.
+///
+/// Waits for the socket on the event loop. Writing to the file may block it for as long as the kernel
+/// throttles writers. Not cancel safe: a future that is dropped does not tell how much has arrived, and
+/// what was between socket and file is lost.
+///
+/// # Errors
+/// As [`recv_file`](crate::recv_file).
+pub async fn recv_file<S: Stream>(
+    host: &Host,
+    socket: &S,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+) -> Result<Account, Error> {
+    let source = Source::range(socket.as_fd(), 0, len)?;
+    let sink = Sink::at(file.as_fd(), offset)?;
+    run(
+        host,
+        &Ends::of(&source, &sink),
+        transfer(host, &source, &sink),
+        socket,
+        None::<&S>,
+    )
+    .await
+}
+
+/// Relays two connected sockets, both directions at once, until both have ended.
+///
+/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails shuts
+/// both sockets down, so that the other one ends too.
+pub async fn relay_streams<S: Stream, T: Stream>(host: &Host, one: &S, other: &T) -> Relayed {
+    let mut there = pin!(relay_one_way(host, one, other));
+    let mut back = pin!(relay_one_way(host, other, one));
+    let (mut went, mut came) = (None, None);
+    poll_fn(|context| {
+        if went.is_none() {
+            went = ready_value(there.as_mut().poll(context));
+        }
+        if came.is_none() {
+            came = ready_value(back.as_mut().poll(context));
+        }
+        match (went.take(), came.take()) {
+            (Some(went), Some(came)) => Poll::Ready((went, came)),
+            (half, other_half) => {
+                (went, came) = (half, other_half);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn ready_value<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+async fn relay_one_way<S: Stream, T: Stream>(
+    host: &Host,
+    from: &S,
+    to: &T,
+) -> Result<Account, Error> {
+    let relayed = async {
+        let (source, sink) = (Source::whole(from.as_fd())?, Sink::new(to.as_fd())?);
+        run(
+            host,
+            &Ends::of(&source, &sink),
+            transfer(host, &source, &sink),
+            from,
+            Some(to),
+        )
+        .await
+    };
+    let relayed = relayed.await;
+    match &relayed {
+        // The peer may have closed already: there is nobody left to tell.
+        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
+        Err(_) => {
+            let _gone = rustix::net::shutdown(from, Shutdown::Both);
+            let _gone = rustix::net::shutdown(to, Shutdown::Both);
+        }
+    }
+    relayed
+}
+
+fn transfer<F, G>(host: &Host, source: &Source<F>, sink: &Sink<G>) -> Transfer {
+    let mut transfer = Transfer::new(source, sink, plan(source, sink, host, &Policy::default()));
+    transfer.limit_calls(TURN_BYTES_MAX);
+    transfer
+}
+
+/// Runs a transfer whose source is a socket; its sink is one too, or never waits.
+async fn run<S: Stream, T: Stream>(
+    host: &Host,
+    ends: &Ends<'_>,
+    mut transfer: Transfer,
+    source: &S,
+    sink: Option<&T>,
+) -> Result<Account, Error> {
+    let mut middles = Middles::default();
+    while let Some(op) = transfer.next_op() {
+        let mut call = || {
+            let _shield = Shield::towards(ends.sink.kind);
+            perform(op, ends, &mut middles, host)
+        };
+        let result = match sink {
+            _ if op.fills() => match attempt(source, Interest::READABLE, &mut call) {
+                None => {
+                    ready(source, Interest::READABLE).await?;
+                    continue;
+                }
+                Some(result) => result,
+            },
+            Some(sink) if op.writes() => match attempt(sink, Interest::WRITABLE, &mut call) {
+                None => {
+                    ready(sink, Interest::WRITABLE).await?;
+                    continue;
+                }
+                Some(result) => result,
+            },
+            _ => call(),
+        };
+        if let Step::Refused(refusal) = transfer.record(result) {
+            host.learn(&refusal, &ends.source, &ends.sink);
+        }
+        ::tokio::task::consume_budget().await;
+    }
+    middles.give_back(host, transfer.held());
+    transfer.finish()
+}

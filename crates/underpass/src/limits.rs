@@ -1,0 +1,42 @@
+//! Every bound of the mover, with its reason.
+
+/// What one `sendfile`, `splice`, `copy_file_range`, `read` or `write` moves at the most: the kernel
+/// cuts larger counts to this (`MAX_RW_COUNT`, sendfile(2)).
+pub const KERNEL_CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
+/// One call between files. Small enough that progress and cancelling follow within milliseconds,
+/// large enough that the calls themselves cost nothing measurable.
+pub const FILE_CALL_BYTES_MAX: u64 = 8 << 20;
+
+/// One call towards or from a socket on a thread of its own: deadlines see progress this often.
+pub const STREAM_CALL_BYTES_MAX: u64 = 4 << 20;
+
+/// What one connection may send before an event loop turns to the others.
+pub const TURN_BYTES_MAX: u64 = 1 << 20;
+
+/// The buffer of the read/write mechanism: fits the second-level cache of most cores, and larger
+/// ones gain nothing.
+pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// The size asked for a pipe: with the default of 64 KiB splicing from a socket gains next to nothing
+/// over reading. It is also what an unprivileged user may have (`/proc/sys/fs/pipe-max-size`).
+pub const PIPE_BYTES: usize = 1 << 20;
+
+/// Idle pipes kept for the next transfer. A user may own 64 MiB of pipe pages before the kernel
+/// shrinks new pipes to two pages (`/proc/sys/fs/pipe-user-pages-soft`); this stays far below.
+pub const IDLE_PIPES_MAX: usize = 8;
+
+/// Head and body that together fit into this leave in one call, the body read behind the head.
+/// `cargo xtask measure serve --case crossover` shows where the other way becomes cheaper.
+pub const JOINED_BYTES_MAX: u64 = 16 << 10;
+
+/// What is read ahead at once for a file that is not in the page cache: long enough to keep a disk
+/// busy, short enough that a connection's first byte does not wait for it.
+pub const READ_AHEAD_BYTES: u64 = 2 << 20;
+
+/// Remembered refusals (of a device pair) per host. A machine with more pairs than this forgets
+/// nothing it needs: it only tries once more.
+pub const REMEMBERED_REFUSALS_MAX: usize = 1024;
+
+/// Different refusals an account lists; further ones only count.
+pub const LISTED_REFUSALS_MAX: usize = 32;

@@ -1,0 +1,312 @@
+//! What a socket is still owed, in order: heads that are bytes, and ranges of files.
+//!
+//! ```text
+//!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ one socket
+//! ```
+//!
+//! Like the transfer it drives for each range it is a state machine without system calls. It decides
+//! what leaves together: a small body is read behind its head and both leave in one call; before a
+//! large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing ever does,
+//! since the kernel would hold it back for 200 ms.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::account::Account;
+use crate::drive::perform::Middles;
+use crate::endpoint::{Endpoint, Kind, Waits};
+use crate::error::{Error, Fault};
+use crate::host::Host;
+use crate::limits::JOINED_BYTES_MAX;
+use crate::mechanism::Mechanism;
+use crate::transfer::{Step, Transfer};
+use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
+
+/// A range of an open regular file.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    /// The file. Its position is neither used nor moved.
+    pub file: Arc<OwnedFd>,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Something a socket is owed.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A protocol head: small, and already in memory.
+    Bytes(Vec<u8>),
+    /// Payload: never in memory, but for small bodies that are cheaper that way.
+    Range(FileRange),
+}
+
+/// What a socket is still owed, in order. It belongs to one socket for as long as it lives.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pieces: VecDeque<Piece>,
+    front: Front,
+    account: Account,
+    spare: Vec<u8>,
+    /// What the socket is, once a driver has looked.
+    pub(crate) sink: Option<Endpoint>,
+    /// What the first range's transfer is relayed through, kept between turns.
+    pub(crate) middles: Middles,
+    /// The first range is known to be in the page cache up to this offset.
+    pub(crate) warm_until: u64,
+}
+
+/// What is known of the first piece beyond itself.
+#[derive(Debug, Default)]
+struct Front {
+    /// Bytes of it that are sent.
+    sent: usize,
+    /// Bytes of it that are head; payload that was read behind it follows.
+    head: Option<usize>,
+    transfer: Option<Transfer>,
+}
+
+/// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    Follows,
+    Nothing,
+}
+
+/// What has to be done next.
+#[derive(Debug)]
+pub(crate) enum Due<'a> {
+    /// Send these bytes.
+    Send(&'a [u8], More),
+    /// Read the body behind its head ([`Outbox::load`]).
+    Load,
+    /// Make a transfer of this range ([`Outbox::begin`]).
+    Begin(FileRange),
+    /// Make the call that this transfer of this file asks for, through these middles.
+    Move(&'a mut Transfer, &'a mut Middles, Arc<OwnedFd>),
+}
+
+/// What reading a body behind its head came to.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// Some of it, or all.
+    Some,
+    /// Nothing: this range is not in the page cache.
+    Cold(FileRange),
+}
+
+impl Outbox {
+    /// Owes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Owes one more piece, after all others. Empty ones are nothing.
+    pub fn push(&mut self, piece: Piece) {
+        let empty = match &piece {
+            Piece::Bytes(bytes) => bytes.is_empty(),
+            Piece::Range(range) => range.len == 0,
+        };
+        if !empty {
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Whether all is sent.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// What has been sent of the ranges, and how, since the beginning. Heads are not counted.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The account so far, and a new one begins: for those who count per answer.
+    pub fn take_account(&mut self) -> Account {
+        std::mem::take(&mut self.account)
+    }
+
+    /// An empty buffer for the next head, with the room of one that is sent.
+    pub fn spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// What has to be done next; `None` when nothing is owed.
+    pub(crate) fn due(&mut self) -> Option<Due<'_>> {
+        let joins = self.joins();
+        let more = if self.pieces.len() > 1 {
+            More::Follows
+        } else {
+            More::Nothing
+        };
+        match self.pieces.front()? {
+            Piece::Bytes(_) if joins => Some(Due::Load),
+            Piece::Bytes(bytes) => Some(Due::Send(&bytes[self.front.sent..], more)),
+            Piece::Range(range) => match &mut self.front.transfer {
+                Some(transfer) => Some(Due::Move(
+                    transfer,
+                    &mut self.middles,
+                    Arc::clone(&range.file),
+                )),
+                None => Some(Due::Begin(range.clone())),
+            },
+        }
+    }
+
+    /// Whether the first two pieces are a head and a body that leave in one call.
+    fn joins(&self) -> bool {
+        let (Some(Piece::Bytes(head)), Some(Piece::Range(body))) =
+            (self.pieces.front(), self.pieces.get(1))
+        else {
+            return false;
+        };
+        let joined = (head.len() as u64).saturating_add(body.len);
+        // Half-read bodies go on being read, for the range's transfer would begin in their middle.
+        self.front.sent == 0 && (self.front.head.is_some() || joined <= JOINED_BYTES_MAX)
+    }
+
+    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which may
+    /// answer `None`: not without blocking.
+    pub(crate) fn load(
+        &mut self,
+        read: impl FnOnce(&OwnedFd, &mut [u8], u64) -> Option<Result<usize, Errno>>,
+    ) -> Result<Loaded, Error> {
+        let (Some(Piece::Range(range)), Some(Piece::Bytes(buffer))) =
+            (self.pieces.get(1).cloned(), self.pieces.front_mut())
+        else {
+            return Ok(Loaded::Some);
+        };
+        let start = buffer.len();
+        self.front.head.get_or_insert(start);
+        buffer.resize(start + usize::try_from(range.len).unwrap_or(0), 0);
+        let result = read(&range.file, &mut buffer[start..], range.offset);
+        buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
+        let Some(result) = result else {
+            return Ok(Loaded::Cold(range));
+        };
+        self.loaded(result.map(|read| read as u64))?;
+        Ok(Loaded::Some)
+    }
+
+    fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
+        self.account.called(Mechanism::ReadWrite);
+        match verdict(Call::FillBuffer, result, &self.situation()) {
+            Verdict::Moved(bytes) => self.shorten_body(bytes),
+            Verdict::Again => (),
+            Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
+            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
+            _ => return Err(self.error(Fault::Source, result.err())),
+        }
+        Ok(())
+    }
+
+    fn shorten_body(&mut self, bytes: u64) {
+        let Some(Piece::Range(range)) = self.pieces.get_mut(1) else {
+            return;
+        };
+        range.offset += bytes;
+        range.len = range.len.saturating_sub(bytes);
+        if range.len == 0 {
+            self.pieces.remove(1);
+        }
+    }
+
+    /// So many bytes of the head were sent, or why not.
+    pub(crate) fn sent(&mut self, result: Result<u64, Errno>) -> Result<Option<Wait>, Error> {
+        if self.front.head.is_some() {
+            self.account.called(Mechanism::ReadWrite);
+        }
+        match verdict(Call::DrainBuffer, result, &self.situation()) {
+            Verdict::Moved(bytes) => self.advance(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            Verdict::Wait(wait) => return Ok(Some(wait)),
+            Verdict::Again => (),
+            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
+            _ => return Err(self.error(Fault::Sink, result.err())),
+        }
+        Ok(None)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        let Some(Piece::Bytes(front)) = self.pieces.front() else {
+            return;
+        };
+        let total = front.len();
+        let payload_from = self.front.head.unwrap_or(total);
+        let before = self.front.sent.max(payload_from);
+        self.front.sent = self.front.sent.saturating_add(bytes).min(total);
+        let payload = self.front.sent.max(payload_from) - before;
+        self.account.moved(Mechanism::ReadWrite, payload as u64);
+        if self.front.sent == total {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        self.front = Front::default();
+        self.warm_until = 0;
+        if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
+            bytes.clear();
+            self.spare = bytes;
+        }
+    }
+
+    /// The transfer of the first range, made from its descriptor.
+    pub(crate) fn begin(&mut self, transfer: Transfer) {
+        self.front.transfer = Some(transfer);
+    }
+
+    /// What the range's transfer made of its last result.
+    pub(crate) fn stepped(&mut self, step: Step, host: &Host) -> Result<(), Error> {
+        let over = matches!(step, Step::Done | Step::Failed)
+            || self
+                .front
+                .transfer
+                .as_ref()
+                .is_some_and(|transfer| transfer.next_op().is_none());
+        if !over {
+            return Ok(());
+        }
+        let Some(transfer) = self.front.transfer.take() else {
+            return Ok(());
+        };
+        std::mem::take(&mut self.middles).give_back(host, transfer.held());
+        match transfer.finish() {
+            Ok(account) => {
+                self.account.add(&account);
+                self.pop();
+                Ok(())
+            }
+            Err(mut error) => {
+                self.account.add(&error.account);
+                *error.account = self.account.clone();
+                Err(error)
+            }
+        }
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            source: Kind::File,
+            sink: self.sink.map_or(Kind::Tcp, |end| end.kind),
+            source_waits: Waits::Blocks,
+            sink_waits: self.sink.map_or(Waits::Polls, |end| end.waits),
+            done: self.account.bytes(),
+        }
+    }
+
+    fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
+        let mechanism = Some(Mechanism::ReadWrite);
+        Error {
+            fault,
+            mechanism,
+            errno,
+            lost: 0,
+            account: Box::new(self.account.clone()),
+        }
+    }
+}

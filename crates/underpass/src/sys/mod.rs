@@ -1,0 +1,114 @@
+//! System calls that rustix lacks, and the only `unsafe` of this crate. Nothing here decides, retries
+//! or falls back.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod signals;
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::mechanism::Mechanism;
+
+/// `struct file_clone_range` of linux/fs.h.
+#[repr(C)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
+}
+
+const FICLONERANGE: rustix::ioctl::Opcode =
+    rustix::ioctl::opcode::write::<FileCloneRange>(0x94, 13);
+
+/// `ioctl(sink, FICLONERANGE, {source, from, len, to})`, ioctl_ficlonerange(2).
+pub(crate) fn clone_range(
+    source: BorrowedFd<'_>,
+    sink: BorrowedFd<'_>,
+    from: u64,
+    to: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    let range = FileCloneRange {
+        src_fd: i64::from(source.as_raw_fd()),
+        src_offset: from,
+        src_length: len,
+        dest_offset: to,
+    };
+    // SAFETY: the opcode takes a pointer to a `file_clone_range`, which the kernel only reads; its
+    // layout is the one above; `source` stays open for the whole call because it is borrowed.
+    unsafe {
+        let call = rustix::ioctl::Setter::<FICLONERANGE, FileCloneRange>::new(range);
+        rustix::ioctl::ioctl(sink, call)
+    }
+}
+
+/// The mechanism's call on descriptors −1. `EBADF` says that it exists and is allowed.
+pub(crate) fn probe(mechanism: Mechanism) -> Errno {
+    let null = std::ptr::null_mut::<u8>();
+    // SAFETY: descriptor −1 is never open, so that the calls fail before they look at their other
+    // arguments, which are null pointers where pointers are expected: "no offset".
+    let result = unsafe {
+        match mechanism {
+            Mechanism::Clone => libc::syscall(libc::SYS_ioctl, -1, FICLONERANGE, null),
+            Mechanism::CopyRange => {
+                libc::syscall(libc::SYS_copy_file_range, -1, null, -1, null, 1_usize, 0)
+            }
+            Mechanism::Sendfile => libc::syscall(libc::SYS_sendfile, -1, -1, null, 1_usize),
+            Mechanism::Splice => libc::syscall(libc::SYS_splice, -1, null, -1, null, 1_usize, 0),
+            Mechanism::ReadWrite => libc::syscall(libc::SYS_read, -1, null, 1_usize),
+        }
+    };
+    debug_assert_eq!(result, -1);
+    last_errno()
+}
+
+/// Whether the kernel encrypts this TCP socket's records (`getsockopt(TCP_ULP)` says "tls").
+pub(crate) fn tcp_ulp_is_tls(socket: BorrowedFd<'_>) -> bool {
+    let mut name = [0_u8; 16];
+    let mut len = name.len() as libc::socklen_t;
+    // SAFETY: `name` and `len` are valid for writes, and `len` holds the size of `name`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_ULP,
+            name.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    result == 0 && name.starts_with(b"tls\0")
+}
+
+/// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
+pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<u64, Errno> {
+    /// The same number on every architecture, as for all calls since 2019.
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [from, len];
+    let mut cached = [0_u64; 5];
+    // SAFETY: `range` is a `struct cachestat_range` (two u64), `cached` a `struct cachestat` (five
+    // u64, the first one `nr_cache`); both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            cached.as_mut_ptr(),
+            0,
+        )
+    };
+    if result == 0 {
+        Ok(cached[0])
+    } else {
+        Err(last_errno())
+    }
+}
+
+fn last_errno() -> Errno {
+    let code = std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO);
+    Errno::from_raw_os_error(code)
+}

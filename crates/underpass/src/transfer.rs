@@ -1,0 +1,591 @@
+//! A plan in progress: a state machine without system calls.
+//!
+//! ```text
+//!            ┌──────────── next() ───────────▶ Op ──────────┐
+//!       Transfer                                        a driver
+//!            └── Again, Wait, Refused, Done ◀── record(result)
+//! ```
+//!
+//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the next
+//! one goes on from there. Bytes count as done when the sink has taken them.
+
+use rustix::io::Errno;
+
+use crate::account::{Account, Cause, Refusal, Scope};
+use crate::endpoint::{Endpoint, Kind, Offsets, Owed, Side, Sink, Source};
+use crate::error::{Error, Fault};
+use crate::extent::{Extents, Found};
+use crate::host::call_missing;
+use crate::limits::{FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX};
+use crate::mechanism::Mechanism;
+use crate::op::{Middle, Op};
+use crate::plan::{Plan, clones_whole};
+use crate::relay::Relay;
+use crate::verdict::{Situation, Verdict, Wait, verdict};
+
+/// What a result meant, and what the driver has to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for the next call.
+    Again,
+    /// Ask for the next call when this side is ready.
+    Wait(Wait),
+    /// A mechanism was refused, the next one has its turn. The host may want to learn of it.
+    Refused(Refusal),
+    /// All that was owed has reached the sink.
+    Done,
+    /// Nothing more can be done; [`Transfer::finish`] tells why.
+    Failed,
+}
+
+/// A plan in progress.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    plan: Plan,
+    source: Endpoint,
+    sink: Endpoint,
+    from: u64,
+    to: u64,
+    owed: Owed,
+    whole_clone: bool,
+    /// Bytes the sink has got, holes included: the cursor.
+    done: u64,
+    phase: Phase,
+    relay: Relay,
+    extents: Extents,
+    punching: Punching,
+    /// Where the sink's own file position is, if that is known: sendfile writes there.
+    sink_position: Option<u64>,
+    call_bytes_max: u64,
+    account: Account,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Moving by this mechanism.
+    Moving(Mechanism),
+    /// A question that stands before everything else.
+    Asking(Mechanism, Question),
+    Done,
+    Failed(Option<Mechanism>, Fault, Option<Errno>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    /// The mechanism failed with this errno: is it there at all?
+    Probe(Errno),
+    /// The mechanism moved 0 bytes: has the source ended?
+    Peek,
+    /// A clone succeeded: how long is the sink now?
+    Cloned,
+    /// A hole of this length was found behind the cursor.
+    Punch(u64),
+    /// All is moved, and the sink ends in a hole.
+    SetLength,
+}
+
+/// Whether holes are punched into what the file system may have allocated in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Punching {
+    Wanted,
+    Unsupported,
+}
+
+impl Transfer {
+    /// A transfer at its beginning. An empty plan fails at the first step.
+    pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
+        let phase = match (plan.first(), source.owed) {
+            (_, Owed::Exactly(0)) => Phase::Done,
+            (Some(mechanism), _) => Phase::Moving(mechanism),
+            (None, _) => Phase::Failed(None, Fault::Refused, None),
+        };
+        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+        Self {
+            plan,
+            source: source.end,
+            sink: sink.end,
+            from: source.from,
+            to: sink.to,
+            owed: source.owed,
+            whole_clone: clones_whole(source, sink),
+            done: 0,
+            phase,
+            relay: Relay::default(),
+            extents: extents_of(source, sink),
+            punching: Punching::Wanted,
+            sink_position: None,
+            call_bytes_max: if between_files {
+                FILE_CALL_BYTES_MAX
+            } else {
+                STREAM_CALL_BYTES_MAX
+            },
+            account: Account::default(),
+        }
+    }
+
+    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes hold.
+    pub fn limit_calls(&mut self, bytes: u64) {
+        self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
+    }
+
+    /// Bytes the sink has got, holes included.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Bytes owed in all, if that is known.
+    pub fn total(&self) -> Option<u64> {
+        match self.owed {
+            Owed::Exactly(total) => Some(total),
+            Owed::ToEnd => None,
+        }
+    }
+
+    /// What has happened so far.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The plan it follows.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The account of a transfer that is done.
+    ///
+    /// # Errors
+    /// Why it failed, with the same account; one that is neither done nor failed was cancelled.
+    pub fn finish(self) -> Result<Account, Error> {
+        let (mechanism, fault, errno) = match self.phase {
+            Phase::Done => return Ok(self.account),
+            Phase::Failed(mechanism, fault, errno) => (mechanism, fault, errno),
+            Phase::Moving(mechanism) | Phase::Asking(mechanism, _) => {
+                (Some(mechanism), Fault::Cancelled, None)
+            }
+        };
+        let (lost, account) = (self.relay.held(), Box::new(self.account));
+        Err(Error {
+            fault,
+            mechanism,
+            errno,
+            lost,
+            account,
+        })
+    }
+
+    /// The ends, for whoever remembers refusals by them.
+    pub(crate) fn ends(&self) -> (Endpoint, Endpoint) {
+        (self.source, self.sink)
+    }
+
+    /// Waiting for a side failed: nothing can be done but tell.
+    pub(crate) fn abandon(&mut self, errno: Errno) {
+        if let Phase::Moving(mechanism) | Phase::Asking(mechanism, _) = self.phase {
+            self.fail(mechanism, Fault::Kernel, Some(errno));
+        }
+    }
+
+    /// Bytes the middle holds.
+    pub(crate) fn held(&self) -> u64 {
+        self.relay.held()
+    }
+
+    /// The call to make now; none once it is done or has failed. Asking twice gives the same call.
+    pub fn next_op(&self) -> Option<Op> {
+        match self.phase {
+            Phase::Asking(mechanism, question) => Some(self.ask(mechanism, question)),
+            Phase::Moving(mechanism) => Some(self.move_by(mechanism)),
+            Phase::Done | Phase::Failed(..) => None,
+        }
+    }
+
+    fn ask(&self, mechanism: Mechanism, question: Question) -> Op {
+        match question {
+            Question::Probe(_) => Op::Probe(mechanism),
+            Question::Peek => Op::Peek {
+                from: self.from + self.done,
+            },
+            Question::Cloned => Op::Length(Side::Sink),
+            Question::Punch(len) => Op::Punch {
+                to: self.to + self.done,
+                len,
+            },
+            Question::SetLength => Op::SetLength {
+                len: self.to + self.done,
+            },
+        }
+    }
+
+    fn move_by(&self, mechanism: Mechanism) -> Op {
+        let to = self.sink_offset();
+        if let Some(drain) = self.relay.drain(to) {
+            return drain;
+        }
+        if mechanism == Mechanism::Clone {
+            return self.clone_op();
+        }
+        let at = self.from + self.done;
+        if let Some(question) = self.extents.question(at) {
+            return question;
+        }
+        let owed = self.left().min(self.extents.data_after(at));
+        let len = owed.min(self.call_bytes_max);
+        let from = self.source_offset();
+        match mechanism {
+            Mechanism::Clone | Mechanism::CopyRange => Op::CopyRange {
+                from: at,
+                to: self.to + self.done,
+                len,
+            },
+            Mechanism::Sendfile => match to {
+                Some(to) if self.sink_position != Some(to) => Op::SeekSink { to },
+                _ => Op::Sendfile { from, len },
+            },
+            Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
+            Mechanism::Splice => Relay::fill(Middle::Pipe, from, len),
+            Mechanism::ReadWrite => Relay::fill(Middle::Buffer, from, len),
+        }
+    }
+
+    fn clone_op(&self) -> Op {
+        if self.whole_clone {
+            return Op::Clone;
+        }
+        Op::CloneRange {
+            from: self.from + self.done,
+            to: self.to + self.done,
+            len: self.left(),
+        }
+    }
+
+    fn has_pipe_end(&self) -> bool {
+        self.source.kind == Kind::Pipe || self.sink.kind == Kind::Pipe
+    }
+
+    /// Bytes still owed; the largest number where the source itself will tell.
+    fn left(&self) -> u64 {
+        match self.owed {
+            Owed::Exactly(total) => total - self.done,
+            Owed::ToEnd => u64::MAX,
+        }
+    }
+
+    fn source_offset(&self) -> Option<u64> {
+        (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
+    }
+
+    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names, so
+    /// none is named.
+    fn sink_offset(&self) -> Option<u64> {
+        let explicit = self.sink.kind.offsets() == Offsets::Explicit
+            && self.sink.writes == crate::endpoint::Writes::AtOffset;
+        explicit.then_some(self.to + self.done)
+    }
+
+    /// Takes the result of the call that [`Transfer::next_op`] gave.
+    pub fn record(&mut self, result: Result<u64, Errno>) -> Step {
+        let Some(op) = self.next_op() else {
+            return self.over();
+        };
+        match (self.phase, op.call(), op.mechanism()) {
+            (Phase::Moving(_), Some(call), Some(mechanism)) => {
+                self.account.called(mechanism);
+                let verdict = verdict(call, result, &self.situation());
+                self.follow(op, mechanism, verdict, result.err())
+            }
+            (Phase::Asking(mechanism, question), ..) => {
+                self.account.asides += 1;
+                self.answer(mechanism, question, result)
+            }
+            _ => {
+                self.account.asides += 1;
+                self.map(op, result)
+            }
+        }
+    }
+
+    fn over(&self) -> Step {
+        match self.phase {
+            Phase::Failed(..) => Step::Failed,
+            _ => Step::Done,
+        }
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            source: self.source.kind,
+            sink: self.sink.kind,
+            source_waits: self.source.waits,
+            sink_waits: self.sink.waits,
+            done: self.done,
+        }
+    }
+
+    fn follow(
+        &mut self,
+        op: Op,
+        mechanism: Mechanism,
+        verdict: Verdict,
+        errno: Option<Errno>,
+    ) -> Step {
+        let cause = errno.map_or(Cause::SaidNothing, Cause::Errno);
+        match verdict {
+            Verdict::Moved(bytes) => self.moved(op, mechanism, bytes),
+            Verdict::Ended => self.ended(op, mechanism),
+            Verdict::Again => Step::Again,
+            Verdict::Wait(wait) => Step::Wait(wait),
+            Verdict::Suspect => {
+                self.ask_next(mechanism, Question::Probe(errno.unwrap_or(Errno::NOSYS)))
+            }
+            Verdict::Refused(scope) => {
+                self.refused(mechanism, cause, scope, self.plan.after(mechanism))
+            }
+            Verdict::RefusedToReading => {
+                self.refused(mechanism, cause, Scope::Once, self.reading_after(mechanism))
+            }
+            Verdict::Fatal(fault) => self.fail(mechanism, fault, errno),
+        }
+    }
+
+    fn moved(&mut self, op: Op, mechanism: Mechanism, bytes: u64) -> Step {
+        match op {
+            Op::Clone => return self.ask_next(mechanism, Question::Cloned),
+            Op::CloneRange { len, .. } => return self.arrived(mechanism, len),
+            Op::Sendfile { .. } => {
+                self.sink_position = self.sink_position.map(|position| position + bytes);
+            }
+            _ => (),
+        }
+        let arrived = self.relay.moved(op, bytes);
+        self.arrived(mechanism, arrived)
+    }
+
+    /// The sink has got `bytes` more.
+    fn arrived(&mut self, mechanism: Mechanism, bytes: u64) -> Step {
+        self.account.moved(mechanism, bytes);
+        self.done += bytes;
+        self.finish_if_complete()
+    }
+
+    fn finish_if_complete(&mut self) -> Step {
+        if self.left() > 0 {
+            return Step::Again;
+        }
+        self.phase = Phase::Done;
+        Step::Done
+    }
+
+    /// The call moved 0 bytes, which reading a stream may be believed.
+    fn ended(&mut self, op: Op, mechanism: Mechanism) -> Step {
+        let read = matches!(
+            op,
+            Op::Fill {
+                through: Middle::Buffer,
+                ..
+            }
+        );
+        if read || self.source.kind.offsets() == Offsets::None {
+            return self.source_ended(mechanism);
+        }
+        self.ask_next(mechanism, Question::Peek)
+    }
+
+    fn source_ended(&mut self, mechanism: Mechanism) -> Step {
+        match self.owed {
+            Owed::ToEnd => {
+                self.phase = Phase::Done;
+                Step::Done
+            }
+            Owed::Exactly(_) => self.fail(mechanism, Fault::Truncated, None),
+        }
+    }
+
+    fn ask_next(&mut self, mechanism: Mechanism, question: Question) -> Step {
+        self.phase = Phase::Asking(mechanism, question);
+        Step::Again
+    }
+
+    fn answer(
+        &mut self,
+        mechanism: Mechanism,
+        question: Question,
+        result: Result<u64, Errno>,
+    ) -> Step {
+        if result == Err(Errno::INTR) {
+            return Step::Again;
+        }
+        // The mechanism in use may differ from the one asked about only while a pipe is read out.
+        self.phase = Phase::Moving(mechanism);
+        match question {
+            Question::Probe(errno) => {
+                let probed = result.err().unwrap_or(Errno::BADF);
+                let scope = match (call_missing(probed), errno) {
+                    (Some(_), _) => Scope::Host,
+                    (None, Errno::NOSYS) => Scope::Devices,
+                    (None, _) => Scope::Once,
+                };
+                self.refused(
+                    mechanism,
+                    Cause::Errno(errno),
+                    scope,
+                    self.plan.after(mechanism),
+                )
+            }
+            Question::Peek if result == Ok(0) => self.source_ended(mechanism),
+            Question::Peek => {
+                let next = self.reading_after(mechanism);
+                self.refused(mechanism, Cause::SaidNothing, Scope::Once, next)
+            }
+            Question::Cloned => self.cloned(mechanism, result),
+            Question::Punch(len) => {
+                if result.is_err() {
+                    self.punching = Punching::Unsupported;
+                }
+                self.skip_hole(mechanism, len)
+            }
+            Question::SetLength => match result {
+                Ok(_) => self.finish_if_complete(),
+                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                    self.fail(mechanism, Fault::Full, Some(errno))
+                }
+                Err(errno) => self.fail(mechanism, Fault::Sink, Some(errno)),
+            },
+        }
+    }
+
+    /// A clone is as long as the source was at that moment, which the sink tells.
+    fn cloned(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
+        match (length, self.owed) {
+            (Ok(length), Owed::Exactly(total)) if length < total => {
+                self.account.moved(mechanism, length);
+                self.done = length;
+                self.fail(mechanism, Fault::Truncated, None)
+            }
+            (Ok(length), _) => {
+                self.account.moved(mechanism, length);
+                self.done = length;
+                self.owed = Owed::Exactly(length);
+                self.phase = Phase::Done;
+                Step::Done
+            }
+            (Err(errno), _) => self.fail(mechanism, Fault::Sink, Some(errno)),
+        }
+    }
+
+    /// An answer that tells where data and holes are, or moves the sink's position.
+    fn map(&mut self, op: Op, result: Result<u64, Errno>) -> Step {
+        let Phase::Moving(mechanism) = self.phase else {
+            return self.over();
+        };
+        match (op, result) {
+            (_, Err(Errno::INTR)) => Step::Again,
+            (Op::SeekSink { .. }, Ok(position)) => {
+                self.sink_position = Some(position);
+                Step::Again
+            }
+            (Op::SeekSink { .. }, Err(errno)) => {
+                let next = self.plan.after(mechanism);
+                self.refused(mechanism, Cause::Errno(errno), Scope::Once, next)
+            }
+            (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
+            (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
+                Found::Hole(len) => self.hole(mechanism, len),
+                Found::Nothing => Step::Again,
+            },
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.total().unwrap_or(u64::MAX - self.from)
+    }
+
+    /// The rest is a hole, unless the source has become shorter meanwhile.
+    fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
+        match length {
+            Ok(length) if length >= self.from + self.end() => {
+                self.extents = Extents::Unknown;
+                self.hole(mechanism, self.left())
+            }
+            Ok(_) => self.fail(mechanism, Fault::Truncated, None),
+            Err(errno) => self.fail(mechanism, Fault::Source, Some(errno)),
+        }
+    }
+
+    fn hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
+        match self.punching {
+            Punching::Wanted if self.done > 0 => self.ask_next(mechanism, Question::Punch(len)),
+            _ => self.skip_hole(mechanism, len),
+        }
+    }
+
+    fn skip_hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
+        self.account.holes += len;
+        self.done += len;
+        if self.left() == 0 {
+            return self.ask_next(mechanism, Question::SetLength);
+        }
+        Step::Again
+    }
+
+    fn reading_after(&self, mechanism: Mechanism) -> Option<Mechanism> {
+        let reading = Mechanism::ReadWrite;
+        (mechanism != reading && self.plan.includes(reading)).then_some(reading)
+    }
+
+    fn refused(
+        &mut self,
+        mechanism: Mechanism,
+        cause: Cause,
+        scope: Scope,
+        next: Option<Mechanism>,
+    ) -> Step {
+        let refusal = Refusal {
+            mechanism,
+            cause,
+            scope,
+            after: self.done,
+        };
+        self.account.refused(refusal);
+        self.relay.read_out();
+        match self.reachable(next) {
+            Some(next) => self.phase = Phase::Moving(next),
+            None => {
+                let errno = if let Cause::Errno(errno) = cause {
+                    Some(errno)
+                } else {
+                    None
+                };
+                self.phase = Phase::Failed(Some(mechanism), Fault::Refused, errno);
+            }
+        }
+        Step::Refused(refusal)
+    }
+
+    /// A pipe that holds bytes can only be read out, which is read/write's business.
+    fn reachable(&self, next: Option<Mechanism>) -> Option<Mechanism> {
+        if self.relay.held() == 0 {
+            next
+        } else {
+            self.reading_after(Mechanism::Splice)
+        }
+    }
+
+    fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {
+        self.phase = Phase::Failed(Some(mechanism), fault, errno);
+        Step::Failed
+    }
+}
+
+/// Holes are looked for between files where there must be some, and only towards a place where the
+/// sink has nothing yet: elsewhere old bytes would shine through.
+fn extents_of<F, G>(source: &Source<F>, sink: &Sink<G>) -> Extents {
+    let sparse = source.end.allocated < source.end.size;
+    let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+    let fresh = sink.end.size <= sink.to && sink.end.writes == crate::endpoint::Writes::AtOffset;
+    let known = matches!(source.owed, Owed::Exactly(_));
+    if sparse && between_files && fresh && known {
+        Extents::Unknown
+    } else {
+        Extents::Plain
+    }
+}

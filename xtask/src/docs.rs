@@ -1,0 +1,23 @@
+//! `cargo xtask docs`: the generated pages are written by the tests that compare them, so that
+//! a page can't be stale while the tests pass.
+
+use std::process::ExitCode;
+
+use crate::workspace::{Fallible, Workspace};
+
+/// The test targets that write their page where `UPDATE_DOCS` is set, and fail on a difference
+/// where it isn't.
+const WRITERS: &[&str] = &["decisions"];
+
+pub(crate) fn run(workspace: &Workspace) -> Fallible<ExitCode> {
+    let mut cargo = workspace.cargo_over_everything("test");
+    for writer in WRITERS {
+        cargo.args(["--test", writer]);
+    }
+    let status = cargo.env("UPDATE_DOCS", "1").status()?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

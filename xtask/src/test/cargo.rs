@@ -1,0 +1,203 @@
+//! The steps that are a call of cargo, and how the outcome of tests is read from their output.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Command, ExitStatus, Stdio};
+
+use super::report::{Lack, Report, Totals};
+use crate::workspace::{Fallible, Workspace};
+
+pub(super) fn fmt(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+    let mut cargo = workspace.cargo("fmt");
+    cargo.args(["--all", "--", "--check"]);
+    component(workspace, "fmt", "rustfmt", cargo, report)
+}
+
+pub(super) fn clippy(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+    let mut cargo = workspace.cargo_over_everything("clippy");
+    // Behind `--` the flag is for our crates only: it builds no dependency anew.
+    cargo.args(["--all-targets", "--", "-D", "warnings"]);
+    component(workspace, "clippy", "clippy", cargo, report)
+}
+
+/// Runs a step that a component of the toolchain does.
+fn component(
+    workspace: &Workspace,
+    step: &str,
+    name: &str,
+    mut cargo: Command,
+    report: &mut Report,
+) -> Fallible<()> {
+    let mut probe = workspace.cargo(step);
+    let probe = probe
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if probe.status()?.success() {
+        report.step(step, cargo.status()?.success());
+    } else {
+        let reason = format!("the toolchain lacks {name}; `rustup component add {name}`");
+        report.not_run(step, 1, Lack::of_machine(reason));
+    }
+    Ok(())
+}
+
+/// Runs the tests that need nothing. One call for all their kinds: cargo would build the
+/// dependencies anew, with other features, for documentation tests alone.
+pub(super) fn tests(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+    let mut cargo = workspace.cargo_over_everything("test");
+    cargo.arg("--no-fail-fast");
+    run_tests("unit", cargo, report)
+}
+
+/// Runs a program that prints what Rust's test harness prints, and counts.
+pub(super) fn run_tests(step: &str, mut program: Command, report: &mut Report) -> Fallible<()> {
+    let mut child = program
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut outcome = Outcome::default();
+    if let Some(output) = child.stdout.take() {
+        stream(output, io::stdout(), &mut outcome)?;
+    }
+    outcome.conclude(step, child.wait()?);
+    report.add(outcome.totals, outcome.failures);
+    Ok(())
+}
+
+/// Passes the output on line by line as it comes, reading along.
+fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut Outcome) -> io::Result<()> {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        terminal.write_all(&line)?;
+        terminal.flush()?;
+        outcome.read(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    totals: Totals,
+    failures: Vec<String>,
+}
+
+impl Outcome {
+    fn read(&mut self, line: &str) {
+        if let Some(totals) = totals(line) {
+            self.totals += totals;
+        } else if let Some(name) = failure(line) {
+            self.failures.push(name.to_owned());
+        }
+    }
+
+    /// A run can fail without a test that failed: a test that took the process down with it, a
+    /// documentation test's crate that did not compile.
+    fn conclude(&mut self, step: &str, status: ExitStatus) {
+        if !status.success() && self.totals.failed == 0 {
+            self.totals.failed = 1;
+            self.failures.push(format!(
+                "{step}: {status}, before its tests could be counted"
+            ));
+        }
+    }
+}
+
+/// From `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`. Ignored tests count where
+/// they are run or reported as not run, in the step `system`.
+fn totals(line: &str) -> Option<Totals> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |word: &str| {
+        let mut counts = counts.split("; ");
+        counts.find_map(|count| count.strip_suffix(word)?.trim_end().parse().ok())
+    };
+    Some(Totals {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        skipped: 0,
+    })
+}
+
+/// From `test some::name ... FAILED`.
+fn failure(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?
+        .trim_end()
+        .strip_suffix(" ... FAILED")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    const OUTPUT: &str = "\nrunning 4 tests\n\
+        test a::b ... ok\n\
+        test a::c ... FAILED\n\
+        test a::d ... ignored, needs root; run by cargo xtask test\n\
+        \n\
+        test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; \
+        finished in 0.00s\n\
+        \n\
+        test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; \
+        finished in 0.10s\n";
+
+    fn failed() -> ExitStatus {
+        ExitStatus::from_raw(101 << 8)
+    }
+
+    #[test]
+    fn results_are_summed_and_passed_on_unchanged() {
+        let (mut outcome, mut terminal) = (Outcome::default(), Vec::new());
+        stream(OUTPUT.as_bytes(), &mut terminal, &mut outcome).expect("no input or output");
+        assert_eq!(terminal, OUTPUT.as_bytes());
+        assert_eq!(
+            outcome.totals,
+            Totals {
+                passed: 13,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert_eq!(outcome.failures, ["a::c"]);
+    }
+
+    #[test]
+    fn a_failure_that_was_counted_is_not_counted_twice() {
+        let mut outcome = Outcome::default();
+        OUTPUT.lines().for_each(|line| outcome.read(line));
+        outcome.conclude("unit", failed());
+        assert_eq!(outcome.totals.failed, 1);
+    }
+
+    #[test]
+    fn a_run_that_died_is_a_failure() {
+        let mut outcome = Outcome::default();
+        outcome.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n");
+        outcome.conclude("unit", failed());
+        assert_eq!(
+            outcome.totals,
+            Totals {
+                passed: 12,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert!(outcome.failures[0].starts_with("unit: exit status: 101"));
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        let mut outcome = Outcome::default();
+        for line in [
+            "test result: unknown",
+            "   Compiling a v1.0.0",
+            "test a ... ok",
+            "",
+        ] {
+            outcome.read(line);
+        }
+        assert_eq!(outcome, Outcome::default());
+    }
+}

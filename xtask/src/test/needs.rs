@@ -1,0 +1,205 @@
+//! What a test may need from the machine, and how to find out whether it is there: by trying.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::report::Lack;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Need {
+    Root,
+    /// To mount, in a mount namespace of one's own.
+    Mounts,
+    /// To attach an image file as a block device.
+    LoopDevices,
+    Program(Program),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Program {
+    command: &'static str,
+    /// The Debian package it comes in.
+    pub(super) package: &'static str,
+    /// Arguments with which it succeeds where the machine lets it work; none where being there is
+    /// enough.
+    trial: &'static [&'static str],
+}
+
+pub(crate) const ROOT: Need = Need::Root;
+pub(crate) const MOUNTS: Need = Need::Mounts;
+pub(crate) const LOOP_DEVICES: Need = Need::LoopDevices;
+pub(crate) const STRACE: Need = Need::Program(Program {
+    command: "strace",
+    package: "strace",
+    trial: &["-o", "/dev/null", "true"],
+});
+pub(crate) const CURL: Need = program("curl", "curl");
+pub(crate) const IP: Need = program("ip", "iproute2");
+pub(crate) const MKFS_BTRFS: Need = program("mkfs.btrfs", "btrfs-progs");
+pub(crate) const MKFS_EXT4: Need = program("mkfs.ext4", "e2fsprogs");
+pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
+pub(crate) const MOUNT: Need = program("mount", "mount");
+pub(crate) const NGINX: Need = program("nginx", "nginx-light");
+pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
+
+/// Every need there is, for `cargo xtask test --list`.
+pub(crate) const ALL: &[Need] = &[
+    ROOT,
+    MOUNTS,
+    LOOP_DEVICES,
+    STRACE,
+    CURL,
+    IP,
+    MKFS_BTRFS,
+    MKFS_EXT4,
+    MKFS_XFS,
+    MOUNT,
+    NGINX,
+    UNSHARE,
+];
+
+/// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
+/// it ends, however it ends.
+pub(super) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
+
+/// A program that works where it is there.
+const fn program(command: &'static str, package: &'static str) -> Need {
+    Need::Program(Program {
+        command,
+        package,
+        trial: &[],
+    })
+}
+
+impl Need {
+    /// Why the need is not met, or `None` where it is.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        match self {
+            Self::Root => (!is_root()).then(|| Lack::curable("not root")),
+            Self::Mounts => {
+                let [command, arguments @ ..] = PRIVATE_MOUNTS;
+                let arguments = [
+                    arguments.as_slice(),
+                    &["mount", "-t", "tmpfs", "none", "/mnt"],
+                ];
+                trial_lack(command, &arguments.concat())
+            }
+            Self::LoopDevices => trial_lack("losetup", &["--find"]),
+            Self::Program(program) if !program.is_there() => Some(Lack::curable(format!(
+                "{} is not there; it is in Debian's package {}",
+                program.command, program.package
+            ))),
+            Self::Program(program) if program.trial.is_empty() => None,
+            Self::Program(program) => trial_lack(program.command, program.trial),
+        }
+    }
+}
+
+impl Program {
+    pub(super) fn is_there(&self) -> bool {
+        env::split_paths(&search_path()).any(|directory| directory.join(self.command).is_file())
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("root"),
+            Self::Mounts => f.write_str("mounts of its own"),
+            Self::LoopDevices => f.write_str("loop devices"),
+            Self::Program(program) => {
+                write!(f, "{} (package {})", program.command, program.package)
+            }
+        }
+    }
+}
+
+/// `PATH` with the directories where programs for root are, which others lack.
+pub(super) fn search_path() -> std::ffi::OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
+}
+
+/// Whether the effective user is root, as /proc says.
+pub(super) fn is_root() -> bool {
+    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    effective_user(&status) == Some("0")
+}
+
+/// From `Uid: real effective saved filesystem`.
+fn effective_user(status: &str) -> Option<&str> {
+    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
+    line.split_whitespace().nth(2)
+}
+
+/// Why the command does not succeed, by its own last word.
+fn trial_lack(command: &str, arguments: &[&str]) -> Option<Lack> {
+    let tried = Command::new(command)
+        .args(arguments)
+        .env("PATH", search_path())
+        .stdin(Stdio::null())
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said
+                .lines()
+                .next_back()
+                .unwrap_or("it said nothing")
+                .to_owned();
+            Some(Lack::of_machine(format!(
+                "`{command} {}` failed: {said}",
+                arguments.join(" ")
+            )))
+        }
+        Err(error) => Some(Lack::curable(format!(
+            "`{command}` could not be started: {error}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+pub(super) fn fake_program(package: &'static str) -> Need {
+    program("underpass-no-such-program", package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_user_is_the_second() {
+        let status = "Name:\ta\nUid:\t1000\t0\t1000\t1000\nGid:\t1\t1\t1\t1\n";
+        assert_eq!(effective_user(status), Some("0"));
+        assert_eq!(effective_user(""), None);
+    }
+
+    #[test]
+    fn a_program_nobody_has_is_lacking() {
+        let reason = fake_program("underpass-none")
+            .lack()
+            .map(|lack| lack.to_string());
+        assert_eq!(
+            reason.as_deref(),
+            Some(
+                "underpass-no-such-program is not there; it is in Debian's package underpass-none"
+            )
+        );
+    }
+
+    #[test]
+    fn a_trial_that_fails_gives_the_last_word() {
+        let reason = trial_lack("ls", &["/no/such/file"]).map(|lack| lack.to_string());
+        assert!(
+            reason
+                .expect("a reason")
+                .starts_with("`ls /no/such/file` failed: ls: ")
+        );
+        assert_eq!(trial_lack("true", &[]), None);
+    }
+}

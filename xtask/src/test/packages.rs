@@ -1,0 +1,129 @@
+//! Installs the Debian packages that tests lack, where this process may.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::needs::{self, Need, Program};
+use crate::workspace::Fallible;
+
+/// What to do about packages that are missing.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Packages {
+    Install,
+    AsTheyAre,
+}
+
+/// Debian asks this program before a package starts its service; `101` means no.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const POLICY_TEXT: &str =
+    "#!/bin/sh\n# Of `cargo xtask test`, while it installs packages.\nexit 101\n";
+
+/// Installs what the needs miss and says so. What could not be installed shows when the needs
+/// are looked at again.
+pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
+    let missing = missing(needs);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !needs::is_root() {
+        println!("not root, so these packages are not installed: {names}");
+        return Ok(());
+    }
+    println!("installing the packages {names}");
+    without_services(Path::new(POLICY), || {
+        apt(&["update", "--quiet"]);
+        // One that can't be had must not keep the others out.
+        if !install(&missing) {
+            for package in &missing {
+                install(&[package]);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
+    let is_missing = |need: &&'a Need| match need {
+        Need::Program(program) if !Program::is_there(program) => Some(program.package),
+        Need::Program(_) | Need::Root | Need::Mounts | Need::LoopDevices => None,
+    };
+    let mut missing: Vec<_> = needs.iter().filter_map(is_missing).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing
+}
+
+/// Runs `work` while no package may start a service. A policy that somebody else set stays.
+fn without_services(policy: &Path, work: impl FnOnce()) -> Fallible<()> {
+    // One of ours may be left from a run that was killed.
+    let is_ours = fs::read_to_string(policy).map_or(!policy.exists(), |text| text == POLICY_TEXT);
+    if is_ours {
+        fs::write(policy, POLICY_TEXT)?;
+        fs::set_permissions(policy, fs::Permissions::from_mode(0o755))?;
+    }
+    work();
+    if is_ours {
+        fs::remove_file(policy)?;
+    }
+    Ok(())
+}
+
+fn install(packages: &[&str]) -> bool {
+    let options = ["install", "--quiet", "--yes", "--no-install-recommends"];
+    apt(&[options.as_slice(), packages].concat())
+}
+
+fn apt(arguments: &[&str]) -> bool {
+    let status = Command::new("apt-get")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("PATH", needs::search_path())
+        .stdin(Stdio::null())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("apt-get could not be started: {error}");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::needs::fake_program;
+
+    #[test]
+    fn services_are_forbidden_while_packages_are_installed() {
+        let name = format!("underpass-policy-{}", std::process::id());
+        let policy = std::env::temp_dir().join(name);
+        let text = || fs::read_to_string(&policy).ok();
+        let work = || assert_eq!(text().as_deref(), Some(POLICY_TEXT));
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, POLICY_TEXT).expect("one left over");
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, "theirs").expect("a policy of theirs");
+        without_services(&policy, || {}).expect("a policy of theirs");
+        assert_eq!(text().as_deref(), Some("theirs"));
+        fs::remove_file(&policy).expect("the policy");
+    }
+
+    #[test]
+    fn missing_packages_are_named_once() {
+        let (one, other) = (
+            fake_program("underpass-none"),
+            fake_program("underpass-nothing"),
+        );
+        assert_eq!(
+            missing(&[&other, &one, &needs::ROOT, &one]),
+            ["underpass-none", "underpass-nothing"]
+        );
+        assert!(missing(&[&needs::MOUNTS]).is_empty());
+    }
+}

@@ -1,0 +1,188 @@
+//! What came of the steps, and the line of totals at the end.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) skipped: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// Why something could not be run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lack {
+    reason: String,
+    cure: Cure,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cure {
+    /// Root or a package: whoever sets up the machine can provide it.
+    Provide,
+    /// The kernel or the container won't have it, or it failed already as something else.
+    None,
+}
+
+impl Lack {
+    pub(super) fn curable(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            cure: Cure::Provide,
+        }
+    }
+
+    pub(super) fn of_machine(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            cure: Cure::None,
+        }
+    }
+
+    pub(super) fn of_build() -> Self {
+        Self::of_machine("the build failed")
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Report {
+    totals: Totals,
+    failures: Vec<String>,
+    not_run: Vec<(String, Lack)>,
+}
+
+impl Report {
+    /// A step that counts as one.
+    pub(super) fn step(&mut self, name: &str, passed: bool) {
+        if passed {
+            self.totals.passed += 1;
+        } else {
+            self.fail(name);
+        }
+    }
+
+    pub(super) fn fail(&mut self, what: impl Into<String>) {
+        self.totals.failed += 1;
+        self.failures.push(what.into());
+    }
+
+    /// Tests that were run, and the names of those that failed.
+    pub(super) fn add(&mut self, totals: Totals, failures: impl IntoIterator<Item = String>) {
+        self.totals += totals;
+        self.failures.extend(failures);
+    }
+
+    pub(super) fn not_run(&mut self, what: impl Into<String>, tests: u64, lack: Lack) {
+        self.totals.skipped += tests;
+        self.not_run.push((what.into(), lack));
+    }
+
+    /// Makes a failure of everything that was not run though it could have been.
+    pub(super) fn refuse_lacks(&mut self) {
+        let curable = self
+            .not_run
+            .iter()
+            .filter(|(_, lack)| lack.cure == Cure::Provide);
+        let refused: Vec<_> = curable
+            .map(|(what, lack)| format!("{what} was not run: {lack}"))
+            .collect();
+        refused.into_iter().for_each(|failure| self.fail(failure));
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.totals.failed == 0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, lack) in &self.not_run {
+            writeln!(f, "NOT RUN: {what}: {lack}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "FAILED: {failure}")?;
+        }
+        self.totals.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::default();
+        report.step("fmt", true);
+        report.step("tidy", false);
+        report.add(
+            Totals {
+                passed: 7,
+                failed: 1,
+                skipped: 0,
+            },
+            ["a::b".into()],
+        );
+        report.not_run("a --test kernel", 3, Lack::curable("not root"));
+        report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
+        report
+    }
+
+    #[test]
+    fn the_last_line_is_the_totals() {
+        assert_eq!(
+            report().to_string(),
+            "NOT RUN: a --test kernel: not root\n\
+             NOT RUN: a --test loops: no loop devices\n\
+             FAILED: tidy\n\
+             FAILED: a::b\n\
+             8 passed, 2 failed, 5 skipped"
+        );
+        assert!(!report().is_good());
+    }
+
+    #[test]
+    fn what_is_not_run_is_no_failure_until_it_is_refused() {
+        let mut report = Report::default();
+        report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
+        report.refuse_lacks();
+        assert!(report.is_good());
+        report.not_run("a --test kernel", 3, Lack::curable("not root"));
+        assert!(report.is_good());
+        report.refuse_lacks();
+        assert_eq!(
+            report.totals,
+            Totals {
+                passed: 0,
+                failed: 1,
+                skipped: 5
+            }
+        );
+        assert_eq!(report.failures, ["a --test kernel was not run: not root"]);
+    }
+}

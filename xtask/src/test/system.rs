@@ -1,0 +1,194 @@
+//! The tests with needs: which there are, what they need, and how they are run.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::build::{Binary, Kind};
+use super::cargo::run_tests;
+use super::needs::{self, Need};
+use super::packages::{self, Packages};
+use super::report::Report;
+use crate::workspace::{Fallible, Metadata, Workspace};
+
+/// An integration-test target all of whose tests are marked
+/// `#[ignore = "needs …; run by cargo xtask test"]`.
+pub(crate) struct SystemTest {
+    pub(crate) package: &'static str,
+    pub(crate) target: &'static str,
+    pub(crate) needs: &'static [Need],
+    pub(crate) why: &'static str,
+}
+
+/// Every such target. One that needs mounts is run in a mount namespace of its own.
+pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[SystemTest {
+    package: "xtask",
+    target: "mounts",
+    needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
+    why: "what a test mounts is seen by nobody else and gone afterwards",
+}];
+
+impl fmt::Display for SystemTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} --test {}", self.package, self.target)
+    }
+}
+
+pub(super) fn run(
+    workspace: &Workspace,
+    binaries: &[Binary],
+    packages: Packages,
+    report: &mut Report,
+) -> Fallible<()> {
+    if packages == Packages::Install {
+        let needs: Vec<_> = SYSTEM_TESTS.iter().flat_map(|row| row.needs).collect();
+        packages::install_missing(&needs)?;
+    }
+    let metadata = workspace.metadata()?;
+    for row in SYSTEM_TESTS {
+        println!("\n   {row}");
+        match binary(&metadata, row, binaries) {
+            Some(test) => run_row(row, test, binaries, report)?,
+            None => report.fail(format!("{row} was not built")),
+        }
+    }
+    Ok(())
+}
+
+fn run_row(
+    row: &SystemTest,
+    test: &Binary,
+    binaries: &[Binary],
+    report: &mut Report,
+) -> Fallible<()> {
+    match (
+        count(&test.executable)?,
+        row.needs.iter().find_map(Need::lack),
+    ) {
+        (0, _) => report.fail(format!("{row} has no test that is marked")),
+        (tests, Some(lack)) => {
+            println!("   not run: {lack}");
+            report.not_run(row.to_string(), tests, lack);
+        }
+        (_, None) => run_tests(&row.to_string(), command(row, test, binaries), report)?,
+    }
+    Ok(())
+}
+
+fn binary<'a>(metadata: &Metadata, row: &SystemTest, binaries: &'a [Binary]) -> Option<&'a Binary> {
+    let package = metadata
+        .ours()
+        .find(|package| package.name == row.package)?;
+    binaries.iter().find(|binary| {
+        binary.kind == Kind::IntegrationTest
+            && binary.target == row.target
+            && binary.manifest == package.manifest_path
+    })
+}
+
+/// The number of tests in the binary that are marked.
+fn count(executable: &Path) -> Fallible<u64> {
+    let listed = Command::new(executable)
+        .args(["--list", "--ignored", "--format", "terse"])
+        .stdin(Stdio::null())
+        .output()?;
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    Ok(listed
+        .lines()
+        .filter(|line| line.ends_with(": test"))
+        .count() as u64)
+}
+
+/// Runs the test where and as cargo would: in its package's directory, with the tool's path.
+fn command(row: &SystemTest, test: &Binary, binaries: &[Binary]) -> Command {
+    let mut command = if row.needs.contains(&needs::MOUNTS) {
+        let [program, arguments @ ..] = needs::PRIVATE_MOUNTS;
+        let mut command = Command::new(program);
+        command.args(arguments).arg(&test.executable);
+        command
+    } else {
+        Command::new(&test.executable)
+    };
+    let directory = test.manifest.parent().unwrap_or(Path::new("."));
+    command
+        .arg("--ignored")
+        .current_dir(directory)
+        .env("CARGO_MANIFEST_DIR", directory);
+    for program in binaries
+        .iter()
+        .filter(|binary| binary.kind == Kind::Program)
+    {
+        command.env(
+            format!("CARGO_BIN_EXE_{}", program.target),
+            &program.executable,
+        );
+    }
+    command.env("PATH", needs::search_path());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake::ours;
+
+    fn built(package: &str, target: &str, kind: Kind) -> Binary {
+        let manifest = format!("/w/{package}/Cargo.toml").into();
+        let executable = format!("/t/{package}-{target}").into();
+        Binary {
+            manifest,
+            target: target.into(),
+            kind,
+            executable,
+        }
+    }
+
+    const ROW: SystemTest = SystemTest {
+        package: "a",
+        target: "kernel",
+        needs: &[needs::MOUNTS],
+        why: "it mounts",
+    };
+
+    #[test]
+    fn a_target_is_told_from_its_namesakes() {
+        let metadata = Metadata {
+            packages: vec![ours("b"), ours("a")],
+        };
+        let binaries = [
+            built("b", "kernel", Kind::IntegrationTest),
+            built("a", "kernel", Kind::Program),
+            built("a", "kernel", Kind::IntegrationTest),
+        ];
+        assert_eq!(binary(&metadata, &ROW, &binaries), Some(&binaries[2]));
+        assert_eq!(binary(&metadata, &ROW, &binaries[..2]), None);
+    }
+
+    #[test]
+    fn mounts_are_private_and_the_tool_is_known() {
+        let binaries = [built("cli", "underpass", Kind::Program)];
+        let command = command(
+            &ROW,
+            &built("a", "kernel", Kind::IntegrationTest),
+            &binaries,
+        );
+        assert_eq!(command.get_program(), "unshare");
+        let arguments: Vec<_> = command.get_args().collect();
+        let expected = [
+            "--mount",
+            "--propagation",
+            "private",
+            "/t/a-kernel",
+            "--ignored",
+        ];
+        assert_eq!(arguments, expected);
+        let tool = command
+            .get_envs()
+            .find(|(name, _)| *name == "CARGO_BIN_EXE_underpass");
+        assert_eq!(
+            tool.and_then(|(_, value)| value),
+            Some("/t/cli-underpass".as_ref())
+        );
+        assert_eq!(command.get_current_dir(), Some(Path::new("/w/a")));
+    }
+}

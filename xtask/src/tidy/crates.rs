@@ -1,0 +1,124 @@
+//! The walls between the crates, and that every crate lives under the workspace's lints.
+
+use std::collections::HashSet;
+
+use super::{Complaint, Tree};
+use crate::workspace::{Dependency, Package};
+
+/// Who may import whom; what is absent is forbidden. A new crate is a new wall: it gets a line here
+/// and in ARCHITECTURE.md.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("underpass", &[]),
+    ("underpass-net", &["underpass"]),
+    ("underpass-copy", &["underpass"]),
+    ("underpass-log", &["underpass"]),
+    ("underpass-serve", &["underpass-net", "underpass"]),
+    ("underpass-parcel", &["underpass-net", "underpass"]),
+    (
+        "underpass-broker",
+        &["underpass-log", "underpass-net", "underpass"],
+    ),
+    ("underpass-cli", ANY),
+    ("xtask", ANY),
+];
+
+const ANY: &[&str] = &["*"];
+
+pub(super) fn check_imports(tree: &Tree) -> Vec<Complaint> {
+    tree.metadata
+        .ours()
+        .flat_map(|package| imports(tree, package))
+        .collect()
+}
+
+fn imports(tree: &Tree, package: &Package) -> Vec<Complaint> {
+    let manifest = tree.manifest(package);
+    let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == package.name) else {
+        return vec![Complaint::new(
+            manifest,
+            "a crate without a line in the table of walls",
+        )];
+    };
+    let names: HashSet<_> = package
+        .dependencies
+        .iter()
+        .filter(|dependency| is_forbidden(package, dependency, allowed))
+        .map(|dependency| &dependency.name)
+        .collect();
+    let complain = |name| {
+        Complaint::new(
+            &manifest,
+            format!("{} must not import {name}", package.name),
+        )
+    };
+    names.into_iter().map(complain).collect()
+}
+
+/// Development and build dependencies count: a test that reaches over a wall needs it to be low.
+/// A crate may name itself, to switch features on for its tests.
+fn is_forbidden(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
+    let is_ours = dependency.path.is_some() && dependency.name != package.name;
+    is_ours && allowed != ANY && !allowed.contains(&dependency.name.as_str())
+}
+
+pub(super) fn check_lints(tree: &Tree) -> Vec<Complaint> {
+    let inherits = |path: &str| {
+        let manifest = tree.text(path).unwrap_or_default();
+        manifest.contains("[lints]\nworkspace = true\n")
+    };
+    tree.metadata
+        .ours()
+        .map(|package| tree.manifest(package))
+        .filter(|path| !inherits(path))
+        .map(|path| Complaint::new(path, "lacks the lines `[lints]`, `workspace = true`"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake::ours;
+
+    fn texts(package: Package) -> Vec<String> {
+        let complaints = check_imports(&Tree::of(&[]).with(package));
+        complaints
+            .into_iter()
+            .map(|complaint| complaint.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn an_import_over_a_wall_is_found_whatever_it_is_for() {
+        for kind in [None, Some("dev"), Some("build")] {
+            let mut dependency = Dependency::on_ours("underpass-net");
+            dependency.kind = kind.map(str::to_owned);
+            assert_eq!(
+                texts(ours("underpass-copy").needing(dependency)),
+                ["underpass-copy/Cargo.toml: underpass-copy must not import underpass-net"]
+            );
+        }
+    }
+
+    #[test]
+    fn an_import_that_is_listed_passes() {
+        let serve = ours("underpass-serve").needing(Dependency::on_ours("underpass-net"));
+        assert!(texts(serve).is_empty());
+        let cli = ours("underpass-cli").needing(Dependency::on_ours("underpass-broker"));
+        assert!(texts(cli).is_empty());
+        let itself = Dependency::on_ours("underpass").kind("dev");
+        assert!(texts(ours("underpass").needing(itself)).is_empty());
+        assert!(texts(ours("underpass").needing(Dependency::on_theirs("rustix"))).is_empty());
+    }
+
+    #[test]
+    fn a_crate_nobody_listed_is_found() {
+        assert_eq!(texts(ours("underpass-extra")).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_found() {
+        let tree = |text| Tree::of(&[("xtask/Cargo.toml", text)]).with(ours("xtask"));
+        assert_eq!(check_lints(&tree("[package]\n")).len(), 1);
+        assert!(check_lints(&tree("[package]\n\n[lints]\nworkspace = true\n")).is_empty());
+    }
+}

@@ -1,0 +1,360 @@
+//! A Rust file taken apart as far as the rules need it: its words, its functions, its tests, and
+//! which of its lines are there for tests only.
+//!
+//! It works on tokens, not on a syntax tree: tokens reach inside macros such as `proptest!`, where
+//! half of the tests are.
+
+use std::ops::RangeInclusive;
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+pub(crate) type Lines = RangeInclusive<usize>;
+
+#[derive(Default)]
+pub(crate) struct Rust {
+    /// Identifiers, punctuation, literals and opening brackets outside of documentation, in order.
+    pub(crate) words: Vec<Word>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) tests: Vec<Test>,
+    /// What stands in the file's own attributes, without blanks: `forbid(unsafe_code)`.
+    pub(crate) attributes: Vec<String>,
+    /// Why the file could not be taken apart.
+    pub(crate) error: Option<String>,
+    test_lines: Vec<Lines>,
+}
+
+pub(crate) struct Word {
+    pub(crate) text: String,
+    pub(crate) line: usize,
+}
+
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) lines: Lines,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Test {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) ignored: Ignored,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ignored {
+    No,
+    /// With the reason given, empty where there is none.
+    Because(String),
+}
+
+impl Rust {
+    pub(crate) fn parse(path: &str, text: &str) -> Self {
+        let mut rust = Self::default();
+        match text.parse::<TokenStream>() {
+            Ok(tokens) => rust.scan(&tokens.into_iter().collect::<Vec<_>>()),
+            Err(error) => rust.error = Some(error.to_string()),
+        }
+        let all_tests = rust
+            .attributes
+            .iter()
+            .any(|attribute| is_test_only(attribute));
+        if all_tests || is_test_file(path) {
+            rust.test_lines = vec![1..=usize::MAX];
+        }
+        rust
+    }
+
+    pub(crate) fn is_for_tests(&self, line: usize) -> bool {
+        self.test_lines.iter().any(|lines| lines.contains(&line))
+    }
+
+    /// The words outside of tests.
+    pub(crate) fn shipped_words(&self) -> impl Iterator<Item = &Word> {
+        self.words
+            .iter()
+            .filter(|word| !self.is_for_tests(word.line))
+    }
+
+    fn scan(&mut self, siblings: &[TokenTree]) {
+        let mut at = 0;
+        while at < siblings.len() {
+            let (attributes, after) = attributes_at(siblings, at);
+            if after > at {
+                self.note_item(&attributes, siblings, after);
+                attributes
+                    .iter()
+                    .for_each(|attribute| self.scan_attribute(attribute));
+                at = after;
+                continue;
+            }
+            match &siblings[at] {
+                TokenTree::Group(group) => {
+                    let line = group.span_open().start().line;
+                    self.words.push(Word {
+                        text: opening(group).into(),
+                        line,
+                    });
+                    self.scan_group(group);
+                }
+                leaf => {
+                    self.note_function(siblings, at);
+                    self.words.push(Word {
+                        text: leaf.to_string(),
+                        line: first_line(leaf),
+                    });
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn scan_group(&mut self, group: &Group) {
+        self.scan(&group.stream().into_iter().collect::<Vec<_>>());
+    }
+
+    fn scan_attribute(&mut self, attribute: &Attribute) {
+        let is_doc = attribute.text.starts_with("doc=");
+        if !is_doc {
+            self.scan_group(&attribute.group);
+        }
+        if attribute.inner && !is_doc {
+            self.attributes.push(attribute.text.clone());
+        }
+    }
+
+    /// Looks at the item from `start` for what its attributes make of it: a test, or an item that
+    /// only tests see.
+    fn note_item(&mut self, attributes: &[Attribute], siblings: &[TokenTree], start: usize) {
+        let mut outer = attributes.iter().filter(|attribute| !attribute.inner);
+        let end = end_of_item(siblings, start);
+        let is_test = outer.clone().any(|attribute| is_test(&attribute.text));
+        if is_test || outer.clone().any(|attribute| is_test_only(&attribute.text)) {
+            let first = outer.clone().next().map_or(1, |attribute| attribute.line);
+            let last = siblings.get(end).map_or(first, last_line);
+            self.test_lines.push(first..=last);
+        }
+        if let (true, Some(function)) = (is_test, function_in(siblings, start, end)) {
+            let ignored = outer.find_map(|attribute| ignored(&attribute.text));
+            self.tests.push(Test {
+                name: function.name,
+                line: *function.lines.start(),
+                ignored: ignored.unwrap_or(Ignored::No),
+            });
+        }
+    }
+
+    fn note_function(&mut self, siblings: &[TokenTree], at: usize) {
+        if is_fn(&siblings[at]) {
+            let end = end_of_item(siblings, at);
+            self.functions.extend(function_at(siblings, at, end));
+        }
+    }
+}
+
+struct Attribute {
+    /// Without blanks, and without the brackets.
+    text: String,
+    group: Group,
+    line: usize,
+    /// `#![…]`: of the file or block it stands in.
+    inner: bool,
+}
+
+/// The attributes from `at`, doc comments included, and the index of what follows them.
+fn attributes_at(siblings: &[TokenTree], mut at: usize) -> (Vec<Attribute>, usize) {
+    let mut attributes = Vec::new();
+    while is_punct(siblings.get(at), '#') {
+        let inner = is_punct(siblings.get(at + 1), '!');
+        let bracket = at + 1 + usize::from(inner);
+        let Some(TokenTree::Group(group)) = siblings.get(bracket) else {
+            break;
+        };
+        let text = group.stream().to_string();
+        let line = first_line(&siblings[at]);
+        attributes.push(Attribute {
+            text: without_blanks(&text),
+            group: group.clone(),
+            line,
+            inner,
+        });
+        at = bracket + 1;
+    }
+    (attributes, at)
+}
+
+/// The index of the item's body or of its semicolon; the last sibling where it has neither.
+fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
+    let ends = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
+    };
+    let found = siblings[start..]
+        .iter()
+        .position(ends)
+        .map(|distance| start + distance);
+    found.unwrap_or(siblings.len().saturating_sub(1))
+}
+
+fn function_in(siblings: &[TokenTree], start: usize, end: usize) -> Option<Function> {
+    (start..end).find_map(|at| function_at(siblings, at, end))
+}
+
+/// The function whose `fn` stands at `at`, if one does and it has a body.
+fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<Function> {
+    let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
+        (siblings.get(at + 1), siblings.get(end))
+    else {
+        return None;
+    };
+    let lines = first_line(&siblings[at])..=body.span_close().end().line;
+    let is_function = is_fn(&siblings[at]) && body.delimiter() == Delimiter::Brace;
+    is_function.then(|| Function {
+        name: name.to_string(),
+        lines,
+    })
+}
+
+fn is_fn(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Ident(word) if word == "fn")
+}
+
+/// `test`, `tokio::test`, with arguments or without.
+fn is_test(attribute: &str) -> bool {
+    let path = attribute.split('(').next().unwrap_or_default();
+    path == "test" || path.ends_with("::test")
+}
+
+fn is_test_only(attribute: &str) -> bool {
+    attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part == "tests" || part == "tests.rs")
+}
+
+fn ignored(attribute: &str) -> Option<Ignored> {
+    let rest = attribute.strip_prefix("ignore")?;
+    let reason = rest.strip_prefix('=').unwrap_or_default().trim_matches('"');
+    (rest.is_empty() || rest.starts_with('=')).then(|| Ignored::Because(reason.to_owned()))
+}
+
+/// Takes out the blanks between tokens, not those inside a string.
+fn without_blanks(text: &str) -> String {
+    let mut inside = false;
+    text.chars()
+        .filter(|character| {
+            inside ^= *character == '"';
+            inside || !character.is_whitespace()
+        })
+        .collect()
+}
+
+fn opening(group: &Group) -> &'static str {
+    match group.delimiter() {
+        Delimiter::Brace => "{",
+        Delimiter::Bracket => "[",
+        Delimiter::Parenthesis => "(",
+        Delimiter::None => "",
+    }
+}
+
+fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+fn first_line(token: &TokenTree) -> usize {
+    token.span().start().line
+}
+
+fn last_line(token: &TokenTree) -> usize {
+    token.span().end().line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Rust {
+        Rust::parse("src/lib.rs", text)
+    }
+
+    fn test(name: &str, line: usize, ignored: Ignored) -> Test {
+        Test {
+            name: name.into(),
+            line,
+            ignored,
+        }
+    }
+
+    #[test]
+    fn functions_have_names_and_lines() {
+        let rust = parse("impl A {\n  pub fn a(f: fn(u8)) -> u8 {\n    1\n  }\n  fn b();\n}\n");
+        let found: Vec<_> = rust
+            .functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.lines.clone()))
+            .collect();
+        assert_eq!(found, [("a", 2..=4)]);
+    }
+
+    #[test]
+    fn tests_are_found_with_their_reasons_to_be_ignored() {
+        let rust = parse(
+            "#[test]\nfn a() {}\n#[tokio::test(flavor = \"x\")]\n#[ignore = \"needs curl; so\"]\n\
+             async fn b() {}\n#[ignore]\n#[test]\nfn c() {}\nfn d() {}\n",
+        );
+        let because = |reason: &str| Ignored::Because(reason.into());
+        assert_eq!(
+            rust.tests,
+            [
+                test("a", 2, Ignored::No),
+                test("b", 5, because("needs curl; so")),
+                test("c", 8, because(""))
+            ]
+        );
+    }
+
+    #[test]
+    fn tests_are_found_inside_of_macros() {
+        let rust = parse("proptest! {\n  /// Words.\n  #[test]\n  fn a(x in 0..9) { }\n}\n");
+        assert_eq!(rust.tests, [test("a", 4, Ignored::No)]);
+    }
+
+    #[test]
+    fn lines_for_tests_are_those_of_test_items() {
+        let rust = parse("use a::b;\n#[cfg(test)]\nmod tests {\n  fn x() {}\n}\nfn y() {}\n");
+        let for_tests: Vec<_> = (1..=6).filter(|line| rust.is_for_tests(*line)).collect();
+        assert_eq!(for_tests, [2, 3, 4, 5]);
+        assert!(!rust.shipped_words().any(|word| word.text == "x"));
+        assert!(rust.shipped_words().any(|word| word.text == "y"));
+    }
+
+    #[test]
+    fn files_of_tests_are_tests_throughout() {
+        assert!(Rust::parse("crates/a/tests/b.rs", "fn a() {}").is_for_tests(1));
+        assert!(Rust::parse("crates/a/src/b/tests.rs", "fn a() {}").is_for_tests(1));
+        assert!(parse("#![cfg(test)]\nfn a() {}").is_for_tests(2));
+        assert!(!parse("#![cfg(not(test))]\nfn a() {}").is_for_tests(2));
+    }
+
+    #[test]
+    fn documentation_has_no_words() {
+        let rust = parse("//! unsafe\n/// unsafe\nfn a() { \"unsafe\"; /* unsafe */ }\n");
+        assert!(!rust.words.iter().any(|word| word.text == "unsafe"));
+    }
+
+    #[test]
+    fn attributes_of_the_file_are_kept() {
+        assert_eq!(
+            parse("//! A.\n#![forbid( unsafe_code )]\n").attributes,
+            ["forbid(unsafe_code)"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_rust_is_an_error() {
+        assert!(parse("fn a() {").error.is_some());
+    }
+}

@@ -1,0 +1,201 @@
+//! Where the workspace is, how cargo is called in it, and what `cargo metadata` says of it.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+/// Anything that stops a subcommand altogether; its text is all that is done with it.
+pub(crate) type Fallible<T> = Result<T, Box<dyn Error>>;
+
+/// The platforms Underpass is for. What other platforms would pull in is neither downloaded nor
+/// judged.
+const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+}
+
+impl Workspace {
+    /// The workspace this xtask was started in. `cargo run` tells at run time; what was compiled
+    /// in may be another clone's where several share a target directory.
+    pub(crate) fn here() -> Self {
+        let manifest =
+            env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let root = Path::new(&manifest)
+            .parent()
+            .unwrap_or(Path::new("."))
+            .to_owned();
+        Self { root }
+    }
+
+    /// A cargo that inherits nothing this process got from `cargo run` about xtask's own package:
+    /// build scripts that watch such variables would build everything again.
+    pub(crate) fn cargo(&self, subcommand: &str) -> Command {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        for (name, _) in env::vars_os() {
+            let of_xtask = name.to_str().is_some_and(|name| {
+                name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+            });
+            if of_xtask {
+                cargo.env_remove(name);
+            }
+        }
+        cargo
+            .arg(subcommand)
+            .current_dir(&self.root)
+            .stdin(Stdio::null());
+        cargo
+    }
+
+    /// A cargo with the one selection of packages and features that every step uses. A second
+    /// selection would build the dependencies a second time.
+    pub(crate) fn cargo_over_everything(&self, subcommand: &str) -> Command {
+        let mut cargo = self.cargo(subcommand);
+        cargo.args(["--workspace", "--all-features"]);
+        cargo
+    }
+
+    pub(crate) fn metadata(&self) -> Fallible<Metadata> {
+        let mut cargo = self.cargo("metadata");
+        cargo.args(["--format-version", "1", "--all-features"]);
+        for platform in PLATFORMS {
+            cargo.args(["--filter-platform", platform]);
+        }
+        let output = cargo.stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(format!("cargo metadata: {}", output.status).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+#[derive(Default, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Absent for a package of this workspace.
+    pub(crate) source: Option<String>,
+    pub(crate) license: Option<String>,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// Absent for a normal dependency; otherwise `dev` or `build`.
+    pub(crate) kind: Option<String>,
+    /// Present for a package of this workspace.
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+    pub(crate) src_path: PathBuf,
+}
+
+impl Metadata {
+    /// The packages of this workspace.
+    pub(crate) fn ours(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| package.source.is_none())
+    }
+
+    /// The packages of other people.
+    pub(crate) fn theirs(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| package.source.is_some())
+    }
+}
+
+impl Package {
+    /// The integration-test targets.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &Target> {
+        self.targets
+            .iter()
+            .filter(|target| target.kind.iter().any(|kind| kind == "test"))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fake {
+    //! Packages for the tests of the checks.
+
+    use super::*;
+
+    /// A package of this workspace in `/w/NAME`.
+    pub(crate) fn ours(name: &str) -> Package {
+        let manifest_path = format!("/w/{name}/Cargo.toml").into();
+        Package {
+            name: name.into(),
+            version: "0.1.0".into(),
+            manifest_path,
+            ..Package::default()
+        }
+    }
+
+    pub(crate) fn theirs(name: &str, version: &str) -> Package {
+        let source = Some("registry+https://github.com/rust-lang/crates.io-index".into());
+        Package {
+            version: version.into(),
+            source,
+            ..ours(name)
+        }
+    }
+
+    impl Package {
+        pub(crate) fn needing(mut self, dependency: Dependency) -> Self {
+            self.dependencies.push(dependency);
+            self
+        }
+
+        pub(crate) fn licensed(mut self, license: &str) -> Self {
+            self.license = Some(license.into());
+            self
+        }
+
+        pub(crate) fn with_target(mut self, kind: &str, name: &str, path: &str) -> Self {
+            let src_path = self.manifest_path.with_file_name(path);
+            self.targets.push(Target {
+                name: name.into(),
+                kind: vec![kind.into()],
+                src_path,
+            });
+            self
+        }
+    }
+
+    impl Dependency {
+        pub(crate) fn on_ours(name: &str) -> Self {
+            Self {
+                path: Some(format!("/w/{name}").into()),
+                ..Self::on_theirs(name)
+            }
+        }
+
+        pub(crate) fn on_theirs(name: &str) -> Self {
+            Self {
+                name: name.into(),
+                ..Self::default()
+            }
+        }
+
+        pub(crate) fn kind(mut self, kind: &str) -> Self {
+            self.kind = Some(kind.into());
+            self
+        }
+    }
+}
