@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Tidy => tidy::run(&workspace),
         Command::Docs => docs::run(&workspace),
-        Command::Measure(arguments) => Ok(measure::run(&arguments)),
+        Command::Measure(arguments) => Ok(measure::run(&workspace, &arguments)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

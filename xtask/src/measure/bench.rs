@@ -13,9 +13,9 @@ use super::peer::{Peer, Place, Setup};
 use super::proc::CpuSource;
 use super::report::{CallsEntry, CaseEntry, Figures, MetricEntry, ServerEntry};
 use super::rounds::{Played, Stage, interleave};
+use super::scratch::Scratch;
 use super::server::{Processor, Server, free_address};
 use super::stats::{Comparison, Spread};
-use super::workspace::Workspace;
 
 /// Whether the extra pass under strace is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +50,15 @@ struct Entrant {
 
 impl Bench {
     pub(crate) fn start(
-        workspace: &Workspace,
+        scratch: &Scratch,
         contenders: &[Contender],
         underpass: &Path,
         processor: Processor,
     ) -> Result<Bench> {
-        let root = workspace.subdirectory("root")?;
+        let root = scratch.subdirectory("root")?;
         let mut entrants = Vec::new();
         for (index, contender) in contenders.iter().enumerate() {
-            let own = workspace.subdirectory(&format!("server-{index}"))?;
+            let own = scratch.subdirectory(&format!("server-{index}"))?;
             let place = Place {
                 root: &root,
                 own: &own,
@@ -331,8 +331,12 @@ fn noise_notes(played: &Played<Observation>) -> Vec<String> {
                 .flatten()
                 .map(|observation| &observation.window)
         };
-        let foreign = all().map(|window| window.foreign_share).fold(0.0, f64::max);
-        let steal = all().map(|window| window.steal_share).fold(0.0, f64::max);
+        let foreign = all()
+            .map(|window| window.share_of_elapsed(window.foreign_cpu))
+            .fold(0.0, f64::max);
+        let steal = all()
+            .map(|window| window.share_of_elapsed(window.steal))
+            .fold(0.0, f64::max);
         notes.push(format!(
             "{} of {} rounds are disturbed and count all the same: other programs took up to \
              {:.0} % of a processor, the hypervisor up to {:.0} %",

@@ -1,16 +1,17 @@
 //! Release builds: of the server, and of the client, which would else be the limit itself.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::workspace::Workspace;
 
 use super::error::{Doing, Error, Result};
 
 /// Builds `packages` in release mode and says in which directory the programs are.
-pub(crate) fn build_release(packages: &[&str]) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--quiet"]);
+pub(crate) fn build_release(workspace: &Workspace, packages: &[&str]) -> Result<PathBuf> {
+    let mut command = workspace.cargo("build");
+    command.args(["--release", "--quiet"]);
     for package in packages {
         command.args(["--package", package]);
     }
@@ -22,8 +23,8 @@ pub(crate) fn build_release(packages: &[&str]) -> Result<PathBuf> {
 }
 
 /// Becomes the release build of this program, with the same arguments. Returns only on failure.
-pub(crate) fn become_release() -> Result<()> {
-    let program = build_release(&["xtask"])?.join("xtask");
+pub(crate) fn become_release(workspace: &Workspace) -> Result<()> {
+    let program = build_release(workspace, &["xtask"])?.join("xtask");
     let error = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .exec();
@@ -31,9 +32,9 @@ pub(crate) fn become_release() -> Result<()> {
 }
 
 /// `release` beside the directory that this program is in.
-pub(crate) fn release_directory() -> Result<PathBuf> {
+fn release_directory() -> Result<PathBuf> {
     let program = std::env::current_exe().doing(|| "finding this program".into())?;
-    let target = program.parent().and_then(std::path::Path::parent);
+    let target = program.parent().and_then(Path::parent);
     let target = target.ok_or_else(|| Error::Setting("this program is in no target".into()))?;
     Ok(target.join("release"))
 }

@@ -15,6 +15,8 @@ pub(crate) struct Machine {
     pub(crate) virtual_machine: bool,
     pub(crate) kernel: String,
     pub(crate) memory_bytes: u64,
+    /// Of TCP; some pace what they send by timers, which shows in processor time.
+    pub(crate) congestion_control: String,
     /// Of the directory the files were in.
     pub(crate) file_system: String,
 }
@@ -33,6 +35,8 @@ impl Machine {
                 .to_string_lossy()
                 .into_owned(),
             memory_bytes: parse_kib_field(&meminfo, "MemTotal:").unwrap_or(0) * 1024,
+            congestion_control: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+                .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned()),
             file_system: file_system(directory),
         }
     }
@@ -44,11 +48,13 @@ impl Machine {
             "machine"
         };
         format!(
-            "{kind} with {} processors ({}), {} GiB of memory, Linux {}, files on {}",
+            "{kind} with {} processors ({}), {} GiB of memory, Linux {}, TCP congestion control \
+             {}, files on {}",
             self.processors,
             self.processor_model,
             self.memory_bytes.div_ceil(1 << 30),
             self.kernel,
+            self.congestion_control,
             self.file_system
         )
     }

@@ -34,16 +34,18 @@ mod proc;
 mod report;
 mod response;
 mod rounds;
+mod scratch;
 mod server;
 mod stats;
 mod trace;
 mod verify;
 mod window;
-mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+
+use crate::workspace::Workspace;
 
 use bench::{Bench, Contender, Tracing};
 use case::{Case, CaseName, Scale};
@@ -51,8 +53,8 @@ use error::{Doing, Error, Result};
 use machine::Machine;
 use peer::Peer;
 use report::{CaseEntry, Document, SCHEMA};
+use scratch::Scratch;
 use server::Processor;
-use workspace::Workspace;
 
 const ROUNDS_FULL: usize = 7;
 const ROUNDS_QUICK: usize = 3;
@@ -131,14 +133,14 @@ struct ServeArguments {
 }
 
 /// Runs the subcommand; a failure is told on standard error.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
-        Command::Serve(_) if cfg!(debug_assertions) => build::become_release(),
-        Command::Serve(arguments) => serve(arguments),
+        Command::Serve(_) if cfg!(debug_assertions) => build::become_release(workspace),
+        Command::Serve(arguments) => serve(workspace, arguments),
         Command::Become { processor, command } => {
             server::become_server(Processor(*processor), command)
         }
-        Command::TakeCare { directory } => workspace::take_care(directory),
+        Command::TakeCare { directory } => scratch::take_care(directory),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -149,25 +151,21 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn serve(arguments: &ServeArguments) -> Result<()> {
-    let underpass = arguments.underpass_program()?;
+fn serve(workspace: &Workspace, arguments: &ServeArguments) -> Result<()> {
+    let underpass = arguments.underpass_program(workspace)?;
     server::bind_to(Processor(arguments.client_processor))?;
-    let workspace = Workspace::create(&arguments.directory)?;
-    let measured = measure(arguments, &workspace, &underpass);
-    workspace.finish()?;
+    let scratch = Scratch::create(&arguments.directory)?;
+    let measured = measure(arguments, &scratch, &underpass);
+    scratch.finish()?;
     let document = measured?;
     print!("{}", document.text());
     arguments.write(&document)
 }
 
-fn measure(
-    arguments: &ServeArguments,
-    workspace: &Workspace,
-    underpass: &Path,
-) -> Result<Document> {
-    let machine = Machine::look(workspace.path());
+fn measure(arguments: &ServeArguments, scratch: &Scratch, underpass: &Path) -> Result<Document> {
+    let machine = Machine::look(scratch.path());
     let processor = Processor(arguments.server_processor);
-    let mut bench = Bench::start(workspace, &arguments.contenders(), underpass, processor)?
+    let mut bench = Bench::start(scratch, &arguments.contenders(), underpass, processor)?
         .with_rounds(arguments.rounds())
         .with_patience(Duration::from_secs(arguments.patience))
         .with_tracing(if arguments.no_calls {
@@ -244,11 +242,13 @@ impl ServeArguments {
             .collect()
     }
 
-    fn underpass_program(&self) -> Result<PathBuf> {
+    fn underpass_program(&self, workspace: &Workspace) -> Result<PathBuf> {
         let is_wanted = self.server == Peer::Underpass || self.peers.contains(&Peer::Underpass);
         match &self.underpass {
             Some(program) => Ok(program.clone()),
-            None if is_wanted => Ok(build::build_release(&["underpass-cli"])?.join("underpass")),
+            None if is_wanted => {
+                Ok(build::build_release(workspace, &["underpass-cli"])?.join("underpass"))
+            }
             None => Ok(PathBuf::new()),
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::metric::Better;
-use super::stats::{Comparison, Spread};
+use super::stats::{Comparison, Spread, Verdict};
 use super::trace::Calls;
 
 /// Rises when a field is removed or changes its meaning.
@@ -158,15 +158,15 @@ fn spread(spread: &Spread) -> String {
 }
 
 fn comparison(comparison: &Comparison) -> String {
-    match *comparison {
-        Comparison::Ratio {
-            median, low, high, ..
-        } => {
-            format!("{median:.2} ({low:.2}–{high:.2})")
-        }
-        Comparison::NotDistinguishable { low, high, .. } => {
+    let Comparison {
+        ratio, low, high, ..
+    } = *comparison;
+    match comparison.verdict {
+        Verdict::Different => format!("{ratio:.2} ({low:.2}–{high:.2})"),
+        Verdict::NotDistinguishable => {
             format!("not distinguishable: spread {low:.2}–{high:.2}")
         }
+        Verdict::TooFewRounds => format!("too few rounds: {low:.2}–{high:.2}"),
     }
 }
 
@@ -180,22 +180,61 @@ fn figure(value: f64) -> String {
     }
 }
 
+/// What was said of each part, alike lines once with the parts they belong to.
 fn lines_of_group(out: &mut String, group: &[CaseEntry], bullet: &str) {
-    for case in group {
-        for calls in &case.calls {
-            let _ = writeln!(out, "{bullet}{}", calls.describe(&case.part));
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (case, note) in group
+        .iter()
+        .flat_map(|case| case.notes.iter().map(move |n| (case, n)))
+    {
+        match lines.iter_mut().find(|(line, _)| *line == note) {
+            Some((_, parts)) => parts.push(&case.part),
+            None => lines.push((note, vec![&case.part])),
         }
-        for note in &case.notes {
-            let part = if case.part.is_empty() { "" } else { ": " };
-            let _ = writeln!(out, "{bullet}{}{part}{note}", case.part);
-        }
+    }
+    for (note, parts) in lines {
+        let at = if parts.len() == group.len() {
+            String::new()
+        } else {
+            parts.join(", ") + ": "
+        };
+        let _ = writeln!(out, "{bullet}{at}{note}");
+    }
+    for server in 0..group[0].calls.len() {
+        let _ = writeln!(out, "{bullet}{}", calls_of_group(group, server));
     }
 }
 
+/// By name for a case in one part; for several, each part's sum.
+fn calls_of_group(group: &[CaseEntry], server: usize) -> String {
+    let said = match group {
+        [case] => case.calls[server].describe(),
+        parts => {
+            let sum = |case: &CaseEntry| {
+                let calls = case.calls.get(server);
+                format!(
+                    "{} {}",
+                    case.part,
+                    short(calls.map_or(0.0, CallsEntry::sum))
+                )
+            };
+            parts.iter().map(sum).collect::<Vec<_>>().join(", ")
+        }
+    };
+    format!(
+        "system calls per request of {}: {said}",
+        group[0].calls[server].server
+    )
+}
+
 impl CallsEntry {
+    fn sum(&self) -> f64 {
+        self.calls.values().sum::<u64>() as f64 / self.requests as f64
+    }
+
     /// Calls per request, the most frequent first; what happens less than once in a thousand
     /// requests is left out.
-    fn describe(&self, part: &str) -> String {
+    fn describe(&self) -> String {
         let per_request = |calls: u64| calls as f64 / self.requests as f64;
         let mut calls: Vec<(&String, f64)> = self
             .calls
@@ -204,21 +243,11 @@ impl CallsEntry {
             .collect();
         calls.retain(|&(_, calls)| calls >= 0.001);
         calls.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let sum: f64 = calls.iter().map(|(_, calls)| calls).sum();
         let names: Vec<String> = calls
             .iter()
             .map(|(name, calls)| format!("{name} {}", short(*calls)))
             .collect();
-        let part = if part.is_empty() {
-            String::new()
-        } else {
-            format!(" at {part}")
-        };
-        let (server, names) = (&self.server, names.join(", "));
-        format!(
-            "system calls per request of {server}{part}: {} ({names})",
-            short(sum)
-        )
+        format!("{} ({})", short(self.sum()), names.join(", "))
     }
 }
 
@@ -272,37 +301,61 @@ mod tests {
         assert_eq!(figures, ["0.1235", "1.23", "123.5", "65432"]);
     }
 
-    #[test]
-    fn a_swallowed_difference_is_said_in_words() {
-        let swallowed = Comparison::NotDistinguishable {
+    fn compared(verdict: Verdict) -> String {
+        comparison(&Comparison {
+            verdict,
+            ratio: 0.98,
             low: 0.93,
             high: 1.1,
             confidence: 0.98,
-        };
-        assert_eq!(
-            comparison(&swallowed),
-            "not distinguishable: spread 0.93–1.10"
-        );
-        let clear = Comparison::Ratio {
-            median: 0.5,
-            low: 0.4,
-            high: 0.6,
-            confidence: 0.98,
-        };
-        assert_eq!(comparison(&clear), "0.50 (0.40–0.60)");
+        })
     }
 
     #[test]
-    fn calls_are_told_per_request_most_frequent_first() {
+    fn a_ratio_is_printed_only_where_there_is_a_difference() {
+        assert_eq!(compared(Verdict::Different), "0.98 (0.93–1.10)");
+        let swallowed = compared(Verdict::NotDistinguishable);
+        assert_eq!(swallowed, "not distinguishable: spread 0.93–1.10");
+        assert_eq!(compared(Verdict::TooFewRounds), "too few rounds: 0.93–1.10");
+    }
+
+    fn entry(part: &str, notes: &[&str]) -> CaseEntry {
         let calls = [("accept4", 1), ("recvfrom", 1000), ("writev", 2000)];
         let calls = calls.map(|(name, count)| (name.to_owned(), count)).into();
-        let entry = CallsEntry {
-            server: "x".into(),
-            requests: 2000,
-            calls,
-        };
-        let expected = "system calls per request of x: 1.5 (writev 1, recvfrom 0.5)";
-        assert_eq!(entry.describe(""), expected);
+        CaseEntry {
+            name: "case".into(),
+            part: part.into(),
+            load: String::new(),
+            metrics: Vec::new(),
+            calls: vec![CallsEntry {
+                server: "x".into(),
+                requests: 2000,
+                calls,
+            }],
+            notes: notes.iter().map(|&note| note.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn calls_are_told_by_name_for_a_case_and_by_sum_for_its_parts() {
+        let one = calls_of_group(&[entry("", &[])], 0);
+        assert_eq!(
+            one,
+            "system calls per request of x: 1.5 (writev 1, recvfrom 0.5)"
+        );
+        let two = calls_of_group(&[entry("1 KiB", &[]), entry("2 KiB", &[])], 0);
+        assert_eq!(two, "system calls per request of x: 1 KiB 1.5, 2 KiB 1.5");
+    }
+
+    #[test]
+    fn alike_notes_are_told_once() {
+        let group = [entry("1 KiB", &["all", "one"]), entry("2 KiB", &["all"])];
+        let mut out = String::new();
+        lines_of_group(&mut out, &group, "- ");
+        assert!(
+            out.starts_with("- all\n- 1 KiB: one\n- system calls"),
+            "{out}"
+        );
     }
 
     #[test]

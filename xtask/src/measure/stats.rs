@@ -19,21 +19,26 @@ pub(crate) struct Spread {
 
 /// Two servers, one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(tag = "verdict", rename_all = "snake_case")]
-pub(crate) enum Comparison {
+pub(crate) struct Comparison {
+    pub(crate) verdict: Verdict,
+    /// The median of the ratios within each round.
+    pub(crate) ratio: f64,
+    /// The interval that holds the true median with this confidence.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) confidence: f64,
+}
+
+/// What may be said of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
     /// The interval lies on one side of 1.
-    Ratio {
-        median: f64,
-        low: f64,
-        high: f64,
-        confidence: f64,
-    },
-    /// The spread swallows the difference, or there were too few rounds to tell.
-    NotDistinguishable {
-        low: f64,
-        high: f64,
-        confidence: f64,
-    },
+    Different,
+    /// The spread swallows the difference: the interval contains 1.
+    NotDistinguishable,
+    /// All rounds on one side would still happen by chance too often.
+    TooFewRounds,
 }
 
 impl Spread {
@@ -56,20 +61,20 @@ impl Comparison {
         let ratios = sorted(&ratios);
         let (rank, confidence) = sign_test_rank(ratios.len())?;
         let (low, high) = (ratios[rank], ratios[ratios.len() - 1 - rank]);
-        let one_sided = low > 1.0 || high < 1.0;
-        Some(if one_sided && confidence >= CONFIDENCE_MIN {
-            Comparison::Ratio {
-                median: median(&ratios),
-                low,
-                high,
-                confidence,
-            }
+        let verdict = if confidence < CONFIDENCE_MIN {
+            Verdict::TooFewRounds
+        } else if low > 1.0 || high < 1.0 {
+            Verdict::Different
         } else {
-            Comparison::NotDistinguishable {
-                low,
-                high,
-                confidence,
-            }
+            Verdict::NotDistinguishable
+        };
+        let ratio = median(&ratios);
+        Some(Comparison {
+            verdict,
+            ratio,
+            low,
+            high,
+            confidence,
         })
     }
 }
@@ -147,65 +152,49 @@ mod tests {
         assert_eq!(percentile(&mut [], 0.5), None);
     }
 
+    fn verdict(ours: &[f64], theirs: &[f64]) -> Verdict {
+        Comparison::of(ours, theirs).unwrap().verdict
+    }
+
     #[test]
     fn seven_rounds_on_one_side_make_a_ratio() {
         let ours = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0, 1.1];
-        let theirs = ours.map(|figure| figure * 2.0);
-        let Some(Comparison::Ratio {
-            median,
-            low,
-            high,
-            confidence,
-        }) = Comparison::of(&ours, &theirs)
-        else {
-            panic!("a clear difference was refused");
-        };
-        assert_eq!((median, low, high), (0.5, 0.5, 0.5));
-        assert!((confidence - 0.984_375).abs() < 1e-9);
+        let comparison = Comparison::of(&ours, &ours.map(|figure| figure * 2.0)).unwrap();
+        assert_eq!(comparison.verdict, Verdict::Different);
+        assert_eq!(
+            (comparison.ratio, comparison.low, comparison.high),
+            (0.5, 0.5, 0.5)
+        );
+        assert!((comparison.confidence - 0.984_375).abs() < 1e-9);
     }
 
     #[test]
     fn a_spread_that_contains_one_makes_no_ratio() {
-        let theirs = [1.0; 7];
         let ours = [0.8, 0.9, 0.8, 0.7, 0.9, 0.8, 1.01];
-        assert_eq!(
-            Comparison::of(&ours, &theirs),
-            Some(Comparison::NotDistinguishable {
-                low: 0.7,
-                high: 1.01,
-                confidence: 0.984_375
-            })
-        );
+        let comparison = Comparison::of(&ours, &[1.0; 7]).unwrap();
+        assert_eq!(comparison.verdict, Verdict::NotDistinguishable);
+        assert_eq!((comparison.low, comparison.high), (0.7, 1.01));
     }
 
     #[test]
     fn too_few_rounds_make_no_ratio_however_clear() {
-        assert!(matches!(
-            Comparison::of(&[1.0; 3], &[2.0; 3]),
-            Some(Comparison::NotDistinguishable { .. })
-        ));
+        assert_eq!(verdict(&[1.0; 5], &[2.0; 5]), Verdict::TooFewRounds);
+        assert_eq!(verdict(&[1.0; 6], &[2.0; 6]), Verdict::Different);
         assert_eq!(Comparison::of(&[], &[]), None);
     }
 
     #[test]
     fn more_rounds_forgive_an_outlier() {
         assert_eq!(sign_test_rank(9).unwrap().0, 1);
-        let theirs = [1.0; 9];
         let mut ours = [0.8; 9];
         ours[4] = 1.5;
-        assert!(matches!(
-            Comparison::of(&ours, &theirs),
-            Some(Comparison::Ratio { .. })
-        ));
+        assert_eq!(verdict(&ours, &[1.0; 9]), Verdict::Different);
     }
 
     #[test]
     fn pairs_cancel_what_the_machine_did_to_a_round() {
         let theirs = [1.0, 5.0, 1.0, 9.0, 2.0, 1.0, 3.0];
         let ours = theirs.map(|figure| figure * 0.9);
-        assert!(matches!(
-            Comparison::of(&ours, &theirs),
-            Some(Comparison::Ratio { .. })
-        ));
+        assert_eq!(verdict(&ours, &theirs), Verdict::Different);
     }
 }

@@ -10,11 +10,12 @@ use super::error::Result;
 use super::proc::{self, CpuReading, CpuSource, MachineTicks};
 use super::server::Server;
 
-/// Other load, as a share of one processor, from which a figure is not worth keeping.
+/// Other load or stolen time, as a share of one processor, from which a figure is not worth
+/// keeping.
 const FOREIGN_SHARE_MAX: f64 = 0.10;
 
-/// Time stolen by the hypervisor, as a share of one processor, likewise.
-const STEAL_SHARE_MAX: f64 = 0.10;
+/// Less than this is no finding: the clocks behind it tick every 10 ms.
+const FOREIGN_MIN: Duration = Duration::from_millis(60);
 
 /// Shares above and below which the client and not the server was the limit.
 const CLIENT_BUSY_MIN: f64 = 0.95;
@@ -28,9 +29,12 @@ pub(crate) struct Window {
     pub(crate) client_cpu: Duration,
     /// The kernel's network threads.
     pub(crate) network_cpu: Duration,
-    /// Processor time of everything else, as a share of one processor.
-    pub(crate) foreign_share: f64,
-    pub(crate) steal_share: f64,
+    /// Processor time of everything else on this machine.
+    pub(crate) foreign_cpu: Duration,
+    /// Time that the hypervisor gave to other machines.
+    pub(crate) steal: Duration,
+    /// The time over which the last two were taken: `wall` and settling.
+    pub(crate) elapsed: Duration,
 }
 
 /// Readings of all clocks at one moment.
@@ -65,12 +69,11 @@ impl Moment {
     }
 
     fn since(&self, before: &Moment, wall: Duration) -> Window {
-        let elapsed = (self.at - before.at).as_secs_f64();
         let (server_cpu, server_cpu_source) = self.server.since(&before.server);
         let (client_cpu, _) = self.client.since(&before.client);
         let (network_cpu, _) = self.network.since(&before.network);
         let busy = proc::ticks(self.machine.busy.saturating_sub(before.machine.busy));
-        let foreign = busy.saturating_sub(server_cpu + client_cpu + network_cpu);
+        let foreign_cpu = busy.saturating_sub(server_cpu + client_cpu + network_cpu);
         let steal = proc::ticks(self.machine.steal.saturating_sub(before.machine.steal));
         Window {
             wall,
@@ -78,15 +81,24 @@ impl Moment {
             server_cpu_source,
             client_cpu,
             network_cpu,
-            foreign_share: foreign.as_secs_f64() / elapsed,
-            steal_share: steal.as_secs_f64() / elapsed,
+            foreign_cpu,
+            steal,
+            elapsed: self.at - before.at,
         }
     }
 }
 
 impl Window {
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.foreign_share > FOREIGN_SHARE_MAX || self.steal_share > STEAL_SHARE_MAX
+        let disturbs = |taken: Duration| {
+            taken >= FOREIGN_MIN && self.share_of_elapsed(taken) > FOREIGN_SHARE_MAX
+        };
+        disturbs(self.foreign_cpu) || disturbs(self.steal)
+    }
+
+    /// A time as a share of one processor while this window was open.
+    pub(crate) fn share_of_elapsed(&self, taken: Duration) -> f64 {
+        taken.as_secs_f64() / self.elapsed.as_secs_f64()
     }
 
     /// Whether the figures tell about the client rather than about the server.
@@ -115,8 +127,9 @@ pub(crate) mod tests {
             server_cpu_source: CpuSource::Schedstat,
             client_cpu: Duration::from_secs_f64(client),
             network_cpu: Duration::ZERO,
-            foreign_share: foreign,
-            steal_share: steal,
+            foreign_cpu: Duration::from_secs_f64(foreign),
+            steal: Duration::from_secs_f64(steal),
+            elapsed: Duration::from_secs(1),
         }
     }
 

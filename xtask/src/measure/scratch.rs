@@ -20,15 +20,15 @@ use super::error::{Doing, Result};
 const REMOVE_ATTEMPTS: u32 = 20;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) struct Workspace {
+pub(crate) struct Scratch {
     directory: PathBuf,
     caretaker: Child,
     lifeline: ChildStdin,
 }
 
-impl Workspace {
+impl Scratch {
     /// A fresh directory under `parent`, readable by servers that drop their privileges.
-    pub(crate) fn create(parent: &Path) -> Result<Workspace> {
+    pub(crate) fn create(parent: &Path) -> Result<Scratch> {
         let doing = || format!("creating a directory in {}", parent.display());
         let directory = tempfile::Builder::new()
             .prefix("underpass-measure-")
@@ -48,7 +48,7 @@ impl Workspace {
         let lifeline = lifeline
             .ok_or(rustix::io::Errno::PIPE)
             .doing(|| "no lifeline".into())?;
-        Ok(Workspace {
+        Ok(Scratch {
             directory,
             caretaker,
             lifeline,
