@@ -241,7 +241,8 @@ pub enum Owed {
 
 /// Where bytes come from: a descriptor, what it is, and the range it owes.
 ///
-/// `F` is whatever holds the descriptor; the machine itself never touches it, so its tests use `()`.
+/// `F` is whatever holds the descriptor; the machine itself never touches it, so its tests use
+/// `()`.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<F> {
     /// The descriptor.

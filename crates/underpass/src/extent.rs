@@ -6,8 +6,8 @@
 //!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
 //! ```
 //!
-//! A file system that answers nonsense, or that does not know holes, makes the rest of the file plain
-//! data: slower, never wrong.
+//! A file system that answers nonsense, or that does not know holes, makes the rest of the file
+//! plain data: slower, never wrong.
 
 use rustix::io::Errno;
 

@@ -1,7 +1,7 @@
 //! What this kernel can do: probed once, passed by reference, never a global.
 //!
-//! A host also remembers refusals, so that the thousandth file between two devices does not ask again
-//! what the first one was told. What was refused *once* is never remembered.
+//! A host also remembers refusals, so that the thousandth file between two devices does not ask
+//! again what the first one was told. What was refused *once* is never remembered.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,22 +1,22 @@
 //! Moves bytes between files and sockets underneath user space, and tells how every byte travelled.
 //!
-//! Copying a file to a socket through a program costs two system calls and two copies per buffer. The
-//! kernel can do without: it can share blocks between files ([`Mechanism::Clone`]), copy inside a file
-//! system or on its server ([`Mechanism::CopyRange`]), hand pages of the page cache to a socket
-//! ([`Mechanism::Sendfile`]) or pass them through a pipe ([`Mechanism::Splice`]). Each of these works
-//! for some pairs of descriptors and refuses others, in a dozen ways that differ between kernels and
-//! file systems. This crate knows the ways, tries in the best order, falls back without losing or
-//! doubling a byte, and says what it did.
+//! Copying a file to a socket through a program costs two system calls and two copies per buffer.
+//! The kernel can do without: it can share blocks between files ([`Mechanism::Clone`]), copy
+//! inside a file system or on its server ([`Mechanism::CopyRange`]), hand pages of the page cache
+//! to a socket ([`Mechanism::Sendfile`]) or pass them through a pipe ([`Mechanism::Splice`]).
+//! Each of these works for some pairs of descriptors and refuses others, in a dozen ways that
+//! differ between kernels and file systems. This crate knows the ways, tries in the best order,
+//! falls back without losing or doubling a byte, and says what it did.
 //!
 //! # The story
 //!
-//! A [`Source`] and a [`Sink`] are open descriptors with their [`Kind`]. [`plan()`] looks at both, at
-//! what the [`Host`] has refused before and at the caller's [`Policy`], and answers a [`Plan`]: the
-//! mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a plan in progress: it
-//! hands out one [`Op`] after the other, is told each result, and says how to go on. A *driver* makes
-//! the calls and waits: [`drive::blocking`] on a thread, `drive::tokio` (feature `tokio`) on an event
-//! loop. The end is an [`Account`] measured from the counts that the kernel returned, or an [`Error`]
-//! whose account is just as exact.
+//! A [`Source`] and a [`Sink`] are open descriptors with their [`Kind`]. [`plan()`] looks at
+//! both, at what the [`Host`] has refused before and at the caller's [`Policy`], and answers a
+//! [`Plan`]: the mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a
+//! plan in progress: it hands out one [`Op`] after the other, is told each result, and says how
+//! to go on. A *driver* makes the calls and waits: [`drive::blocking`] on a thread,
+//! `drive::tokio` (feature `tokio`) on an event loop. The end is an [`Account`] measured from the
+//! counts that the kernel returned, or an [`Error`] whose account is just as exact.
 //!
 //! A server that interleaves protocol heads and file ranges keeps an [`Outbox`] per connection.
 //!
@@ -35,6 +35,8 @@
 //!
 //! Bytes that left by sendfile or splice are references to the page cache until the peer has
 //! acknowledged them: see [`Aliasing`]. File positions of both sides are unspecified after a move.
+
+#![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Underpass moves bytes by Linux system calls; it runs on Linux 5.10 and later only");

@@ -1,7 +1,7 @@
 //! Every bound of the mover, with its reason.
 
-/// What one `sendfile`, `splice`, `copy_file_range`, `read` or `write` moves at the most: the kernel
-/// cuts larger counts to this (`MAX_RW_COUNT`, sendfile(2)).
+/// What one `sendfile`, `splice`, `copy_file_range`, `read` or `write` moves at the most: the
+/// kernel cuts larger counts to this (`MAX_RW_COUNT`, sendfile(2)).
 pub const KERNEL_CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
 /// One call between files. Small enough that progress and cancelling follow within milliseconds,
@@ -18,8 +18,9 @@ pub const TURN_BYTES_MAX: u64 = 1 << 20;
 /// ones gain nothing.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// The size asked for a pipe: with the default of 64 KiB splicing from a socket gains next to nothing
-/// over reading. It is also what an unprivileged user may have (`/proc/sys/fs/pipe-max-size`).
+/// The size asked for a pipe: with the default of 64 KiB splicing from a socket gains next to
+/// nothing over reading. It is also what an unprivileged user may have
+/// (`/proc/sys/fs/pipe-max-size`).
 pub const PIPE_BYTES: usize = 1 << 20;
 
 /// Idle pipes kept for the next transfer. A user may own 64 MiB of pipe pages before the kernel
@@ -29,6 +30,9 @@ pub const IDLE_PIPES_MAX: usize = 8;
 /// Head and body that together fit into this leave in one call, the body read behind the head.
 /// `cargo xtask measure serve --case crossover` shows where the other way becomes cheaper.
 pub const JOINED_BYTES_MAX: u64 = 16 << 10;
+
+/// The largest head buffer an outbox keeps for the next head: an idle connection costs no more.
+pub const SPARE_BYTES_MAX: usize = 4 << 10;
 
 /// What is read ahead at once for a file that is not in the page cache: long enough to keep a disk
 /// busy, short enough that a connection's first byte does not wait for it.

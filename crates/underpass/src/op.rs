@@ -1,4 +1,5 @@
-//! One system call as plain data: what a [`Transfer`](crate::Transfer) hands out and a driver makes.
+//! One system call as plain data: what a [`Transfer`](crate::Transfer) hands out and a driver
+//! makes.
 
 use crate::endpoint::Side;
 use crate::mechanism::Mechanism;

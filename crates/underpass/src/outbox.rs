@@ -4,10 +4,10 @@
 //!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ one socket
 //! ```
 //!
-//! Like the transfer it drives for each range it is a state machine without system calls. It decides
-//! what leaves together: a small body is read behind its head and both leave in one call; before a
-//! large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing ever does,
-//! since the kernel would hold it back for 200 ms.
+//! Like the transfer it drives for each range it is a state machine without system calls. It
+//! decides what leaves together: a small body is read behind its head and both leave in one call;
+//! before a large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing
+//! ever does, since the kernel would hold it back for 200 ms.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::drive::perform::Middles;
 use crate::endpoint::{Endpoint, Kind, Waits};
 use crate::error::{Error, Fault};
 use crate::host::Host;
-use crate::limits::JOINED_BYTES_MAX;
+use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
@@ -170,8 +170,8 @@ impl Outbox {
         self.front.sent == 0 && (self.front.head.is_some() || joined <= JOINED_BYTES_MAX)
     }
 
-    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which may
-    /// answer `None`: not without blocking.
+    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which
+    /// may answer `None`: not without blocking.
     pub(crate) fn load(
         &mut self,
         read: impl FnOnce(&OwnedFd, &mut [u8], u64) -> Option<Result<usize, Errno>>,
@@ -251,7 +251,9 @@ impl Outbox {
         self.warm_until = 0;
         if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
             bytes.clear();
-            self.spare = bytes;
+            if bytes.capacity() <= SPARE_BYTES_MAX {
+                self.spare = bytes;
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
 //!
-//! Planning is pure: it looks at what is known of both ends, at what the host is known to refuse and
-//! at what the caller allows. `docs/decisions.md` is this module's answer for every pair of kinds.
+//! Planning is pure: it looks at what is known of both ends, at what the host is known to refuse
+//! and at what the caller allows. `docs/decisions.md` is this module's answer for every pair of
+//! kinds.
 
 use std::fmt;
 
@@ -80,7 +81,8 @@ pub enum Reason {
     SinkAppends,
     /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
     SizeUnknown,
-    /// Some drivers can, some can't, some (terminals) do it badly: reading and writing always works.
+    /// Some drivers can, some can't, some (terminals) do it badly: reading and writing always
+    /// works.
     DriverDecides(Side),
     /// Ranges are cloned in whole blocks, and whole files into empty ones.
     Unaligned,

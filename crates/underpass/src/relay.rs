@@ -1,7 +1,8 @@
 //! The two-call mechanisms, splice through a pipe and read/write through a buffer, as one machine.
 //!
-//! The order of its rules is its safety: what the middle holds goes on before anything else comes in,
-//! so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side only.
+//! The order of its rules is its safety: what the middle holds goes on before anything else comes
+//! in, so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side
+//! only.
 
 use crate::limits::{BUFFER_BYTES, PIPE_BYTES};
 use crate::op::{Middle, Op};
@@ -104,9 +105,9 @@ impl Relay {
     }
 }
 
-/// QUIRK(splice-slots): a pipe holds pages, not bytes; from an offset inside a page the first slot is
-/// only partly used, and so would be the first slot of every later call. A shorter first piece makes
-/// the later ones start on a page.
+/// QUIRK(splice-slots): a pipe holds pages, not bytes; from an offset inside a page the first
+/// slot is only partly used, and so would be the first slot of every later call. A shorter first
+/// piece makes the later ones start on a page.
 fn unaligned(from: Option<u64>) -> u64 {
     const PAGE_BYTES: u64 = 4096;
     from.unwrap_or(0) % PAGE_BYTES

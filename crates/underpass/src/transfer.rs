@@ -6,8 +6,8 @@
 //!            └── Again, Wait, Refused, Done ◀── record(result)
 //! ```
 //!
-//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the next
-//! one goes on from there. Bytes count as done when the sink has taken them.
+//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
+//! next one goes on from there. Bytes count as done when the sink has taken them.
 
 use rustix::io::Errno;
 
@@ -123,7 +123,8 @@ impl Transfer {
         }
     }
 
-    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes hold.
+    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes
+    /// hold.
     pub fn limit_calls(&mut self, bytes: u64) {
         self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
     }
@@ -274,8 +275,8 @@ impl Transfer {
         (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
     }
 
-    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names, so
-    /// none is named.
+    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
+    /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
         let explicit = self.sink.kind.offsets() == Offsets::Explicit
             && self.sink.writes == crate::endpoint::Writes::AtOffset;
@@ -532,6 +533,8 @@ impl Transfer {
         (mechanism != reading && self.plan.includes(reading)).then_some(reading)
     }
 
+    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
+    /// that a pipe that holds bytes is always read out.
     fn refused(
         &mut self,
         mechanism: Mechanism,
@@ -547,7 +550,7 @@ impl Transfer {
         };
         self.account.refused(refusal);
         self.relay.read_out();
-        match self.reachable(next) {
+        match next {
             Some(next) => self.phase = Phase::Moving(next),
             None => {
                 let errno = if let Cause::Errno(errno) = cause {
@@ -559,15 +562,6 @@ impl Transfer {
             }
         }
         Step::Refused(refusal)
-    }
-
-    /// A pipe that holds bytes can only be read out, which is read/write's business.
-    fn reachable(&self, next: Option<Mechanism>) -> Option<Mechanism> {
-        if self.relay.held() == 0 {
-            next
-        } else {
-            self.reading_after(Mechanism::Splice)
-        }
     }
 
     fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {

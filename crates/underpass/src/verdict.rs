@@ -3,10 +3,10 @@
 //! Sources: the manual pages of the calls, and the reports listed in `docs/kernel-notes.md`. A row
 //! stands for what programs met, not only for what is documented.
 //!
-//! Two principles decide what no row names. A direct mechanism that was refused has moved nothing in
-//! that call and the cursor is explicit, so the next mechanism may go on from there and will meet any
-//! real fault again. The last mechanism, and a relay that holds bytes, have nothing to fall back on:
-//! there an unknown error ends the transfer.
+//! Two principles decide what no row names. A direct mechanism that was refused has moved nothing
+//! in that call and the cursor is explicit, so the next mechanism may go on from there and will
+//! meet any real fault again. The last mechanism, and a relay that holds bytes, have nothing to
+//! fall back on: there an unknown error ends the transfer.
 
 use rustix::io::Errno;
 

@@ -109,9 +109,9 @@ impl<'a> Driver<'a> {
 
     /// Moves what the source owes.
     ///
-    /// Blocks until all is moved, the hook cancels, or something fails. The file positions of both
-    /// sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`] on and not
-    /// truncated.
+    /// Blocks until all is moved, the hook cancels, or something fails. The file positions of
+    /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
+    /// on and not truncated.
     ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
@@ -218,8 +218,8 @@ pub fn send_file(
 /// Blocks, also where the socket does not. Nothing is synced.
 ///
 /// # Errors
-/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What arrived is
-/// in the file; [`Error::lost`] bytes were taken from the socket and are not.
+/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
+/// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not.
 ///
 /// ```
 /// use std::io::Write;
@@ -247,9 +247,9 @@ pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
 
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept: when one side has nothing more to say, the other one is told so, and may go
-/// on talking. A direction that fails shuts both sockets down, so that the other one ends too. Blocks;
-/// uses one more thread meanwhile.
+/// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
+/// go on talking. A direction that fails shuts both sockets down, so that the other one ends too.
+/// Blocks; uses one more thread meanwhile.
 pub fn relay_streams(host: &Host, one: impl AsFd, other: impl AsFd) -> Relayed {
     let (one, other) = (one.as_fd(), other.as_fd());
     std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! The drivers: the only loops that make system calls.
 //!
-//! [`blocking`] waits with poll(2) on a thread of its own, `tokio` (feature `tokio`) for readiness on
-//! an event loop. Both hand the same operations to [`perform`], the one place where a
-//! [`Op`](crate::Op) becomes a call.
+//! [`blocking`] waits with poll(2) on a thread of its own, `tokio` (feature `tokio`) for
+//! readiness on an event loop. Both hand the same operations to [`perform`], the one place where
+//! a [`Op`](crate::Op) becomes a call.
 
 pub mod blocking;
 pub(crate) mod perform;

@@ -16,8 +16,8 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones have
-    /// two pages. A smaller pipe is slower, not wrong.
+    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
+    /// have two pages. A smaller pipe is slower, not wrong.
     fn open() -> Result<Self, Errno> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let _granted = fcntl_setpipe_size(&write, PIPE_BYTES);

@@ -1,9 +1,9 @@
 //! The driver for Tokio's sockets.
 //!
-//! A call is made only while the socket is believed to be ready, and inside Tokio's `try_io`, so that
-//! an EAGAIN and the readiness it contradicts are seen together. Files never become ready: whatever
-//! of a source file is not in the page cache is read ahead on the runtime's blocking threads before
-//! the call, so that one cold file does not stall the connections beside it.
+//! A call is made only while the socket is believed to be ready, and inside Tokio's `try_io`, so
+//! that an EAGAIN and the readiness it contradicts are seen together. Files never become ready:
+//! whatever of a source file is not in the page cache is read ahead on the runtime's blocking
+//! threads before the call, so that one cold file does not stall the connections beside it.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -101,9 +101,13 @@ pub async fn turn<S: Stream>(
             None => return Ok(Turn::Empty),
             Some(Due::Send(bytes, more)) => {
                 let send = || rustix::net::send(sink, bytes, send_flags(more));
-                match attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64)) {
-                    None => ready(sink, Interest::WRITABLE).await?,
-                    Some(result) => drop(outbox.sent(result)?),
+                let sent = attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64));
+                let waits = match sent {
+                    Some(result) => outbox.sent(result)?.is_some(),
+                    None => true,
+                };
+                if waits {
+                    ready(sink, Interest::WRITABLE).await?;
                 }
             }
             Some(Due::Load) => load_behind(outbox).await?,
@@ -214,16 +218,23 @@ fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Move
     })
 }
 
-/// Makes `call` if the socket is believed ready; none where it would block.
+/// Makes `call` if the socket is believed ready; none where it was not made.
 fn attempt<S: Stream>(
     stream: &S,
     interest: Interest,
     call: impl FnOnce() -> Result<u64, Errno>,
 ) -> Option<Result<u64, Errno>> {
-    match stream.try_io(interest, || call().map_err(io::Error::from)) {
-        Ok(count) => Some(Ok(count)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(error) => Some(Err(errno_of(&error))),
+    let mut made = None;
+    let outcome = stream.try_io(interest, || {
+        let result = call();
+        made = Some(result);
+        result.map_err(io::Error::from)
+    });
+    match (made, outcome) {
+        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+            Some(Err(errno_of(&error)))
+        }
+        (made, _) => made,
     }
 }
 
@@ -240,9 +251,9 @@ fn errno_of(error: &io::Error) -> Errno {
 
 /// Sends `len` bytes of a file from `offset` on to a connected socket.
 ///
-/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes leave
-/// as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a future that
-/// is dropped does not tell how much it has sent.
+/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
+/// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
+/// future that is dropped does not tell how much it has sent.
 ///
 /// # Errors
 /// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
@@ -269,9 +280,9 @@ pub async fn send_file<S: Stream>(
 
 /// Receives `len` bytes from a connected socket into a file, from `offset` on.
 ///
-/// Waits for the socket on the event loop. Writing to the file may block it for as long as the kernel
-/// throttles writers. Not cancel safe: a future that is dropped does not tell how much has arrived, and
-/// what was between socket and file is lost.
+/// Waits for the socket on the event loop. Writing to the file may block it for as long as the
+/// kernel throttles writers. Not cancel safe: a future that is dropped does not tell how much has
+/// arrived, and what was between socket and file is lost.
 ///
 /// # Errors
 /// As [`recv_file`](crate::recv_file).
@@ -296,8 +307,8 @@ pub async fn recv_file<S: Stream>(
 
 /// Relays two connected sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails shuts
-/// both sockets down, so that the other one ends too.
+/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails
+/// shuts both sockets down, so that the other one ends too.
 pub async fn relay_streams<S: Stream, T: Stream>(host: &Host, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(host, one, other));
     let mut back = pin!(relay_one_way(host, other, one));
@@ -376,24 +387,18 @@ async fn run<S: Stream, T: Stream>(
             perform(op, ends, &mut middles, host)
         };
         let result = match sink {
-            _ if op.fills() => match attempt(source, Interest::READABLE, &mut call) {
-                None => {
-                    ready(source, Interest::READABLE).await?;
-                    continue;
-                }
-                Some(result) => result,
-            },
-            Some(sink) if op.writes() => match attempt(sink, Interest::WRITABLE, &mut call) {
-                None => {
-                    ready(sink, Interest::WRITABLE).await?;
-                    continue;
-                }
-                Some(result) => result,
-            },
-            _ => call(),
+            _ if op.fills() => attempt(source, Interest::READABLE, &mut call),
+            Some(sink) if op.writes() => attempt(sink, Interest::WRITABLE, &mut call),
+            _ => Some(call()),
         };
-        if let Step::Refused(refusal) = transfer.record(result) {
-            host.learn(&refusal, &ends.source, &ends.sink);
+        let step = result.map(|result| transfer.record(result));
+        match step {
+            Some(Step::Refused(refusal)) => host.learn(&refusal, &ends.source, &ends.sink),
+            Some(Step::Wait(_)) | None => match sink {
+                Some(sink) if op.writes() => ready(sink, Interest::WRITABLE).await?,
+                _ => ready(source, Interest::READABLE).await?,
+            },
+            _ => (),
         }
         ::tokio::task::consume_budget().await;
     }

@@ -1,8 +1,9 @@
 //! Files that are not in the page cache.
 //!
-//! Linux's sendfile blocks on the disk even where the socket would not, and there is no readiness to
-//! wait for. So before a call the cache is asked, and what is missing is read by a blocking thread. The
-//! thread sends the range to `/dev/null`: that waits for the pages and copies none of them.
+//! Linux's sendfile blocks on the disk even where the socket would not, and there is no readiness
+//! to wait for. So before a call the cache is asked, and what is missing is read by a blocking
+//! thread. The thread sends the range to `/dev/null`: that waits for the pages and copies none of
+//! them.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -35,8 +36,8 @@ pub(crate) fn read_cached(
     }
 }
 
-/// Whether a range is in the page cache. cachestat(2) tells exactly; where it is missing or only the
-/// file's owner may ask, the first and the last byte stand for the range.
+/// Whether a range is in the page cache. cachestat(2) tells exactly; where it is missing or only
+/// the file's owner may ask, the first and the last byte stand for the range.
 pub(crate) fn is_cached(file: &OwnedFd, from: u64, len: u64) -> bool {
     let page = rustix::param::page_size() as u64;
     let pages = (from + len).div_ceil(page) - from / page;

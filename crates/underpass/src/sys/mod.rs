@@ -1,5 +1,5 @@
-//! System calls that rustix lacks, and the only `unsafe` of this crate. Nothing here decides, retries
-//! or falls back.
+//! System calls that rustix lacks, and the only `unsafe` of this crate. Nothing here decides,
+//! retries or falls back.
 
 #![allow(unsafe_code)]
 

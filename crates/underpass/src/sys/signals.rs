@@ -1,9 +1,10 @@
 //! SIGPIPE and SIGXFSZ must not kill a process that asked for an error.
 //!
-//! QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection they
-//! raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process by default.
-//! A program that ignores them (every Rust binary ignores SIGPIPE) pays for one look; in others the
-//! signal is blocked for this thread while calls are made, and what they made pending is taken back.
+//! QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
+//! they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
+//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one look;
+//! in others the signal is blocked for this thread while calls are made, and what they made
+//! pending is taken back.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -53,7 +54,8 @@ impl Drop for Shield {
 
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only asks; `action` is valid for writes, and all-zero is a valid one.
+    // SAFETY: a null new action only asks; `action` is valid for writes, and all-zero is a valid
+    // one.
     let action = unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()

@@ -1,0 +1,123 @@
+//! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use underpass::{Endpoint, Host, Kind, Owed, Plan, Policy, Sink, Source};
+use underpass_net::Running;
+use underpass_serve::{Error, Options, Site, Summary};
+
+/// Serve the files of a folder over HTTP
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder whose files are served; nothing outside of it can be read
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+
+    /// Where to wait for connections: 0.0.0.0:8080 for every interface, port 0 for a free port
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+
+    /// Threads that answer, each with its own connections [default: the cores this process may use]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+}
+
+/// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
+/// stop it, and at the end how they did.
+///
+/// The error is one line for people: what was being done, why it failed and what to try.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let cores = underpass_net::cores();
+    let options = Options {
+        listen: arguments.listen,
+        workers: arguments.workers.map_or(cores, NonZeroUsize::get),
+        ..Options::default()
+    };
+    let running = Site::open(&arguments.folder)
+        .and_then(|site| underpass_serve::serve(site, &options))
+        .map_err(|error| with_advice(&error))?;
+    underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
+    say(&greeting(&arguments.folder, &running, options.workers));
+    let mut summary = Summary::default();
+    for worker in running.join() {
+        summary.add(&worker);
+    }
+    say(&farewell(&summary));
+    Ok(())
+}
+
+/// Nobody may be listening to standard output; that is no reason to stop serving.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn greeting(folder: &Path, running: &Running<Summary>, workers: usize) -> String {
+    let address = running.address();
+    let shown = folder.display();
+    let threads = match workers {
+        1 => "1 worker".to_owned(),
+        count => format!("{count} workers"),
+    };
+    let how = match body_plan(folder) {
+        Ok(plan) => format!("bodies leave by {plan}"),
+        Err(error) => format!("how bodies leave is not known yet: {error}"),
+    };
+    format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
+}
+
+/// How a file of this folder would get to a TCP socket.
+fn body_plan(folder: &Path) -> io::Result<Plan> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty())?;
+    let source = Source {
+        fd: (),
+        end: Endpoint {
+            device: rustix::fs::fstat(&opened)?.st_dev,
+            ..Endpoint::sample(Kind::File)
+        },
+        from: 0,
+        owed: Owed::Exactly(Endpoint::sample(Kind::File).size),
+    };
+    let sink = Sink {
+        fd: (),
+        end: Endpoint::sample(Kind::Tcp),
+        to: 0,
+    };
+    let plan = underpass::plan(&source, &sink, &Host::probe(), &Policy::default());
+    Ok(plan)
+}
+
+fn farewell(summary: &Summary) -> String {
+    let requests = match summary.requests {
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    };
+    format!("stopped after {requests}: {}", summary.account)
+}
+
+/// What went wrong, and what to try.
+fn with_advice(error: &Error) -> String {
+    use underpass_net::Error as Net;
+    let advice = match error {
+        Error::Root { .. } => "name a folder that exists and may be read",
+        Error::NoBeneath { .. } => {
+            "it needs Linux 5.6 or later and a system call filter that allows openat2"
+        }
+        Error::Net(Net::AddressTaken { .. }) => {
+            "stop that process, or choose another port with --listen ADDR:PORT"
+        }
+        Error::Net(Net::AddressNotHere { .. }) => {
+            "choose an address of this machine with --listen ADDR:PORT, 0.0.0.0 for all of them"
+        }
+        Error::Net(Net::PortForbidden { .. }) => {
+            "choose a port from 1024 on with --listen ADDR:PORT"
+        }
+        Error::Net(_) => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}

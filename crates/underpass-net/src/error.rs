@@ -1,0 +1,109 @@
+//! What goes wrong: while starting ([`Error`]), and on one connection ([`StreamError`]).
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// A server could not start.
+#[derive(Debug)]
+pub enum Error {
+    /// Somebody else listens on the address.
+    AddressTaken {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// No interface of this machine has the address.
+    AddressNotHere {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The kernel keeps the port for those with more rights.
+    PortForbidden {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// A call on the way to listening failed otherwise.
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A worker's thread or runtime could not be made, or the signals not be watched.
+    Worker {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::AddressTaken { address } => write!(
+                f,
+                "cannot listen on {address}: port {} is taken by another process",
+                address.port()
+            ),
+            Error::AddressNotHere { address } => write!(
+                f,
+                "cannot listen on {address}: this machine has no such address"
+            ),
+            Error::PortForbidden { address } => write!(
+                f,
+                "cannot listen on {address}: port {} needs more rights than this process has",
+                address.port()
+            ),
+            Error::Listen {
+                address,
+                call,
+                source,
+            } => write!(f, "cannot listen on {address}: {call}: {source}"),
+            Error::Worker { doing, source } => write!(f, "cannot {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Listen { source, .. } | Error::Worker { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A connection cannot go on as asked.
+#[derive(Debug)]
+pub enum StreamError {
+    /// The deadline passed.
+    TimedOut,
+    /// The server stops; what was awaited is not worth waiting for any more.
+    Stopped,
+    /// The peer is gone: reset, closed, unreachable. Nobody's fault here.
+    PeerGone,
+    /// The peer sent more than the protocol has room for.
+    InputFull,
+    /// The mover failed: the file shrank, could not be read, or the socket failed.
+    Move(underpass::Error),
+    /// Reading from the socket failed in a way that is not the peer leaving.
+    Read(io::Error),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamError::TimedOut => f.write_str("the deadline passed"),
+            StreamError::Stopped => f.write_str("the server stops"),
+            StreamError::PeerGone => f.write_str("the peer is gone"),
+            StreamError::InputFull => f.write_str("the peer sent more than there is room for"),
+            StreamError::Move(error) => error.fmt(f),
+            StreamError::Read(error) => write!(f, "recv: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}

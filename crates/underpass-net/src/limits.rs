@@ -1,0 +1,67 @@
+//! Every bound of the network ground, with its reason.
+
+use std::time::Duration;
+
+/// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once, over all workers. What comes beyond waits in the kernel's queue.
+    /// The descriptor limit of the process lowers it further: a connection that is being answered
+    /// needs two descriptors, its own and the file's.
+    pub connections_max: usize,
+    /// Handshakes the kernel completes ahead of us, per worker. The kernel clamps it to
+    /// `net.core.somaxconn` (4,096 since Linux 5.4), so this only asks for all there is.
+    pub backlog: i32,
+    /// Unread input kept for one connection. A peer that sends more than a protocol takes is held
+    /// back by its own window.
+    pub input_bytes_max: usize,
+    /// How long a connection may be silent between two requests. Longer than most clients keep
+    /// theirs, so that the client is the one to close and no request meets a closing connection.
+    pub idle_timeout: Duration,
+    /// How long a send may go on without any byte moving. It starts anew with every turn that
+    /// moved something, and is a backstop: see `acknowledge_timeout`.
+    pub stall_timeout: Duration,
+    /// How long the peer may acknowledge nothing, or keep its window shut. The kernel measures
+    /// this one (`TCP_USER_TIMEOUT`): with megabytes of send buffer a slow reader can need minutes
+    /// before the socket is writable again, while its acknowledgements arrive every second.
+    pub acknowledge_timeout: Duration,
+    /// What is read and thrown away after the last answer, so that a reset does not destroy it.
+    pub linger_bytes_max: usize,
+    /// How long that may take.
+    pub linger_timeout: Duration,
+    /// How long running answers may go on after the first request to stop.
+    pub stop_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 65_536,
+            backlog: 4_096,
+            input_bytes_max: 64 << 10,
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(300),
+            acknowledge_timeout: Duration::from_secs(60),
+            linger_bytes_max: 256 << 10,
+            linger_timeout: Duration::from_secs(5),
+            stop_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.
+pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
+
+/// Descriptors left aside for everything that is not a connection or its file: listeners, the
+/// runtimes' own, standard streams, the mover's pipes.
+pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
+
+/// How long to leave the kernel alone after it refused a connection for want of descriptors or
+/// memory, unless a connection ends before. Ten tries a second cost nothing and are felt by nobody.
+pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// The same trouble is told again only after this long without it.
+pub(crate) const TROUBLE_QUIET: Duration = Duration::from_secs(10);
+
+/// How long connections get to notice that everything stops now.
+pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);

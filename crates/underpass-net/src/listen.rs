@@ -1,0 +1,146 @@
+//! Takes the port: one listener for each worker, all on the same address.
+//!
+//! The kernel spreads connections over listeners that share a port by `SO_REUSEPORT`. It would
+//! also let a second instance of this program, started by the same user, share the port silently
+//! and take half of the connections. So the first listener takes the port *without* that option,
+//! which fails if anybody has it, and turns the option on afterwards, for its siblings only.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::Error;
+use crate::limits::Limits;
+
+/// Binds `count` listeners (at least one) to `address` and returns them, the first being the one
+/// that made sure of the port. With port 0 the kernel chooses a port, the same for all.
+pub(crate) fn listen(
+    address: SocketAddr,
+    count: usize,
+    limits: &Limits,
+) -> Result<Vec<TcpListener>, Error> {
+    let first = first(address, limits)?;
+    let bound = first
+        .local_addr()
+        .map_err(|source| sorted(address, "getsockname", source))?;
+    let siblings = (1..count).map(|_| sibling(bound, limits));
+    std::iter::once(Ok(first)).chain(siblings).collect()
+}
+
+fn first(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
+    let socket = socket(address, limits)?;
+    bind(&socket, address, limits)?;
+    socket
+        .set_reuse_port(true)
+        .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
+    Ok(socket.into())
+}
+
+fn sibling(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
+    let socket = socket(address, limits)?;
+    socket
+        .set_reuse_port(true)
+        .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
+    bind(&socket, address, limits)?;
+    Ok(socket.into())
+}
+
+/// A socket with the options that accepted connections inherit, which saves setting them on each.
+fn socket(address: SocketAddr, limits: &Limits) -> Result<Socket, Error> {
+    let make = || -> io::Result<Socket> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))?;
+        Ok(socket)
+    };
+    make().map_err(|source| sorted(address, "socket", source))
+}
+
+fn bind(socket: &Socket, address: SocketAddr, limits: &Limits) -> Result<(), Error> {
+    socket
+        .bind(&address.into())
+        .map_err(|source| sorted(address, "bind", source))?;
+    socket
+        .listen(limits.backlog)
+        .map_err(|source| sorted(address, "listen", source))
+}
+
+fn sorted(address: SocketAddr, call: &'static str, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => Error::AddressTaken { address },
+        io::ErrorKind::AddrNotAvailable => Error::AddressNotHere { address },
+        io::ErrorKind::PermissionDenied => Error::PortForbidden { address },
+        _ => Error::Listen {
+            address,
+            call,
+            source,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    fn any_port() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    #[test]
+    fn a_second_instance_does_not_share_the_port() {
+        let limits = Limits::default();
+        let ours = listen(any_port(), 2, &limits).unwrap();
+        let address = ours[0].local_addr().unwrap();
+        let second = listen(address, 2, &limits);
+        assert!(matches!(second, Err(Error::AddressTaken { .. })));
+    }
+
+    #[test]
+    fn a_port_is_free_again_once_its_listeners_are_closed() {
+        let limits = Limits::default();
+        let ours = listen(any_port(), 2, &limits).unwrap();
+        let address = ours[0].local_addr().unwrap();
+        drop(ours);
+        assert_eq!(listen(address, 1, &limits).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn every_listener_gets_its_share_of_connections() {
+        let listeners = listen(any_port(), 2, &Limits::default()).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        // Spread by a hash of the ports: 64 connections all to one side is a chance of 2^-63.
+        let clients: Vec<_> = (0..64)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let accepted: Vec<usize> = listeners
+            .iter()
+            .map(|listener| std::iter::from_fn(|| listener.accept().ok()).count())
+            .collect();
+        assert_eq!(accepted.iter().sum::<usize>(), clients.len());
+        assert!(accepted.iter().all(|&count| count > 0), "{accepted:?}");
+    }
+
+    #[test]
+    fn accepted_connections_inherit_the_options() {
+        let limits = Limits::default();
+        let listeners = listen(any_port(), 1, &limits).unwrap();
+        let _client = TcpStream::connect(listeners[0].local_addr().unwrap()).unwrap();
+        let (accepted, _) = listeners[0].accept().unwrap();
+        let accepted = SockRef::from(&accepted);
+        assert!(accepted.tcp_nodelay().unwrap());
+        assert_eq!(
+            accepted.tcp_user_timeout().unwrap(),
+            Some(limits.acknowledge_timeout)
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! One connection: buffered input, an outbox, and a deadline on every wait.
+//!
+//! ```text
+//!  peer ──► fill ──► input() … consume()      the protocol reads heads and frames here
+//!  peer ◄── flush ◄── outbox().push(piece)    the mover sends them
+//! ```
+//!
+//! Every wait ends: by what it waits for, by its deadline, or because the server stops.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use underpass::drive::tokio::{Turn, turn};
+use underpass::{Fault, Outbox};
+
+use crate::deadline::Deadline;
+use crate::error::StreamError;
+use crate::input::Input;
+use crate::roster::Roster;
+use crate::shutdown::Phase;
+use crate::workers::Ground;
+
+/// A connection that was accepted. Dropping it closes it.
+pub struct Stream {
+    socket: TcpStream,
+    input: Input,
+    outbox: Outbox,
+    deadline: Deadline,
+    ground: Rc<Ground>,
+}
+
+/// How a wait takes it that the server stops.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Patience {
+    /// It ends as soon as the server drains: nothing is under way.
+    Idle,
+    /// It goes on while the server drains, and ends when the server stops at once.
+    Busy,
+}
+
+/// What became of a read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Filled {
+    /// There is more input than before.
+    Bytes,
+    /// The peer will send no more.
+    End,
+}
+
+impl Stream {
+    pub(crate) fn new(socket: TcpStream, ground: Rc<Ground>) -> Stream {
+        Stream {
+            socket,
+            input: Input::default(),
+            outbox: Outbox::new(),
+            deadline: Deadline::new(ground.limits.idle_timeout),
+            ground,
+        }
+    }
+
+    /// What the peer sent and nobody consumed yet.
+    pub fn input(&self) -> &[u8] {
+        self.input.bytes()
+    }
+
+    /// Takes the first `count` bytes of the input away. Panics if there are fewer.
+    pub fn consume(&mut self, count: usize) {
+        self.input.consume(count);
+    }
+
+    /// What is owed to the peer. [`Stream::flush`] sends it.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// The input to look at and the outbox to answer into, both at once.
+    pub fn parts(&mut self) -> (&[u8], &mut Outbox) {
+        (self.input.bytes(), &mut self.outbox)
+    }
+
+    /// Whether the server has begun to stop, so that this connection should end with its answer.
+    pub fn phase(&self) -> Phase {
+        self.ground.roster.phase()
+    }
+
+    /// Gives all the following [`fill`](Stream::fill)s together `span`, counted from the first one
+    /// that has to wait.
+    pub fn expect_within(&mut self, span: Duration) {
+        self.deadline.start(span);
+    }
+
+    /// Like [`expect_within`](Stream::expect_within) with the time a connection may be idle.
+    pub fn expect_when_idle(&mut self) {
+        self.deadline.start(self.ground.limits.idle_timeout);
+    }
+
+    /// Reads once, what is there or what comes first. Cancel-safe.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Stopped`, `PeerGone`, `Read`; `InputFull` if nothing consumes the input.
+    pub async fn fill(&mut self, patience: Patience) -> Result<Filled, StreamError> {
+        let bytes_max = self.ground.limits.input_bytes_max;
+        let room = self.input.room(bytes_max).ok_or(StreamError::InputFull)?;
+        let wait = Wait {
+            deadline: &mut self.deadline,
+            roster: &self.ground.roster,
+            patience,
+        };
+        match wait.until(self.socket.read_buf(room)).await? {
+            Ok(0) => Ok(Filled::End),
+            Ok(_) => Ok(Filled::Bytes),
+            Err(error) => Err(read_error(error)),
+        }
+    }
+
+    /// Sends everything that is owed, in turns, letting other connections go on in between. The
+    /// deadline counts from the last turn that moved something. Not cancel-safe in the sense that
+    /// what was sent stays sent; the outbox knows what is left.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was owed, and the
+    /// connection is of no more use.
+    pub async fn flush(&mut self) -> Result<(), StreamError> {
+        while !self.outbox.is_empty() {
+            self.deadline.start(self.ground.limits.stall_timeout);
+            let wait = Wait {
+                deadline: &mut self.deadline,
+                roster: &self.ground.roster,
+                patience: Patience::Busy,
+            };
+            let ground = &*self.ground;
+            let turn = turn(&mut self.outbox, &self.socket, &ground.host, &ground.policy);
+            match wait.until(turn).await?.map_err(move_error)? {
+                Turn::Empty => break,
+                Turn::More => self.check_between_turns()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
+    /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
+    /// destroy the last answer on its way.
+    pub async fn close(mut self) {
+        if self.socket.shutdown().await.is_err() {
+            return;
+        }
+        self.deadline.start(self.ground.limits.linger_timeout);
+        let mut left = self.ground.limits.linger_bytes_max;
+        loop {
+            left = left.saturating_sub(self.input.bytes().len());
+            self.input.clear();
+            if left == 0 || !matches!(self.fill(Patience::Busy).await, Ok(Filled::Bytes)) {
+                return;
+            }
+        }
+    }
+
+    /// Resets the connection: the peer must not take what it got for complete.
+    pub fn abort(self) {
+        // Where even this fails the connection is gone already.
+        let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Long answers come here between two turns, which is also when their input buffer is not
+    /// needed for a while.
+    fn check_between_turns(&mut self) -> Result<(), StreamError> {
+        self.input.release();
+        match self.phase() {
+            Phase::Now => Err(StreamError::Stopped),
+            Phase::Running | Phase::Draining => Ok(()),
+        }
+    }
+}
+
+/// What bounds a wait.
+struct Wait<'s> {
+    deadline: &'s mut Deadline,
+    roster: &'s Roster,
+    patience: Patience,
+}
+
+impl Wait<'_> {
+    /// Waits for `work`. Neither clock nor timer is touched if it is ready at once.
+    async fn until<F: Future>(self, work: F) -> Result<F::Output, StreamError> {
+        let mut work = pin!(work);
+        poll_fn(|task| {
+            if let Poll::Ready(output) = work.as_mut().poll(task) {
+                return Poll::Ready(Ok(output));
+            }
+            if self.is_over() {
+                return Poll::Ready(Err(StreamError::Stopped));
+            }
+            self.deadline
+                .poll(task)
+                .map(|()| Err(StreamError::TimedOut))
+        })
+        .await
+    }
+
+    fn is_over(&self) -> bool {
+        match self.patience {
+            Patience::Idle => self.roster.phase() >= Phase::Draining,
+            Patience::Busy => self.roster.phase() >= Phase::Now,
+        }
+    }
+}
+
+fn read_error(error: io::Error) -> StreamError {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::TimedOut => StreamError::PeerGone,
+        _ => StreamError::Read(error),
+    }
+}
+
+fn move_error(error: underpass::Error) -> StreamError {
+    match error.fault {
+        Fault::PeerGone | Fault::TimedOut => StreamError::PeerGone,
+        _ => StreamError::Move(error),
+    }
+}

@@ -1,0 +1,55 @@
+//! Every bound of the HTTP engine, with its reason. Those of connections are in `underpass_net`.
+
+use std::time::Duration;
+
+/// A request line. Browsers and proxies stay below 8,000 bytes (RFC 9112, section 3, asks to
+/// support at least that); twice as much costs nothing.
+pub(crate) const REQUEST_LINE_BYTES_MAX: usize = 16 << 10;
+
+/// A whole request head. Large cookies reach 8–16 KiB.
+pub(crate) const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// Fields of a request head. Browsers send about 15, chains of proxies some more.
+pub(crate) const FIELDS_MAX: usize = 100;
+
+/// Empty lines before a request line. RFC 9112, section 2.2, asks to skip at least one; old
+/// clients sent one after a body.
+pub(crate) const EMPTY_LINES_MAX: usize = 2;
+
+/// A request body that nobody wants is read and thrown away up to this, so that the connection can
+/// be kept. A new connection is cheaper than reading more.
+pub(crate) const DRAINED_BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// Chunk extensions and trailers of one body. Nobody sends any.
+pub(crate) const CHUNK_EXTRAS_BYTES_MAX: usize = 16 << 10;
+
+/// Ranges in one request. Readers of indexed formats ask for dozens.
+pub(crate) const RANGES_MAX: usize = 128;
+
+/// Ranges that are not in ascending order: players ask for a tail and a head, attacks for many.
+pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
+
+/// How often a name is resolved again after a concurrent rename got in the way.
+pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
+
+/// A file changed less than this ago may change again without its date showing it, because HTTP's
+/// dates count whole seconds. It gets no `Last-Modified`.
+pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
+
+/// The times a request has; tests shorten them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the first byte of a head to its last. A trickle does not extend it.
+    pub head_timeout: Duration,
+    /// For a request body that is thrown away.
+    pub body_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_timeout: Duration::from_secs(20),
+            body_timeout: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Writes an answer: its head as bytes, its body as pieces for the outbox.
+//!
+//! The head is written straight into a recycled buffer; a file's content never comes near it. What
+//! HEAD gets is what GET gets, without the body.
+
+use std::sync::Arc;
+
+use underpass::{FileRange, Outbox, Piece};
+
+use crate::answer::Answer;
+use crate::clock::DATE_BYTES;
+use crate::decimal::push_decimal;
+use crate::head::Persistence;
+use crate::multipart::{Boundary, Multipart, push_content_range};
+use crate::path::{Form, SitePath};
+use crate::range::Span;
+use crate::request_line::{Method, Version};
+use crate::resolve::File;
+use crate::status::{Refusal, Status};
+use crate::validator::Validators;
+
+/// What a reply depends on beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) persistence: Persistence,
+    pub(crate) date: [u8; DATE_BYTES],
+}
+
+/// What is being sent of a file, for those who have to tell that it failed.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) path: SitePath,
+    pub(crate) size: u64,
+    pub(crate) spans: Spans,
+}
+
+/// One part of a file or several, which is rare enough to cost memory.
+#[derive(Debug)]
+pub(crate) enum Spans {
+    One(Span),
+    Several(Vec<Span>),
+}
+
+const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
+
+/// Puts `answer` into the outbox, and says what of a file goes with it.
+pub(crate) fn reply(
+    answer: Answer<'_>,
+    circumstances: &Circumstances,
+    outbox: &mut Outbox,
+) -> Option<Sending> {
+    let head = Head::new(outbox.spare(), circumstances);
+    match answer {
+        Answer::Whole(file) => {
+            let head = head.status(Status::Ok).file(&file);
+            let span = Span {
+                first: 0,
+                length: file.size,
+            };
+            send(head, circumstances.method, file, span, outbox)
+        }
+        Answer::Part(file, span) => {
+            let head = head.status(Status::PartialContent).part(&file, span);
+            send(head, circumstances.method, file, span, outbox)
+        }
+        Answer::Parts(file, spans) => parts(head, file, spans, outbox),
+        answer => {
+            let head = without_file(head, answer);
+            outbox.push(Piece::Bytes(head));
+            None
+        }
+    }
+}
+
+/// Puts a refusal of what could not be read as a request into the outbox.
+pub(crate) fn refuse(refusal: Refusal, circumstances: &Circumstances, outbox: &mut Outbox) {
+    let head = Head::new(outbox.spare(), circumstances).plain(refusal, &[]);
+    outbox.push(Piece::Bytes(head));
+}
+
+/// What asks a client to send the body it announced.
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
+    match answer {
+        Answer::NotModified(validators) => head
+            .status(Status::NotModified)
+            .validators(&validators)
+            .end(),
+        Answer::PreconditionFailed(validators) => {
+            let why = Refusal::new(Status::PreconditionFailed, "the file is in another state");
+            let mut tag = b"\r\nETag: ".to_vec();
+            tag.extend_from_slice(validators.tag.as_bytes());
+            head.plain(why, &tag)
+        }
+        Answer::Unsatisfiable(size) => {
+            let why = Refusal::new(Status::RangeNotSatisfiable, "the range lies behind the end");
+            let mut range = b"\r\nContent-Range: bytes */".to_vec();
+            push_decimal(&mut range, size);
+            head.plain(why, &range)
+        }
+        Answer::Moved { folder, query } => {
+            let why = Refusal::new(Status::MovedPermanently, "this is a folder");
+            head.plain(why, &location(&folder, query))
+        }
+        Answer::Options => {
+            let mut head = head.status(Status::NoContent);
+            head.bytes.extend_from_slice(ALLOW);
+            head.end()
+        }
+        Answer::NotAllowed => {
+            let why = Refusal::new(Status::MethodNotAllowed, "this server only reads");
+            head.plain(why, ALLOW)
+        }
+        Answer::Plain(why) | Answer::Trouble(why, _) => head.plain(why, &[]),
+        Answer::Whole(_) | Answer::Part(..) | Answer::Parts(..) => {
+            unreachable!("these have a file")
+        }
+    }
+}
+
+fn location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
+    debug_assert_eq!(folder.form(), Form::File);
+    let mut location = b"\r\nLocation: ".to_vec();
+    folder.encode_into(&mut location);
+    location.push(b'/');
+    if let Some(query) = query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    location
+}
+
+fn send(
+    head: Vec<u8>,
+    method: Method,
+    file: File,
+    span: Span,
+    outbox: &mut Outbox,
+) -> Option<Sending> {
+    outbox.push(Piece::Bytes(head));
+    if method == Method::Head || span.length == 0 {
+        return None;
+    }
+    outbox.push(range(&file, span));
+    Some(Sending {
+        path: file.path,
+        size: file.size,
+        spans: Spans::One(span),
+    })
+}
+
+fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> Option<Sending> {
+    let boundary = Boundary::random();
+    let body = Multipart::new(&spans, file.size, file.media, &boundary);
+    let head = head
+        .status(Status::PartialContent)
+        .parts(&file, &boundary, body.length());
+    outbox.push(Piece::Bytes(head));
+    for (part_head, span) in body.parts {
+        outbox.push(Piece::Bytes(part_head));
+        outbox.push(range(&file, span));
+    }
+    outbox.push(Piece::Bytes(body.closing));
+    Some(Sending {
+        path: file.path,
+        size: file.size,
+        spans: Spans::Several(spans),
+    })
+}
+
+fn range(file: &File, span: Span) -> Piece {
+    Piece::Range(FileRange {
+        file: Arc::clone(&file.descriptor),
+        offset: span.first,
+        len: span.length,
+    })
+}
+
+impl Sending {
+    /// The offset in the file that follows the first `moved` bytes of the answer's ranges.
+    pub(crate) fn offset_after(&self, moved: u64) -> u64 {
+        let mut left = moved;
+        for span in self.spans.as_slice() {
+            if left < span.length {
+                return span.first + left;
+            }
+            left -= span.length;
+        }
+        self.size
+    }
+}
+
+impl Spans {
+    fn as_slice(&self) -> &[Span] {
+        match self {
+            Spans::One(span) => std::slice::from_ref(span),
+            Spans::Several(spans) => spans,
+        }
+    }
+}
+
+/// A head being written. Every field begins with the line end of what stands before it.
+struct Head<'c> {
+    bytes: Vec<u8>,
+    circumstances: &'c Circumstances,
+}
+
+impl<'c> Head<'c> {
+    fn new(bytes: Vec<u8>, circumstances: &'c Circumstances) -> Head<'c> {
+        Head {
+            bytes,
+            circumstances,
+        }
+    }
+
+    fn status(mut self, status: Status) -> Head<'c> {
+        self.push(b"HTTP/1.1 ");
+        self.push(status.line().as_bytes());
+        self.push(b"\r\nDate: ");
+        self.push(&self.circumstances.date);
+        match (self.circumstances.persistence, self.circumstances.version) {
+            (Persistence::Close, _) => self.push(b"\r\nConnection: close"),
+            (Persistence::KeepAlive, Version::Http10) => {
+                self.push(b"\r\nConnection: keep-alive");
+            }
+            (Persistence::KeepAlive, Version::Http11) => {}
+        }
+        self
+    }
+
+    fn validators(mut self, validators: &Validators) -> Head<'c> {
+        self.push(b"\r\nETag: ");
+        self.push(validators.tag.as_bytes());
+        if let Some(modified) = validators.modified {
+            self.push(b"\r\nLast-Modified: ");
+            self.push(&modified.date_bytes());
+        }
+        self
+    }
+
+    fn length(&mut self, length: u64) {
+        self.push(b"\r\nContent-Length: ");
+        push_decimal(&mut self.bytes, length);
+    }
+
+    fn media(&mut self, file: &File) {
+        self.push(b"\r\nContent-Type: ");
+        file.media.push_to(&mut self.bytes);
+    }
+
+    fn file(self, file: &File) -> Vec<u8> {
+        let mut head = self.validators(&file.validators);
+        head.push(b"\r\nAccept-Ranges: bytes");
+        head.media(file);
+        head.length(file.size);
+        head.end()
+    }
+
+    fn part(self, file: &File, span: Span) -> Vec<u8> {
+        let mut head = self.validators(&file.validators);
+        head.push(b"\r\nAccept-Ranges: bytes");
+        head.media(file);
+        head.push(b"\r\nContent-Range: ");
+        push_content_range(&mut head.bytes, span, file.size);
+        head.length(span.length);
+        head.end()
+    }
+
+    fn parts(self, file: &File, boundary: &Boundary, length: u64) -> Vec<u8> {
+        let mut head = self.validators(&file.validators);
+        head.push(b"\r\nAccept-Ranges: bytes");
+        head.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
+        head.push(boundary.as_bytes());
+        head.length(length);
+        head.end()
+    }
+
+    /// A status with a body of one line that says the same in words.
+    fn plain(self, refusal: Refusal, fields: &[u8]) -> Vec<u8> {
+        let method = self.circumstances.method;
+        let mut head = self.status(refusal.status);
+        head.push(fields);
+        head.push(b"\r\nContent-Type: text/plain; charset=utf-8");
+        let (status, why) = (refusal.status.line().as_bytes(), refusal.why.as_bytes());
+        let parts = [status, b": ", why, b"\n"];
+        head.length(parts.iter().map(|part| part.len() as u64).sum());
+        let mut bytes = head.end();
+        if method != Method::Head {
+            bytes.extend(parts.into_iter().flatten());
+        }
+        bytes
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.push(b"\r\n\r\n");
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::SitePath;
+
+    #[test]
+    fn a_failure_is_located_within_the_file() {
+        let span = |first, length| Span { first, length };
+        let sending = Sending {
+            path: SitePath::parse(b"/f").unwrap(),
+            size: 1000,
+            spans: Spans::Several(vec![span(10, 5), span(100, 20)]),
+        };
+        let offsets = [0, 4, 5, 24, 25].map(|moved| sending.offset_after(moved));
+        assert_eq!(offsets, [10, 14, 100, 119, 1000]);
+    }
+
+    #[test]
+    fn a_location_has_one_slash_in_front_and_keeps_the_query() {
+        let located = |raw: &[u8], query| {
+            let folder = SitePath::parse(raw).unwrap();
+            String::from_utf8(location(&folder, query)).unwrap()
+        };
+        assert_eq!(located(b"//evil", None), "\r\nLocation: /evil/");
+        assert_eq!(located(b"/%5cevil", None), "\r\nLocation: /%5Cevil/");
+        assert_eq!(
+            located(b"/a%0d%0ab", Some(b"q=1")),
+            "\r\nLocation: /a%0D%0Ab/?q=1"
+        );
+        assert_eq!(located(b"/%C3%BC%3f", None), "\r\nLocation: /%C3%BC%3F/");
+    }
+}

@@ -1,0 +1,177 @@
+//! From a path to an open file, beneath the root.
+//!
+//! The kernel resolves the name (`openat2`), and nothing on the way leads out: neither `..`, nor
+//! an absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
+//! swapping of folders while it happens. Everything that is decided afterwards is decided on the
+//! opened descriptor, so nothing can change between looking and sending.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+
+use crate::limits::RESOLVE_TRIES_MAX;
+use crate::mime::MediaType;
+use crate::path::{Form, SitePath};
+use crate::validator::{FileTime, Validators};
+
+/// A regular file of the site, open, and what was true of it when it was opened.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) descriptor: Arc<OwnedFd>,
+    pub(crate) path: SitePath,
+    pub(crate) size: u64,
+    pub(crate) validators: Validators,
+    pub(crate) media: MediaType,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Found {
+    File(File),
+    /// A folder that was asked for without its slash.
+    Folder(SitePath),
+    /// A folder without an index.
+    NoIndex,
+    /// Nothing that is served: no such name, hidden, no regular file, outside the root.
+    Nothing,
+    /// Permission is missing.
+    Forbidden,
+    /// Descriptors or memory have run out, or somebody renames faster than the kernel resolves.
+    Busy(Errno),
+    /// The file system failed.
+    Failed(Errno),
+}
+
+/// Opening never waits (`NONBLOCK`: a FIFO would wait for its writer), never makes a terminal ours
+/// and is never inherited.
+const OPEN: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Nothing above the root, nothing through links that only `/proc` has.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens what a path leads to, at the time `now`.
+pub(crate) fn find(root: BorrowedFd<'_>, path: SitePath, now: SystemTime) -> Found {
+    if path.is_hidden() {
+        return Found::Nothing;
+    }
+    match path.form() {
+        Form::File => match open(root, path.bytes(), OPEN) {
+            Ok(opened) => known(opened, path, now, Found::Folder),
+            Err(errno) => missing(errno),
+        },
+        Form::Folder => index(root, path, now),
+    }
+}
+
+/// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
+pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
+    open(root, b".", OFlags::PATH | OFlags::CLOEXEC).map(drop)
+}
+
+/// Opens the index of a folder; where there is none, tells a folder from nothing.
+fn index(root: BorrowedFd<'_>, folder: SitePath, now: SystemTime) -> Found {
+    let index = folder.clone().into_index();
+    match open(root, index.bytes(), OPEN) {
+        Ok(opened) => known(opened, index, now, |_| Found::NoIndex),
+        Err(Errno::NOENT) => {
+            let name = match folder.bytes() {
+                b"" => b".",
+                name => name,
+            };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            match open(root, name, flags) {
+                Ok(_) => Found::NoIndex,
+                Err(errno) => missing(errno),
+            }
+        }
+        Err(errno) => missing(errno),
+    }
+}
+
+/// Looks at what was opened.
+fn known(
+    opened: OwnedFd,
+    path: SitePath,
+    now: SystemTime,
+    folder: impl FnOnce(SitePath) -> Found,
+) -> Found {
+    let stat = match fstat(&opened) {
+        Ok(stat) => stat,
+        Err(errno) => return missing(errno),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Found::File(File::new(opened, path, &stat, now)),
+        FileType::Directory => folder(path),
+        _ => Found::Nothing,
+    }
+}
+
+impl File {
+    fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let changed = FileTime {
+            seconds: stat.st_mtime,
+            nanoseconds: stat.st_mtime_nsec as u32,
+        };
+        File {
+            descriptor: Arc::new(opened),
+            size,
+            validators: Validators::new(changed, size, stat.st_ino, now),
+            media: MediaType::of(path.bytes()),
+            path,
+        }
+    }
+}
+
+/// EAGAIN: a rename or a mount elsewhere on the system got in the way of a link's `..`
+/// (openat2(2)).
+fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match openat2(root.as_fd(), path, flags, Mode::empty(), BENEATH) {
+            Err(Errno::AGAIN | Errno::INTR) if tries < RESOLVE_TRIES_MAX => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What it means that a name could not be opened. ENXIO is a socket, ENODEV or ENXIO a device
+/// without driver, EXDEV and ELOOP are what leads outside or in circles.
+fn missing(errno: Errno) -> Found {
+    match errno {
+        Errno::NOENT
+        | Errno::NOTDIR
+        | Errno::LOOP
+        | Errno::XDEV
+        | Errno::NAMETOOLONG
+        | Errno::NXIO
+        | Errno::NODEV
+        | Errno::INVAL
+        | Errno::STALE => Found::Nothing,
+        Errno::ACCESS | Errno::PERM => Found::Forbidden,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => {
+            Found::Busy(errno)
+        }
+        _ => Found::Failed(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_errno_has_its_meaning() {
+        assert!(matches!(missing(Errno::XDEV), Found::Nothing));
+        assert!(matches!(missing(Errno::ACCESS), Found::Forbidden));
+        assert!(matches!(missing(Errno::MFILE), Found::Busy(_)));
+        assert!(matches!(missing(Errno::IO), Found::Failed(_)));
+    }
+}

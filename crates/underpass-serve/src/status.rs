@@ -1,0 +1,82 @@
+//! The status codes this server uses, and the refusal of a request that deserves no better.
+
+use std::fmt;
+
+/// A status of RFC 9110, section 15.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Status {
+    Ok,
+    NoContent,
+    PartialContent,
+    MovedPermanently,
+    NotModified,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    RequestTimeout,
+    PreconditionFailed,
+    UriTooLong,
+    RangeNotSatisfiable,
+    ExpectationFailed,
+    MisdirectedRequest,
+    HeadTooLarge,
+    InternalServerError,
+    NotImplemented,
+    ServiceUnavailable,
+    VersionNotSupported,
+}
+
+impl Status {
+    /// The code and the reason phrase, as they stand in a status line.
+    pub(crate) fn line(self) -> &'static str {
+        match self {
+            Status::Ok => "200 OK",
+            Status::NoContent => "204 No Content",
+            Status::PartialContent => "206 Partial Content",
+            Status::MovedPermanently => "301 Moved Permanently",
+            Status::NotModified => "304 Not Modified",
+            Status::BadRequest => "400 Bad Request",
+            Status::Forbidden => "403 Forbidden",
+            Status::NotFound => "404 Not Found",
+            Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::RequestTimeout => "408 Request Timeout",
+            Status::PreconditionFailed => "412 Precondition Failed",
+            Status::UriTooLong => "414 URI Too Long",
+            Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
+            Status::ExpectationFailed => "417 Expectation Failed",
+            Status::MisdirectedRequest => "421 Misdirected Request",
+            Status::HeadTooLarge => "431 Request Header Fields Too Large",
+            Status::InternalServerError => "500 Internal Server Error",
+            Status::NotImplemented => "501 Not Implemented",
+            Status::ServiceUnavailable => "503 Service Unavailable",
+            Status::VersionNotSupported => "505 HTTP Version Not Supported",
+        }
+    }
+}
+
+/// A request that cannot be understood or must not be: after it the connection ends, because where
+/// the next request begins is not certain any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) status: Status,
+    /// What is wrong, for whoever reads the answer.
+    pub(crate) why: &'static str,
+}
+
+impl Refusal {
+    pub(crate) const fn new(status: Status, why: &'static str) -> Refusal {
+        Refusal { status, why }
+    }
+
+    /// 400 and the reason.
+    pub(crate) const fn bad(why: &'static str) -> Refusal {
+        Refusal::new(Status::BadRequest, why)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status.line(), self.why)
+    }
+}

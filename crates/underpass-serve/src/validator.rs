@@ -1,0 +1,170 @@
+//! What tells two states of a file apart: a strong entity-tag and, once it is safe, a date.
+//!
+//! The tag is made of the modification time with its nanoseconds, the size and the inode: a file
+//! replaced by rename has another inode, one changed in place another time. HTTP's dates count
+//! whole seconds, so a file that changed within the last seconds gets none: it could change once
+//! more without the date showing it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use httpdate::HttpDate;
+
+use crate::clock::{DATE_BYTES, date_bytes};
+use crate::decimal::push_hex;
+use crate::limits::DATE_SETTLES_AFTER;
+
+/// The validators of one state of a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Validators {
+    pub(crate) tag: EntityTag,
+    pub(crate) modified: Option<Modified>,
+}
+
+/// A strong entity-tag, quotes included.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct EntityTag {
+    bytes: [u8; EntityTag::BYTES_MAX],
+    length: u8,
+}
+
+/// A date as HTTP counts: whole seconds since 1970. Never in the future.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Modified(u64);
+
+/// When a file was modified, as the file system counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FileTime {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
+}
+
+impl Validators {
+    /// The validators, at the time `now`, of a file in this state.
+    pub(crate) fn new(changed: FileTime, size: u64, inode: u64, now: SystemTime) -> Validators {
+        Validators {
+            tag: EntityTag::new(changed, size, inode),
+            modified: Modified::settled(changed, now),
+        }
+    }
+}
+
+impl EntityTag {
+    /// Four numbers of at most 16 hexadecimal digits, three dashes, two quotes.
+    const BYTES_MAX: usize = 4 * 16 + 3 + 2;
+
+    fn new(changed: FileTime, size: u64, inode: u64) -> EntityTag {
+        let mut bytes = [0; EntityTag::BYTES_MAX];
+        let mut length = 0;
+        let seconds = changed.seconds.cast_unsigned();
+        let parts = [seconds, changed.nanoseconds.into(), size, inode];
+        for (part, before) in parts.into_iter().zip([b'"', b'-', b'-', b'-']) {
+            bytes[length] = before;
+            length = push_hex(&mut bytes, length + 1, part);
+        }
+        bytes[length] = b'"';
+        EntityTag {
+            bytes,
+            length: length as u8 + 1,
+        }
+    }
+
+    /// As it stands in a field, quotes included.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.into()]
+    }
+}
+
+impl Modified {
+    /// The date, if no later change can have the same.
+    fn settled(changed: FileTime, now: SystemTime) -> Option<Modified> {
+        let since = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
+        let age = now.duration_since(UNIX_EPOCH.checked_add(since)?).ok()?;
+        (age >= DATE_SETTLES_AFTER).then_some(Modified(since.as_secs()))
+    }
+
+    /// Reads a date of any of HTTP's three forms.
+    pub(crate) fn parse(value: &[u8]) -> Option<Modified> {
+        let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
+        let since = date.duration_since(UNIX_EPOCH).ok()?;
+        Some(Modified(since.as_secs()))
+    }
+
+    /// In HTTP's preferred form.
+    pub(crate) fn date_bytes(self) -> [u8; DATE_BYTES] {
+        date_bytes(HttpDate::from(UNIX_EPOCH + Duration::from_secs(self.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64, nanoseconds: u32) -> FileTime {
+        FileTime {
+            seconds,
+            nanoseconds,
+        }
+    }
+
+    fn seconds(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn any_difference_shows_in_the_tag() {
+        let tag = |changed, size, inode| EntityTag::new(changed, size, inode);
+        let base = tag(at(1, 2), 3, 4);
+        assert_eq!(base.as_bytes(), b"\"1-2-3-4\"");
+        assert_ne!(base, tag(at(2, 2), 3, 4));
+        assert_ne!(base, tag(at(1, 3), 3, 4));
+        assert_ne!(base, tag(at(1, 2), 4, 4));
+        assert_ne!(base, tag(at(1, 2), 3, 5));
+        let largest = tag(at(-1, u32::MAX), u64::MAX, u64::MAX);
+        assert!(largest.as_bytes().ends_with(b"-ffffffffffffffff\""));
+    }
+
+    #[test]
+    fn a_date_has_to_settle_and_is_never_in_the_future() {
+        let date = |changed, now| Modified::settled(changed, seconds(now));
+        assert_eq!(date(at(100, 0), 102), Some(Modified(100)));
+        assert_eq!(date(at(100, 1), 102), None);
+        assert_eq!(date(at(100, 0), 50), None);
+        assert_eq!(date(at(-100, 0), 50), None);
+        assert_eq!(date(at(i64::MAX, 0), 50), None);
+    }
+
+    #[test]
+    fn three_forms_of_a_date_are_read() {
+        let read = |value: &str| Modified::parse(value.as_bytes());
+        let date = Some(Modified(784_111_777));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), date);
+        assert_eq!(read("Sunday, 06-Nov-94 08:49:37 GMT"), date);
+        assert_eq!(read("Sun Nov  6 08:49:37 1994"), date);
+        for garbage in [
+            "",
+            "0",
+            "yesterday",
+            "Sun, 06 Nov 1994 08:49:37 GMT+1",
+            "Sun, 32 Nov 1994 08:49:37 GMT",
+        ] {
+            assert_eq!(read(garbage), None, "{garbage}");
+        }
+        assert_eq!(
+            &Modified(784_111_777).date_bytes(),
+            b"Sun, 06 Nov 1994 08:49:37 GMT"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_date_comes_back(since in 0u64..253_402_300_800) {
+            let date = Modified(since).date_bytes();
+            proptest::prop_assert_eq!(Modified::parse(&date), Some(Modified(since)));
+        }
+
+        #[test]
+        fn no_date_panics(value in "[A-Za-z]{0,9},?[ -]?[0-9]{0,2}[ -][A-Za-z]{0,4}[ -][0-9]{0,4} [0-9:]{0,9} ?[A-Z]{0,3}") {
+            let _ = Modified::parse(value.as_bytes());
+        }
+    }
+}
