@@ -9,8 +9,8 @@ use super::load::Site;
 use super::machine::Machine;
 use super::metric::{Metric, Observation};
 use super::noise::wait_until_quiet;
-use super::peer::{Peer, Place, Setup};
-use super::proc::CpuSource;
+use super::notes;
+use super::peer::{Contender, Place, Setup};
 use super::report::{CallsEntry, CaseEntry, Figures, MetricEntry, ServerEntry};
 use super::rounds::{Played, Stage, interleave};
 use super::scratch::Scratch;
@@ -22,13 +22,6 @@ use super::stats::{Comparison, Spread};
 pub(crate) enum Tracing {
     Count,
     Skip,
-}
-
-/// A server to compare, and whatever sets this variant of it apart.
-pub(crate) struct Contender {
-    pub(crate) peer: Peer,
-    /// `NAME=VALUE` goes to the environment, anything else behind the arguments.
-    pub(crate) variant: Option<String>,
 }
 
 pub(crate) struct Bench {
@@ -160,10 +153,8 @@ impl Bench {
     fn count_calls(&self, case: &Case) -> Result<Vec<CallsEntry>> {
         let mut entries = Vec::new();
         for entrant in &self.entrants {
-            let summary = entrant.own.join("calls.txt");
-            let counted = case
-                .load
-                .count_calls(&self.site, entrant.server()?, &summary)?;
+            let log = entrant.own.join("calls.log");
+            let counted = case.load.count_calls(&self.site, entrant.server()?, &log)?;
             let server = entrant.setup.name.clone();
             entries.extend(counted.map(|(calls, requests)| CallsEntry {
                 server,
@@ -175,12 +166,15 @@ impl Bench {
     }
 
     fn notes(&self, case: &Case, played: &Played<Observation>) -> Vec<String> {
-        let mut notes = noise_notes(played);
+        let mut notes = notes::of_rounds(played);
         for (index, entrant) in self.entrants.iter().enumerate() {
             let name = &entrant.setup.name;
             let of_server: Vec<&Observation> = played.rounds.iter().map(|r| &r[index]).collect();
-            notes.extend(server_notes(name, &of_server));
-            notes.extend(case.bar.and_then(|bar| bar_note(name, bar, &of_server)));
+            notes.extend(notes::of_server(name, &of_server));
+            notes.extend(
+                case.bar
+                    .and_then(|bar| notes::of_bar(name, bar, &of_server)),
+            );
         }
         notes
     }
@@ -223,25 +217,8 @@ impl Stage for OnStage<'_> {
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
-        observation.window.is_disturbed()
-    }
-}
-
-impl Contender {
-    fn set_up(&self, place: &Place<'_>) -> Result<Setup> {
-        let mut setup = self.peer.set_up(place)?;
-        let Some(variant) = &self.variant else {
-            return Ok(setup);
-        };
-        match variant
-            .split_once('=')
-            .filter(|_| !variant.starts_with('-'))
-        {
-            Some((name, value)) => setup.environment.push((name.to_owned(), value.to_owned())),
-            None => setup.arguments.push(variant.clone()),
-        }
-        setup.name = format!("{} {variant}", setup.name);
-        Ok(setup)
+        let lost = self.case.wants_page_cache() && observation.lost_page_cache();
+        lost || observation.window.is_disturbed()
     }
 }
 
@@ -312,77 +289,4 @@ fn compare(metric: Metric, played: &Played<Observation>) -> MetricEntry {
         figures,
         comparisons,
     }
-}
-
-fn noise_notes(played: &Played<Observation>) -> Vec<String> {
-    let mut notes = Vec::new();
-    if played.repeated > 0 {
-        notes.push(format!(
-            "{} rounds were played again: other programs or the hypervisor took more than a \
-             tenth of a processor",
-            played.repeated
-        ));
-    }
-    if played.disturbed > 0 {
-        let all = || {
-            played
-                .rounds
-                .iter()
-                .flatten()
-                .map(|observation| &observation.window)
-        };
-        let foreign = all()
-            .map(|window| window.share_of_elapsed(window.foreign_cpu))
-            .fold(0.0, f64::max);
-        let steal = all()
-            .map(|window| window.share_of_elapsed(window.steal))
-            .fold(0.0, f64::max);
-        notes.push(format!(
-            "{} of {} rounds are disturbed and count all the same: other programs took up to \
-             {:.0} % of a processor, the hypervisor up to {:.0} %",
-            played.disturbed,
-            played.rounds.len(),
-            foreign * 100.0,
-            steal * 100.0
-        ));
-    }
-    notes
-}
-
-fn server_notes(name: &str, observations: &[&Observation]) -> Vec<String> {
-    let rounds = observations.len();
-    let count = |is: &dyn Fn(&Observation) -> bool| observations.iter().filter(|o| is(o)).count();
-    let shares = |share: &dyn Fn(&Observation) -> f64| {
-        let shares: Vec<f64> = observations.iter().map(|o| share(o)).collect();
-        Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
-    };
-    let mut notes = Vec::new();
-    let bound = count(&|o| o.window.is_client_bound());
-    if bound > 0 {
-        notes.push(format!(
-            "with {name} the client was the bottleneck in {bound} of {rounds} rounds (client \
-             {:.0} %, server {:.0} % of a processor): only processor time tells, not throughput",
-            shares(&|o| o.window.client_share()),
-            shares(&|o| o.window.server_share())
-        ));
-    }
-    let coarse = count(&|o| o.window.server_cpu_source == CpuSource::Ticks);
-    if coarse > 0 {
-        notes.push(format!(
-            "{name}'s processor time is in ticks of 10 ms in {coarse} of {rounds} rounds, since \
-             threads came or went"
-        ));
-    }
-    notes
-}
-
-fn bar_note(name: &str, bar: (Metric, f64), observations: &[&Observation]) -> Option<String> {
-    let (metric, limit) = bar;
-    let figures: Vec<f64> = observations.iter().map(|o| metric.of(o)).collect();
-    let max = Spread::of(&figures)?.max;
-    let verdict = if max < limit { "below" } else { "NOT below" };
-    Some(format!(
-        "{name}: {} at most {max:.1}, {verdict} the bar of {limit}",
-        metric.label()
-    ))
 }

@@ -250,6 +250,11 @@ impl Case {
         }
     }
 
+    /// Whether a byte from storage would spoil the figures.
+    pub(crate) fn wants_page_cache(&self) -> bool {
+        matches!(self.load, Load::Closed { .. })
+    }
+
     /// Peak memory only ever rises: its case needs a server that has done nothing yet.
     pub(crate) fn needs_fresh_server(&self) -> bool {
         matches!(self.load, Load::Slow { .. })

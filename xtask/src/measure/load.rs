@@ -1,7 +1,7 @@
 //! Puts a case's load on one server and reads off what it cost.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,7 @@ impl Load {
                 connections,
                 requests,
             } => {
+                site.specimens(batch).iter().try_for_each(Specimen::warm)?;
                 let targets = site.targets(batch, server);
                 let lane = closed_lane(&targets, *connections, *requests);
                 measure_lanes(server, vec![lane], 0)
@@ -119,12 +120,8 @@ impl Load {
                 cold,
                 streams,
             } => {
-                for specimen in site.specimens(cold) {
-                    specimen.evict()?;
-                }
-                for specimen in site.specimens(hot) {
-                    specimen.warm()?;
-                }
+                site.specimens(cold).iter().try_for_each(Specimen::evict)?;
+                site.specimens(hot).iter().try_for_each(Specimen::warm)?;
                 let (hot, cold) = (site.targets(hot, server), site.targets(cold, server));
                 let files = cold.len() as u64;
                 let mut stream = closed_lane(&cold, *streams, files);
@@ -150,7 +147,7 @@ impl Load {
         &self,
         site: &Site,
         server: &Server,
-        summary: &std::path::Path,
+        log: &Path,
     ) -> Result<Option<(Calls, u64)>> {
         let Load::Closed {
             batch,
@@ -168,7 +165,7 @@ impl Load {
         let lane = closed_lane(&targets, *connections, requests);
         let mut client = Client::connect(server.setup.address, vec![lane])?;
         server.settled_cpu()?;
-        let calls = trace::count_calls(server, summary, || client.run().map(drop))?;
+        let calls = trace::count_calls(server, log, || client.run().map(drop))?;
         Ok(Some((calls, requests)))
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct Observation {
     pub(crate) storage_read_bytes: u64,
 }
 
+/// Share of a load from the page cache that may come from storage.
+const FROM_STORAGE_MAX: f64 = 0.001;
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     pub(crate) p50: Duration,
@@ -55,6 +58,17 @@ pub(crate) enum Metric {
     PeakResident,
     TcpBuffers,
     StorageRead,
+}
+
+impl Observation {
+    /// Whether what was to come from the page cache came from storage after all.
+    pub(crate) fn lost_page_cache(&self) -> bool {
+        self.share_from_storage() > FROM_STORAGE_MAX
+    }
+
+    pub(crate) fn share_from_storage(&self) -> f64 {
+        self.storage_read_bytes as f64 / self.body_bytes.max(1) as f64
+    }
 }
 
 impl Metric {

@@ -29,6 +29,7 @@ mod load;
 mod machine;
 mod metric;
 mod noise;
+mod notes;
 mod peer;
 mod proc;
 mod report;
@@ -47,11 +48,11 @@ use std::time::Duration;
 
 use crate::workspace::Workspace;
 
-use bench::{Bench, Contender, Tracing};
+use bench::{Bench, Tracing};
 use case::{Case, CaseName, Scale};
 use error::{Doing, Error, Result};
 use machine::Machine;
-use peer::Peer;
+use peer::{Contender, Peer};
 use report::{CaseEntry, Document, SCHEMA};
 use scratch::Scratch;
 use server::Processor;
@@ -90,8 +91,8 @@ struct ServeArguments {
     /// A server to compare it with; may be given several times
     #[arg(long = "peer", default_value = "nginx")]
     peers: Vec<Peer>,
-    /// Also compare with the server in question under this NAME=VALUE in its environment, or
-    /// with this argument added; may be given several times
+    /// Also compare with the server in question varied: NAME=VALUE in the environment of underpass
+    /// or an argument to it, a line of the others' configuration; may be given several times
     #[arg(long = "variant", allow_hyphen_values = true)]
     variants: Vec<String>,
     /// What to measure; may be given several times

@@ -27,6 +27,14 @@ pub(crate) enum Peer {
     Lighttpd,
 }
 
+/// A server to compare, and whatever sets this variant of it apart.
+pub(crate) struct Contender {
+    pub(crate) peer: Peer,
+    /// For underpass `NAME=VALUE` in its environment or one more argument, for the others one more
+    /// line of configuration.
+    pub(crate) variant: Option<String>,
+}
+
 /// Everything needed to start one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
@@ -49,33 +57,56 @@ pub(crate) struct Place<'a> {
     pub(crate) underpass: &'a Path,
 }
 
-impl Peer {
+impl Contender {
     /// Writes the configuration, and says how to start the server with it.
-    pub(crate) fn set_up(self, place: &Place<'_>) -> Result<Setup> {
-        let program = self.program(place);
-        let version = version_of(&program, self)?;
-        let configuration = match self {
-            Peer::Underpass => None,
-            Peer::Nginx => Some(nginx(place, NGINX_TUNED)),
-            Peer::NginxPlain => Some(nginx(place, NGINX_PLAIN)),
-            Peer::NginxCopying => Some(nginx(place, NGINX_COPYING)),
-            Peer::Lighttpd => Some(lighttpd(place)),
-        };
+    pub(crate) fn set_up(&self, place: &Place<'_>) -> Result<Setup> {
+        let program = self.peer.program(place);
+        let version = version_of(&program, self.peer)?;
         let file = place.own.join("server.conf");
-        if let Some(text) = &configuration {
-            std::fs::write(&file, text).doing(|| format!("writing {}", file.display()))?;
-        }
-        Ok(Setup {
-            name: self.name(),
+        let mut setup = Setup {
+            name: self.peer.name(),
             version,
             program,
-            arguments: self.arguments(place, &file),
+            arguments: self.peer.arguments(place, &file),
             environment: Vec::new(),
-            configuration,
+            configuration: None,
             address: place.address,
-        })
+        };
+        let line = self.vary(&mut setup);
+        setup.configuration = match self.peer {
+            Peer::Underpass => None,
+            Peer::Nginx => Some(nginx(place, &format!("{NGINX_TUNED}{line}"))),
+            Peer::NginxPlain => Some(nginx(place, &format!("{NGINX_PLAIN}{line}"))),
+            Peer::NginxCopying => Some(nginx(place, &format!("{NGINX_COPYING}{line}"))),
+            Peer::Lighttpd => Some(lighttpd(place) + &line),
+        };
+        if let Some(text) = &setup.configuration {
+            std::fs::write(&file, text).doing(|| format!("writing {}", file.display()))?;
+        }
+        Ok(setup)
     }
 
+    /// Puts the variant where it belongs; one for a configuration is the line to add there.
+    fn vary(&self, setup: &mut Setup) -> String {
+        let Some(variant) = &self.variant else {
+            return String::new();
+        };
+        setup.name = format!("{} {variant}", setup.name);
+        match (self.peer, variant.split_once('=')) {
+            (Peer::Nginx | Peer::NginxPlain | Peer::NginxCopying, _) => {
+                return format!("    {variant};\n");
+            }
+            (Peer::Lighttpd, _) => return format!("{variant}\n"),
+            (Peer::Underpass, Some((name, value))) if !name.starts_with('-') => {
+                setup.environment.push((name.to_owned(), value.to_owned()));
+            }
+            (Peer::Underpass, _) => setup.arguments.push(variant.clone()),
+        }
+        String::new()
+    }
+}
+
+impl Peer {
     pub(crate) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
