@@ -1,7 +1,7 @@
 //! One measurement from start to end: servers up, each case verified, played, told of.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::case::{Case, Load};
 use super::error::{Error, Result};
@@ -82,7 +82,7 @@ impl Bench {
         Bench { rounds, ..self }
     }
 
-    /// How long all rounds together may wait for other load to end.
+    /// How long the rounds of one case may wait for other load to end, or be repeated.
     pub(crate) fn with_patience(self, patience: Duration) -> Bench {
         Bench { patience, ..self }
     }
@@ -114,7 +114,12 @@ impl Bench {
         }
         let count = self.rounds;
         let servers = self.entrants.len();
-        let played = interleave(&mut OnStage { bench: self, case }, servers, count)?;
+        let mut stage = OnStage {
+            patient_until: Instant::now() + self.patience,
+            bench: self,
+            case,
+        };
+        let played = interleave(&mut stage, servers, count)?;
         entry.metrics = case
             .metrics
             .iter()
@@ -196,15 +201,15 @@ impl Bench {
 struct OnStage<'a> {
     bench: &'a mut Bench,
     case: &'a Case,
+    /// Until when it may wait for quiet and repeat rounds.
+    patient_until: Instant,
 }
 
 impl Stage for OnStage<'_> {
     type Figure = Observation;
 
     fn before_round(&mut self) -> Result<()> {
-        let waited = wait_until_quiet(self.bench.patience)?;
-        self.bench.patience = self.bench.patience.saturating_sub(waited);
-        Ok(())
+        wait_until_quiet(self.patient_until)
     }
 
     fn play(&mut self, index: usize) -> Result<Observation> {
@@ -219,6 +224,10 @@ impl Stage for OnStage<'_> {
     fn is_disturbed(&self, observation: &Observation) -> bool {
         let lost = self.case.wants_page_cache() && observation.lost_page_cache();
         lost || observation.window.is_disturbed()
+    }
+
+    fn is_patient(&self) -> bool {
+        Instant::now() < self.patient_until
     }
 }
 

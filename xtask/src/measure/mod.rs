@@ -122,8 +122,8 @@ struct ServeArguments {
     /// Leave out the pass that counts system calls with strace
     #[arg(long)]
     no_calls: bool,
-    /// How many seconds all rounds together may wait for a quiet machine
-    #[arg(long, default_value_t = 120)]
+    /// For how many seconds a case may wait for a quiet machine and repeat disturbed rounds
+    #[arg(long, default_value_t = 60)]
     patience: u64,
     /// The processor of the servers
     #[arg(long, default_value_t = 0)]
