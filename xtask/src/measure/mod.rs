@@ -91,8 +91,9 @@ struct ServeArguments {
     /// A server to compare it with; may be given several times
     #[arg(long = "peer", default_value = "nginx")]
     peers: Vec<Peer>,
-    /// Also compare with the server in question varied: NAME=VALUE in the environment of underpass
-    /// or an argument to it, a line of the others' configuration; may be given several times
+    /// Also compare with the server in question varied: for underpass the absolute path of another
+    /// build, NAME=VALUE in its environment or an argument, for the others a line of their
+    /// configuration; may be given several times
     #[arg(long = "variant", allow_hyphen_values = true)]
     variants: Vec<String>,
     /// What to measure; may be given several times

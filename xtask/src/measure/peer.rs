@@ -30,8 +30,8 @@ pub(crate) enum Peer {
 /// A server to compare, and whatever sets this variant of it apart.
 pub(crate) struct Contender {
     pub(crate) peer: Peer,
-    /// For underpass `NAME=VALUE` in its environment or one more argument, for the others one more
-    /// line of configuration.
+    /// For underpass the path of another build, `NAME=VALUE` in its environment or one more
+    /// argument; for the others one more line of configuration.
     pub(crate) variant: Option<String>,
 }
 
@@ -97,6 +97,7 @@ impl Contender {
                 return format!("    {variant};\n");
             }
             (Peer::Lighttpd, _) => return format!("{variant}\n"),
+            (Peer::Underpass, _) if variant.starts_with('/') => setup.program = variant.into(),
             (Peer::Underpass, Some((name, value))) if !name.starts_with('-') => {
                 setup.environment.push((name.to_owned(), value.to_owned()));
             }
