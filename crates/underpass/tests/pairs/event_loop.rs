@@ -52,7 +52,8 @@ fn files_and_ranges_are_sent_whole() {
             (99, 4_999_904),
         ] {
             let (ours, theirs) = tcp();
-            rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).expect("a small buffer");
+            rustix::net::sockopt::set_socket_send_buffer_size(&ours, 20_000)
+                .expect("a small buffer");
             let reader = reader(theirs);
             let account = runtime().block_on(async {
                 let socket = stream(ours);
