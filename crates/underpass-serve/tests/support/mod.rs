@@ -3,13 +3,17 @@
 #![allow(dead_code, reason = "every test target uses its own part")]
 
 pub(crate) mod digest;
+pub(crate) mod rows;
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use underpass_net::Running;
 use underpass_serve::{Options, Site, Summary, serve};
@@ -135,6 +139,15 @@ pub(crate) enum State {
     Closed,
 }
 
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Open => "open",
+            State::Closed => "closed",
+        })
+    }
+}
+
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
@@ -145,6 +158,38 @@ impl Client {
             socket,
             unread: Vec::new(),
         }
+    }
+
+    /// One with a small receive buffer, so that what it does not read stays with the server.
+    pub(crate) fn slow(address: SocketAddr) -> Client {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        Client {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
+    /// Waits until the server has reset the connection, without reading.
+    pub(crate) fn await_reset(&self) {
+        let mut wanted = [PollFd::new(&self.socket, PollFlags::empty())];
+        let hang = Timespec::try_from(HANG).unwrap();
+        assert_eq!(poll(&mut wanted, Some(&hang)), Ok(1), "no reset");
+        assert!(wanted[0].revents().contains(PollFlags::ERR));
+    }
+
+    /// Reads a head and leaves the body where it is.
+    pub(crate) fn head(&mut self) -> Answer {
+        self.try_answer("HEAD").unwrap()
+    }
+
+    /// Reads until the server ends it, well or badly.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.read_some().is_ok() {}
+        std::mem::take(&mut self.unread)
     }
 
     /// The server may have closed already; then the answer is waiting.
