@@ -210,7 +210,7 @@ impl Transfer {
             Question::Cloned => Op::Length(Side::Sink),
             Question::Punch(len) => Op::Punch {
                 to: self.to + self.done,
-                len,
+                len: self.to_whole_block(len),
             },
             // Behind a range there may be another one, which cutting would lose.
             Question::Lengthen if self.whole => Op::SetLength {
@@ -219,6 +219,16 @@ impl Transfer {
             Question::Lengthen => Op::LastByte {
                 at: self.to + self.done - 1,
             },
+        }
+    }
+
+    /// A hole at the end of all is punched up to the end of its last block: half a block stays
+    /// allocated, and there is nobody behind it.
+    fn to_whole_block(&self, len: u64) -> u64 {
+        let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
+        match (start + len).checked_next_multiple_of(block) {
+            Some(end) if self.whole && len == self.left() => end - start,
+            _ => len,
         }
     }
 

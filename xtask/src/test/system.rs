@@ -21,12 +21,29 @@ pub(crate) struct SystemTest {
 }
 
 /// Every such target. One that needs mounts is run in a mount namespace of its own.
-pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[SystemTest {
-    package: "xtask",
-    target: "mounts",
-    needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
-    why: "what a test mounts is seen by nobody else and gone afterwards",
-}];
+pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
+    SystemTest {
+        package: "xtask",
+        target: "mounts",
+        needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
+        why: "what a test mounts is seen by nobody else and gone afterwards",
+    },
+    SystemTest {
+        package: "underpass",
+        target: "kernel",
+        needs: &[
+            needs::ROOT,
+            needs::MOUNT,
+            needs::UNSHARE,
+            needs::MOUNTS,
+            needs::LOOP_DEVICES,
+            needs::MKFS_EXT4,
+            needs::MKFS_XFS,
+            needs::MKFS_BTRFS,
+        ],
+        why: "the mover between real file systems, full ones, and out of pipes",
+    },
+];
 
 impl fmt::Display for SystemTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
