@@ -113,6 +113,10 @@ impl<'a> Driver<'a> {
     /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
+    /// Nobody else may use a sink that is a file through the same descriptor, or a duplicate of
+    /// it, meanwhile: sendfile writes at the position they share. Who writes ranges side by side
+    /// opens the file once for each.
+    ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
     pub fn run<F: AsFd, G: AsFd>(
