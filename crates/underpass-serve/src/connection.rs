@@ -40,7 +40,9 @@ enum Next {
 /// Speaks HTTP/1.1 with one peer until the connection ends.
 pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
     loop {
-        match exchange(&worker, &mut stream).await {
+        let next = exchange(&worker, &mut stream).await;
+        Worker::keep_tidy(&worker);
+        match next {
             Next::Request => {}
             Next::Close => return stream.close().await,
             Next::Drop => return,

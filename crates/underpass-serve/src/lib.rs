@@ -40,6 +40,7 @@ mod host;
 mod limits;
 mod mime;
 mod multipart;
+mod open_files;
 mod path;
 mod range;
 mod reply;

@@ -257,6 +257,15 @@ impl Outbox {
         }
     }
 
+    /// The offset at which the first range ends; 0 where the first piece is none.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn range_end(&self) -> u64 {
+        match self.pieces.front() {
+            Some(Piece::Range(range)) => range.offset + range.len,
+            _ => 0,
+        }
+    }
+
     /// The transfer of the first range, made from its descriptor.
     pub(crate) fn begin(&mut self, transfer: Transfer) {
         self.front.transfer = Some(transfer);

@@ -159,17 +159,20 @@ fn begin(
     Ok(())
 }
 
-/// Has the range of the next call read into the page cache, if it isn't there.
+/// Has the next bytes of the range read into the page cache, if they aren't there: those of the
+/// next call and, since one question answers for many calls, of some more.
 async fn warm_up(outbox: &mut Outbox, file: &Arc<OwnedFd>, reads: Option<(u64, u64)>) {
     let Some((from, len)) = reads else { return };
     if from + len <= outbox.warm_until {
         return;
     }
-    outbox.warm_until = from + len;
+    let len = READ_AHEAD_BYTES
+        .min(outbox.range_end().saturating_sub(from))
+        .max(len);
     if !warm::is_cached(file, from, len) {
-        warm::read_ahead(file, from, len.max(READ_AHEAD_BYTES)).await;
-        outbox.warm_until = from + len.max(READ_AHEAD_BYTES);
+        warm::read_ahead(file, from, len).await;
     }
+    outbox.warm_until = from + len;
 }
 
 /// What one call for the first range came to.
