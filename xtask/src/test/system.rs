@@ -43,6 +43,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         ],
         why: "the mover between real file systems, full ones, and out of pipes",
     },
+    SystemTest {
+        package: "underpass-cli",
+        target: "faults",
+        needs: &[needs::STRACE],
+        why: "the tool while system calls fail: a right result or a clear error",
+    },
 ];
 
 impl fmt::Display for SystemTest {
