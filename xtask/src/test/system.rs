@@ -23,6 +23,18 @@ pub(crate) struct SystemTest {
 /// Every such target. One that needs mounts is run in a mount namespace of its own.
 pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     SystemTest {
+        package: "underpass-cli",
+        target: "doctor_faults",
+        needs: &[needs::STRACE],
+        why: "doctor tells calls that are missing, forbidden or lie, and is interruptible",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "doctor_mounts",
+        needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
+        why: "doctor tells file systems that differ, are read-only or full",
+    },
+    SystemTest {
         package: "xtask",
         target: "mounts",
         needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
