@@ -98,7 +98,10 @@ impl Transfer {
         let phase = match (plan.first(), source.owed) {
             (_, Owed::Exactly(0)) => Phase::Done,
             (Some(mechanism), _) => Phase::Moving(mechanism),
-            (None, _) => Phase::Failed(None, Fault::Refused, None),
+            (None, _) => {
+                let (mechanism, errno) = plan.refused_before().unzip();
+                Phase::Failed(mechanism, Fault::Refused, errno)
+            }
         };
         let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
         Self {
