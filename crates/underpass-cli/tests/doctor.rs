@@ -210,7 +210,7 @@ fn the_table_fits_80_columns_and_has_no_colour_where_nobody_looks() {
 fn a_low_limit_of_open_files_is_advised_on() {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
-        .args(["-c", "ulimit -S -n 512 && exec \"$0\" doctor --json \"$1\""])
+        .args(["-c", "ulimit -n 512 && exec \"$0\" doctor --json \"$1\""])
         .arg(support::BINARY)
         .arg(directory.path())
         .output()

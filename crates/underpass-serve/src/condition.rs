@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::validator::{FileTime, State};
+    use crate::validator::FileTime;
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
@@ -150,12 +150,7 @@ mod tests {
             nanoseconds: 7,
         };
         let now = UNIX_EPOCH + Duration::from_secs(now);
-        let state = State {
-            changed,
-            size: 1000,
-            inode: 9,
-        };
-        Validators::new(state, now)
+        Validators::new(changed, 1000, 9, now)
     }
 
     fn settled() -> Validators {

@@ -40,9 +40,7 @@ enum Next {
 /// Speaks HTTP/1.1 with one peer until the connection ends.
 pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
     loop {
-        let next = exchange(&worker, &mut stream).await;
-        Worker::keep_tidy(&worker);
-        match next {
+        match exchange(&worker, &mut stream).await {
             Next::Request => {}
             Next::Close => return stream.close().await,
             Next::Drop => return,

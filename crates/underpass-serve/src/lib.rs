@@ -40,7 +40,6 @@ mod host;
 mod limits;
 mod mime;
 mod multipart;
-mod open_files;
 mod path;
 mod range;
 mod reply;

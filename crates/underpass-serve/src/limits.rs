@@ -32,13 +32,6 @@ pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 
-/// How long an open file stands for its name without the name being resolved again.
-pub(crate) const FRESH_FOR: Duration = Duration::from_secs(1);
-
-/// Files a worker keeps open for their names. More than most sites are asked for in a second, and a
-/// fraction of the descriptors a process may have; it gives them back when those run out.
-pub(crate) const OPEN_FILES_MAX: usize = 2_048;
-
 /// A file changed less than this ago may change again without its date showing it, because HTTP's
 /// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);

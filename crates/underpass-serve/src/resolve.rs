@@ -9,14 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 
 use crate::limits::RESOLVE_TRIES_MAX;
 use crate::mime::MediaType;
-use crate::open_files::OpenFiles;
 use crate::path::{Form, SitePath};
-use crate::validator::{State, Validators};
+use crate::validator::{FileTime, Validators};
 
 /// A regular file of the site, open, and what was true of it when it was opened.
 #[derive(Debug)]
@@ -56,79 +55,17 @@ const OPEN: OFlags = OFlags::RDONLY
 /// Nothing above the root, nothing through links that only `/proc` has.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// Where names are looked up: beneath the root, and before that among what is open already.
-#[derive(Debug)]
-pub(crate) struct Finder<'w> {
-    pub(crate) root: BorrowedFd<'w>,
-    pub(crate) open_files: &'w mut OpenFiles,
-    pub(crate) now: SystemTime,
-}
-
-impl Finder<'_> {
-    /// Opens what a path leads to.
-    pub(crate) fn find(mut self, path: SitePath) -> Found {
-        if path.is_hidden() {
-            return Found::Nothing;
-        }
-        match path.form() {
-            Form::File => self.file(path, Found::Folder),
-            Form::Folder => match self.file(path.clone().into_index(), |_| Found::NoIndex) {
-                Found::Nothing => self.without_index(&path),
-                found => found,
-            },
-        }
+/// Opens what a path leads to, at the time `now`.
+pub(crate) fn find(root: BorrowedFd<'_>, path: SitePath, now: SystemTime) -> Found {
+    if path.is_hidden() {
+        return Found::Nothing;
     }
-
-    fn file(&mut self, path: SitePath, folder: impl FnOnce(SitePath) -> Found) -> Found {
-        let path = match self.open_files.find(path, self.now) {
-            Ok(file) => return Found::File(file),
-            Err(path) => path,
-        };
-        let mut opened = open(self.root, path.bytes(), OPEN);
-        if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) && !self.open_files.is_empty() {
-            self.open_files.clear();
-            opened = open(self.root, path.bytes(), OPEN);
-        }
-        match opened {
-            Ok(opened) => self.known(opened, path, folder),
+    match path.form() {
+        Form::File => match open(root, path.bytes(), OPEN) {
+            Ok(opened) => known(opened, path, now, Found::Folder),
             Err(errno) => missing(errno),
-        }
-    }
-
-    /// Looks at what was opened.
-    fn known(
-        &mut self,
-        opened: OwnedFd,
-        path: SitePath,
-        folder: impl FnOnce(SitePath) -> Found,
-    ) -> Found {
-        let stat = match fstat(&opened) {
-            Ok(stat) => stat,
-            Err(errno) => return missing(errno),
-        };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let state = State::of(&stat);
-                let file = File::new(opened, path, state, self.now);
-                self.open_files.insert(&file, state, self.now);
-                Found::File(file)
-            }
-            FileType::Directory => folder(path),
-            _ => Found::Nothing,
-        }
-    }
-
-    /// Where a folder has no index: tells a folder from nothing.
-    fn without_index(&self, folder: &SitePath) -> Found {
-        let name = match folder.bytes() {
-            b"" => b".",
-            name => name,
-        };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match open(self.root, name, flags) {
-            Ok(_) => Found::NoIndex,
-            Err(errno) => missing(errno),
-        }
+        },
+        Form::Folder => index(root, path, now),
     }
 }
 
@@ -137,12 +74,55 @@ pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
     open(root, b".", OFlags::PATH | OFlags::CLOEXEC).map(drop)
 }
 
+/// Opens the index of a folder; where there is none, tells a folder from nothing.
+fn index(root: BorrowedFd<'_>, folder: SitePath, now: SystemTime) -> Found {
+    let index = folder.clone().into_index();
+    match open(root, index.bytes(), OPEN) {
+        Ok(opened) => known(opened, index, now, |_| Found::NoIndex),
+        Err(Errno::NOENT) => {
+            let name = match folder.bytes() {
+                b"" => b".",
+                name => name,
+            };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            match open(root, name, flags) {
+                Ok(_) => Found::NoIndex,
+                Err(errno) => missing(errno),
+            }
+        }
+        Err(errno) => missing(errno),
+    }
+}
+
+/// Looks at what was opened.
+fn known(
+    opened: OwnedFd,
+    path: SitePath,
+    now: SystemTime,
+    folder: impl FnOnce(SitePath) -> Found,
+) -> Found {
+    let stat = match fstat(&opened) {
+        Ok(stat) => stat,
+        Err(errno) => return missing(errno),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Found::File(File::new(opened, path, &stat, now)),
+        FileType::Directory => folder(path),
+        _ => Found::Nothing,
+    }
+}
+
 impl File {
-    fn new(opened: OwnedFd, path: SitePath, state: State, now: SystemTime) -> File {
+    fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let changed = FileTime {
+            seconds: stat.st_mtime,
+            nanoseconds: stat.st_mtime_nsec as u32,
+        };
         File {
             descriptor: Arc::new(opened),
-            size: state.size,
-            validators: Validators::new(state, now),
+            size,
+            validators: Validators::new(changed, size, stat.st_ino, now),
             media: MediaType::of(path.bytes()),
             path,
         }

@@ -8,7 +8,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
-use rustix::fs::Stat;
 
 use crate::clock::{DATE_BYTES, date_bytes};
 use crate::decimal::push_hex;
@@ -39,33 +38,12 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
-/// What a file's validators are made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct State {
-    pub(crate) changed: FileTime,
-    pub(crate) size: u64,
-    pub(crate) inode: u64,
-}
-
-impl State {
-    pub(crate) fn of(stat: &Stat) -> State {
-        State {
-            changed: FileTime {
-                seconds: stat.st_mtime,
-                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-            },
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            inode: stat.st_ino,
-        }
-    }
-}
-
 impl Validators {
     /// The validators, at the time `now`, of a file in this state.
-    pub(crate) fn new(state: State, now: SystemTime) -> Validators {
+    pub(crate) fn new(changed: FileTime, size: u64, inode: u64, now: SystemTime) -> Validators {
         Validators {
-            tag: EntityTag::new(state.changed, state.size, state.inode),
-            modified: Modified::settled(state.changed, now),
+            tag: EntityTag::new(changed, size, inode),
+            modified: Modified::settled(changed, now),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -12,11 +11,10 @@ use underpass_net::{Burst, Trouble};
 use crate::answer::{Answer, answer};
 use crate::clock::Clock;
 use crate::head::{Persistence, Request};
-use crate::limits::{FRESH_FOR, Limits};
-use crate::open_files::OpenFiles;
+use crate::limits::Limits;
 use crate::reply::{Circumstances, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
-use crate::resolve::Finder;
+use crate::resolve::find;
 use crate::site::Site;
 use crate::status::Refusal;
 
@@ -29,16 +27,6 @@ pub struct Worker {
     trouble: Trouble,
     requests: Cell<u64>,
     account: RefCell<Account>,
-    open_files: RefCell<OpenFiles>,
-    sweeping: Cell<Sweeping>,
-}
-
-/// Whether a task of the worker closes files that are not fresh any more.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Sweeping {
-    #[default]
-    Idle,
-    UnderWay,
 }
 
 /// What a server has done.
@@ -67,31 +55,7 @@ impl Worker {
             trouble: Trouble::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
-            open_files: RefCell::default(),
-            sweeping: Cell::default(),
         }
-    }
-
-    /// Sees to it that open files are closed in time, by a task that lives as long as there are any.
-    pub(crate) fn keep_tidy(worker: &Rc<Worker>) {
-        if worker.sweeping.get() == Sweeping::UnderWay || worker.open_files.borrow().is_empty() {
-            return;
-        }
-        worker.sweeping.set(Sweeping::UnderWay);
-        let worker = Rc::downgrade(worker);
-        tokio::task::spawn_local(async move {
-            loop {
-                tokio::time::sleep(FRESH_FOR).await;
-                let Some(worker) = worker.upgrade() else {
-                    return;
-                };
-                let mut open_files = worker.open_files.borrow_mut();
-                open_files.sweep(SystemTime::now());
-                if open_files.is_empty() {
-                    return worker.sweeping.set(Sweeping::Idle);
-                }
-            }
-        });
     }
 
     /// Answers a request into `outbox`.
@@ -109,13 +73,7 @@ impl Worker {
             persistence,
             date: self.clock.date(now),
         };
-        let mut open_files = self.open_files.borrow_mut();
-        let finder = Finder {
-            root: self.site.root(),
-            open_files: &mut open_files,
-            now,
-        };
-        let answer = answer(request, |path| finder.find(path));
+        let answer = answer(request, |path| find(self.site.root(), path, now));
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }

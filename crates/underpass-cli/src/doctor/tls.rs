@@ -58,7 +58,14 @@ impl KernelTls {
         let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp").ok();
         let available = available.map(|names| names.trim().to_owned());
         let module = Module::find(available.as_deref(), kernel_release);
-        let attached = Answer::of(connect_and_attach().map(drop), NO_PROTOCOL);
+        let attached = match module {
+            Module::NotLoaded => Answer::NotTried {
+                reason: "trying would make the kernel load its module".to_owned(),
+            },
+            Module::Present | Module::NotFound => {
+                Answer::of(connect_and_attach().map(drop), NO_PROTOCOL)
+            }
+        };
         let ciphers = Version::ALL.into_iter().flat_map(|version| {
             let works = attached == Answer::Works;
             Cipher::ALL.map(|cipher| TriedCipher {

@@ -92,10 +92,6 @@ pub async fn turn<S: Stream>(
     host: &Host,
     policy: &Policy,
 ) -> Result<Turn, Error> {
-    let sink_end = match outbox.sink {
-        Some(end) => end,
-        None => *outbox.sink.insert(Endpoint::of(sink)?),
-    };
     loop {
         match outbox.due() {
             None => return Ok(Turn::Empty),
@@ -111,7 +107,7 @@ pub async fn turn<S: Stream>(
                 }
             }
             Some(Due::Load) => load_behind(outbox).await?,
-            Some(Due::Begin(range)) => begin(outbox, &range, sink_end, host, policy)?,
+            Some(Due::Begin(range)) => begin(outbox, &range, sink, host, policy)?,
             Some(Due::Move(transfer, _, file)) => {
                 let reads = transfer.next_op().and_then(Op::reads);
                 warm_up(outbox, &file, reads).await;
@@ -139,13 +135,17 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     Ok(())
 }
 
-fn begin(
+fn begin<S: Stream>(
     outbox: &mut Outbox,
     range: &FileRange,
-    sink_end: Endpoint,
+    sink: &S,
     host: &Host,
     policy: &Policy,
 ) -> Result<(), Error> {
+    let sink_end = match outbox.sink {
+        Some(end) => end,
+        None => *outbox.sink.insert(Endpoint::of(sink)?),
+    };
     let source = Source::range(&range.file, range.offset, range.len)
         .map_err(|errno| outbox.failed(errno))?;
     let sink = Sink {
