@@ -167,6 +167,15 @@ impl Plan {
         self.tiers[0]
     }
 
+    /// A mechanism that was wanted and had been refused before, with its errno.
+    pub(crate) fn refused_before(&self) -> Option<(Mechanism, Errno)> {
+        self.left_out()
+            .find_map(|(mechanism, reason)| match reason {
+                Reason::Refused(_, errno) => Some((mechanism, errno)),
+                _ => None,
+            })
+    }
+
     /// The one to try after `mechanism` was refused.
     pub(crate) fn after(&self, mechanism: Mechanism) -> Option<Mechanism> {
         let place = self

@@ -98,7 +98,10 @@ impl Transfer {
         let phase = match (plan.first(), source.owed) {
             (_, Owed::Exactly(0)) => Phase::Done,
             (Some(mechanism), _) => Phase::Moving(mechanism),
-            (None, _) => Phase::Failed(None, Fault::Refused, None),
+            (None, _) => {
+                let (mechanism, errno) = plan.refused_before().unzip();
+                Phase::Failed(mechanism, Fault::Refused, errno)
+            }
         };
         let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
         Self {
@@ -210,7 +213,7 @@ impl Transfer {
             Question::Cloned => Op::Length(Side::Sink),
             Question::Punch(len) => Op::Punch {
                 to: self.to + self.done,
-                len,
+                len: self.to_whole_block(len),
             },
             // Behind a range there may be another one, which cutting would lose.
             Question::Lengthen if self.whole => Op::SetLength {
@@ -219,6 +222,16 @@ impl Transfer {
             Question::Lengthen => Op::LastByte {
                 at: self.to + self.done - 1,
             },
+        }
+    }
+
+    /// A hole at the end of all is punched up to the end of its last block: half a block stays
+    /// allocated, and there is nobody behind it.
+    fn to_whole_block(&self, len: u64) -> u64 {
+        let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
+        match (start + len).checked_next_multiple_of(block) {
+            Some(end) if self.whole && len == self.left() => end - start,
+            _ => len,
         }
     }
 

@@ -52,6 +52,27 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         needs: &[needs::STRACE],
         why: "the system calls of a request are counted, and some are made to fail",
     },
+    SystemTest {
+        package: "underpass",
+        target: "kernel",
+        needs: &[
+            needs::ROOT,
+            needs::MOUNT,
+            needs::UNSHARE,
+            needs::MOUNTS,
+            needs::LOOP_DEVICES,
+            needs::MKFS_EXT4,
+            needs::MKFS_XFS,
+            needs::MKFS_BTRFS,
+        ],
+        why: "the mover between real file systems, full ones, and out of pipes",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "faults",
+        needs: &[needs::STRACE],
+        why: "the tool while system calls fail: a right result or a clear error",
+    },
 ];
 
 impl fmt::Display for SystemTest {

@@ -146,7 +146,8 @@ fn begin<S: Stream>(
         Some(end) => end,
         None => *outbox.sink.insert(Endpoint::of(sink)?),
     };
-    let source = Source::range(&range.file, range.offset, range.len)?;
+    let source = Source::range(&range.file, range.offset, range.len)
+        .map_err(|errno| outbox.failed(errno))?;
     let sink = Sink {
         fd: (),
         end: sink_end,
@@ -189,6 +190,8 @@ fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Move
         return Ok(Moved::Nothing);
     };
     let Some(op) = transfer.next_op() else {
+        // The policy allows nothing.
+        outbox.stepped(Step::Failed, host)?;
         return Ok(Moved::Nothing);
     };
     let (source, sink_end) = transfer.ends();

@@ -35,7 +35,8 @@ pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::seeded(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend(random.next().to_le_bytes().map(|byte| byte.max(1)));
+        let word = random.next() | 0x0101_0101_0101_0101;
+        bytes.extend_from_slice(&word.to_le_bytes());
     }
     bytes.truncate(len);
     bytes

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use underpass::{
@@ -356,13 +356,17 @@ fn ranges_side_by_side_do_not_cut_each_other() {
     let from = file();
     let content = content::bytes(13, HALF as usize);
     from.write_all_at(&content[..4096], 0).expect("writes");
+    from.write_all_at(&content[..9000], HALF / 2)
+        .expect("writes");
     from.write_all_at(&content, HALF).expect("writes");
     for mechanism in COPYING {
         let to = file();
         let first = Source::range(&from, 0, HALF).expect("a range");
         let first_sink = Sink::new(&to).expect("a sink");
+        let own = format!("/proc/self/fd/{}", to.as_raw_fd());
+        let own = File::options().write(true).open(own).expect("opens");
         let second = Source::range(&from, HALF, HALF).expect("a range");
-        let second_sink = Sink::at(&to, HALF).expect("a sink");
+        let second_sink = Sink::at(&own, HALF).expect("a sink");
         let once = Cell::new(false);
         let mut watch = |progress: Progress| {
             if progress.done > 0 && !once.replace(true) {
