@@ -100,7 +100,12 @@ impl Worker {
 
     /// Keeps account of what was sent of an answer, and the memory its head had.
     pub(crate) fn record(&self, outbox: &mut Outbox) {
-        self.account.borrow_mut().add(&outbox.take_account());
+        let mut account = self.account.borrow_mut();
+        let known = account.refusals.len();
+        account.add(&outbox.take_account());
+        for refusal in &account.refusals[known..] {
+            tracing::warn!("bodies leave in another way: {refusal}");
+        }
         self.spare.replace(outbox.spare());
     }
 
