@@ -58,7 +58,7 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     SystemTest {
         package: "underpass-cli",
         target: "faults",
-        needs: &[needs::STRACE],
+        needs: &[needs::STRACE, needs::CURL],
         why: "the tool while system calls fail: a right result or a clear error",
     },
 ];
