@@ -61,6 +61,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         needs: &[needs::STRACE, needs::CURL],
         why: "the tool while system calls fail: a right result or a clear error",
     },
+    SystemTest {
+        package: "underpass-cli",
+        target: "syscalls",
+        needs: &[needs::STRACE, needs::CURL],
+        why: "payload goes by the calls that the account names, and no other",
+    },
 ];
 
 impl fmt::Display for SystemTest {
