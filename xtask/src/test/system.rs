@@ -67,6 +67,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         needs: &[needs::STRACE, needs::CURL],
         why: "payload goes by the calls that the account names, and no other",
     },
+    SystemTest {
+        package: "underpass-cli",
+        target: "folder",
+        needs: &[needs::CURL],
+        why: "a folder of a gibibyte, downloaded by many connections at once",
+    },
 ];
 
 impl fmt::Display for SystemTest {
