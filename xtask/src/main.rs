@@ -4,10 +4,12 @@
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
 //!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
 //!      ─► docs ─► the test that writes the generated pages
+//!      ─► measure ─► servers and a client on this machine, in rounds ─► tables
 //! ```
 #![forbid(unsafe_code)]
 
 mod docs;
+mod measure;
 mod test;
 mod tidy;
 mod workspace;
@@ -33,6 +35,8 @@ enum Command {
     Tidy,
     /// Write the generated pages anew
     Docs,
+    /// Compare our server with others on this machine, in one run
+    Measure(measure::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Tidy => tidy::run(&workspace),
         Command::Docs => docs::run(&workspace),
+        Command::Measure(arguments) => Ok(measure::run(&workspace, &arguments)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

@@ -46,6 +46,16 @@ impl Validators {
             modified: Modified::settled(changed, now),
         }
     }
+
+    /// Appends them to a head.
+    pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(b"\r\nETag: ");
+        head.extend_from_slice(self.tag.as_bytes());
+        if let Some(modified) = self.modified {
+            head.extend_from_slice(b"\r\nLast-Modified: ");
+            head.extend_from_slice(&modified.date_bytes());
+        }
+    }
 }
 
 impl EntityTag {

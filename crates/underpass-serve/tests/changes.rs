@@ -7,6 +7,9 @@ mod support;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
 
 use support::{Answer, Client, Server, State, make_old, pattern};
 
@@ -130,6 +133,58 @@ fn any_change_changes_the_tag() {
         first,
         "replaced by rename, with the same time and size"
     );
+}
+
+#[test]
+fn what_no_look_at_the_open_file_shows_is_seen_soon() {
+    let server = Server::start();
+    let site = server.site();
+    server.write("v1/f", "one");
+    server.write("v2/f", "two");
+    server.write("f", "one");
+    symlink("v1", site.join("current")).unwrap();
+    assert_eq!(server.get("/current/f").body, b"one");
+    assert_eq!(server.get("/f").body, b"one");
+    symlink("v2", site.join("next")).unwrap();
+    fs::rename(site.join("next"), site.join("current")).unwrap();
+    fs::hard_link(site.join("f"), site.join("another-name")).unwrap();
+    fs::rename(site.join("v2/f"), site.join("f")).unwrap();
+    fs::write(site.join("v2/f"), "two").unwrap();
+    for target in ["/current/f", "/f"] {
+        await_that(|| server.get(target).body == b"two");
+    }
+}
+
+#[test]
+fn a_deleted_file_is_let_go_though_nobody_asks() {
+    let server = Server::start();
+    server.write("f", "f");
+    let path = server.site().join("f");
+    let is_open = || {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        descriptors
+            .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+            .any(|link| {
+                link.as_os_str()
+                    .as_bytes()
+                    .starts_with(path.as_os_str().as_bytes())
+            })
+    };
+    await_that(|| server.get("/f").status == 200 && is_open());
+    fs::remove_file(&path).unwrap();
+    await_that(|| !is_open());
+}
+
+/// Waits for what the server does by its own clock.
+fn await_that(mut happens: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !happens() {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "it did not happen"
+        );
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -165,7 +165,11 @@ fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
     let server = site();
     let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("file"), PUBLIC).unwrap();
+    // A name is asked for once only: what is kept open is not resolved.
+    for name in 0..REQUESTS {
+        fs::write(folder.join(name.to_string()), PUBLIC).unwrap();
+        fs::write(server.outside().join(format!("beside/{name}")), SECRET).unwrap();
+    }
     symlink("../beside", &link).unwrap();
     let done = AtomicBool::new(false);
     let (mut found, mut missing) = (0, 0);
@@ -176,8 +180,8 @@ fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
             }
         });
         let mut client = server.connect();
-        for _ in 0..REQUESTS {
-            client.send("GET /swapped/file HTTP/1.1\r\nHost: a\r\n\r\n");
+        for name in 0..REQUESTS {
+            client.send(format!("GET /swapped/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             let answer = client.answer();
             match answer.status {
                 200 => found += 1,

@@ -41,6 +41,18 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "what a test mounts is seen by nobody else and gone afterwards",
     },
     SystemTest {
+        package: "underpass-serve",
+        target: "oracle",
+        needs: &[needs::NGINX],
+        why: "every difference from nginx is intended",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "serve_traced",
+        needs: &[needs::STRACE],
+        why: "the system calls of a request are counted, and some are made to fail",
+    },
+    SystemTest {
         package: "underpass",
         target: "kernel",
         needs: &[

@@ -2,10 +2,16 @@
 
 use super::Answer;
 
-/// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
-/// it allows. Panics if the answer contradicts itself or `file`.
+/// As [`sketch`], of an answer that has every field it has to have, and no other that tells
+/// something else.
 pub(crate) fn digest(method: &str, answer: &Answer, file: &[u8]) -> String {
     check_fields(answer);
+    sketch(method, answer, file)
+}
+
+/// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
+/// it allows. Panics if it carries something else than it says.
+pub(crate) fn sketch(method: &str, answer: &Answer, file: &[u8]) -> String {
     let mut words = vec![answer.status.to_string()];
     if let Some(range) = answer.field("content-range") {
         words.push(range.replace("bytes ", ""));
@@ -13,8 +19,7 @@ pub(crate) fn digest(method: &str, answer: &Answer, file: &[u8]) -> String {
     if let Some(location) = answer.field("location") {
         words.push(format!("to {location}"));
     }
-    if let Some(allow) = answer.field("allow") {
-        assert_eq!(allow, "GET, HEAD, OPTIONS");
+    if answer.field("allow").is_some() {
         words.push("allow".into());
     }
     match (method, answer.status) {
@@ -42,6 +47,11 @@ fn check_fields(answer: &Answer) {
         matches!(answer.status, 204 | 405),
         "{}",
         answer.head
+    );
+    assert!(
+        answer
+            .field("allow")
+            .is_none_or(|allow| allow == "GET, HEAD, OPTIONS")
     );
     assert!(
         has("etag") || !matches!(answer.status, 200 | 206 | 304 | 412),
@@ -86,10 +96,7 @@ fn parts(answer: &Answer, file: &[u8]) -> Vec<String> {
     while let Some(part) = rest.strip_prefix(opening.as_bytes()) {
         let end = super::find(part, b"\r\n\r\n").unwrap();
         let head = std::str::from_utf8(&part[..end]).unwrap();
-        assert!(
-            head.contains("Content-Type: text/plain; charset=utf-8"),
-            "{head}"
-        );
+        assert!(head.contains("Content-Type: text/plain"), "{head}");
         let (_, range) = head.split_once("Content-Range: ").unwrap();
         let expected = slice(range, file);
         let (body, after) = part[end + 4..].split_at(expected.len());
