@@ -111,6 +111,10 @@ pub(crate) enum Loaded {
     /// Some of it, or all.
     Some,
     /// Nothing: this range is not in the page cache.
+    #[cfg_attr(
+        not(feature = "tokio"),
+        expect(dead_code, reason = "the blocking driver waits for the disk")
+    )]
     Cold(FileRange),
 }
 

@@ -245,3 +245,28 @@ fn a_file_that_ends_early_is_not_sent_to_its_end() {
         );
     }
 }
+
+/// What was on its way when a transfer failed must not arrive with the next one.
+#[test]
+fn a_pipe_that_still_holds_bytes_is_not_used_again() {
+    let host = Host::unprobed();
+    let (lost, kept) = (content::bytes(26, 1 << 20), content::bytes(27, 1 << 20));
+    let from = file_of(&lost);
+    let run = |from: &File, to: OwnedFd| {
+        Driver::new(&host)
+            .policy(Policy::only(Mechanism::Splice))
+            .run(
+                &Source::whole(from).expect("a source"),
+                &Sink::new(to).expect("a sink"),
+            )
+    };
+    for _ in 0..20 {
+        let (ours, theirs) = unix();
+        drop(theirs);
+        let error = run(&from, ours.into()).expect_err("gone");
+        assert!(error.lost > 0, "{error}");
+        let to = file();
+        run(&file_of(&kept), to.try_clone().expect("a clone").into()).expect("copies");
+        assert_same(&content_of(&to), &kept, "the next transfer");
+    }
+}
