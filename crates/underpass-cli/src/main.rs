@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cp;
+mod doctor;
 mod serve;
 
 use std::io::{self, IsTerminal};
@@ -25,6 +26,7 @@ struct Arguments {
 enum Command {
     Cp(cp::Arguments),
     Serve(serve::Arguments),
+    Doctor(doctor::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Cp(arguments) => cp::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Doctor(arguments) => return doctor::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

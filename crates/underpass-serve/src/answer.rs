@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use rustix::io::Errno;
 
 use crate::condition::{Conditions, Verdict};
+use crate::file::File;
 use crate::head::{Expect, Request};
 use crate::path::SitePath;
 use crate::range::{Selection, Span, select};
 use crate::request_line::Method;
-use crate::resolve::{File, Found};
+use crate::resolve::Found;
 use crate::status::{Refusal, Status};
 use crate::target::Target;
-use crate::validator::Validators;
 
 /// What a request gets.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(crate) enum Answer<'b> {
     /// 206, several.
     Parts(File, Vec<Span>),
     /// 304.
-    NotModified(Validators),
+    NotModified(File),
     /// 412.
-    PreconditionFailed(Validators),
+    PreconditionFailed(File),
     /// 416: what was asked for lies behind this size.
     Unsatisfiable(u64),
     /// 301 to the folder's own path.
@@ -89,14 +89,14 @@ fn selected(
     conditions: &Conditions<'_>,
     range: Option<Cow<'_, [u8]>>,
 ) -> Answer<'static> {
-    match conditions.judge(&file.validators) {
-        Verdict::NotModified => return Answer::NotModified(file.validators),
-        Verdict::Failed => return Answer::PreconditionFailed(file.validators),
+    match conditions.judge(&file.state.validators) {
+        Verdict::NotModified => return Answer::NotModified(file),
+        Verdict::Failed => return Answer::PreconditionFailed(file),
         Verdict::Proceed => {}
     }
     let selection = match (method, range) {
-        (Method::Get, Some(range)) if conditions.allow_range(&file.validators) => {
-            select(&range, file.size)
+        (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
+            select(&range, file.state.size)
         }
         _ => Selection::Whole,
     };
@@ -104,7 +104,7 @@ fn selected(
         Selection::Whole => Answer::Whole(file),
         Selection::One(span) => Answer::Part(file, span),
         Selection::Several(spans) => Answer::Parts(file, spans),
-        Selection::Unsatisfiable => Answer::Unsatisfiable(file.size),
+        Selection::Unsatisfiable => Answer::Unsatisfiable(file.state.size),
     }
 }
 

@@ -32,7 +32,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_same_as_the_formatting_machinery(number in proptest::num::u64::ANY, shift in 0u32..64) {
+        fn the_same_as_formatting(number in proptest::num::u64::ANY, shift in 0u32..64) {
             let number = number >> shift;
             let mut decimal = Vec::new();
             push_decimal(&mut decimal, number);

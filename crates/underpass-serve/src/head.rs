@@ -86,8 +86,7 @@ impl Scan {
         if self.seen == self.start && !self.skip_empty_lines(head)? {
             return Ok(Progress::Partial);
         }
-        let looked_at = &head[..head.len().min(HEAD_BYTES_MAX)];
-        while let Some(end) = line_end(looked_at, self.seen, self.looked)? {
+        while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)? {
             let empty = end == self.seen;
             self.seen = end + 2;
             self.looked = self.seen;
@@ -95,14 +94,26 @@ impl Scan {
                 return Ok(Progress::Complete);
             }
             if self.line == Line::Awaited {
-                check_length(end - self.start)?;
                 RequestLine::parse(&head[self.start..end])?;
                 self.line = Line::Checked;
             }
         }
-        self.looked = looked_at.len();
+        self.looked = self.within_bounds(head).len();
         self.check_room(head)?;
         Ok(Progress::Partial)
+    }
+
+    /// What a head may be made of. Nothing beyond it is looked at, or the verdict would depend on
+    /// how much came in one read.
+    fn within_bounds<'b>(&self, head: &'b [u8]) -> &'b [u8] {
+        &head[..head.len().min(self.bound())]
+    }
+
+    fn bound(&self) -> usize {
+        match self.line {
+            Line::Awaited => self.start + REQUEST_LINE_BYTES_MAX + 2,
+            Line::Checked => HEAD_BYTES_MAX,
+        }
     }
 
     /// Says whether a byte of the request line is there.
@@ -124,16 +135,14 @@ impl Scan {
     }
 
     fn check_room(&self, head: &[u8]) -> Result<(), Refusal> {
-        if self.line == Line::Awaited {
-            check_length((head.len() - self.start).saturating_sub(1))?;
+        if head.len() < self.bound() {
+            return Ok(());
         }
-        if head.len() >= HEAD_BYTES_MAX {
-            return Err(Refusal::new(
-                Status::HeadTooLarge,
-                "the request head is too long",
-            ));
-        }
-        Ok(())
+        let (status, why) = match self.line {
+            Line::Awaited => (Status::UriTooLong, "the request line is too long"),
+            Line::Checked => (Status::HeadTooLarge, "the request head is too long"),
+        };
+        Err(Refusal::new(status, why))
     }
 
     /// The length of a complete head, with the empty lines before it.
@@ -145,16 +154,6 @@ impl Scan {
     pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<Request<'b>, Refusal> {
         parse(&head[self.start..self.seen])
     }
-}
-
-fn check_length(request_line: usize) -> Result<(), Refusal> {
-    if request_line > REQUEST_LINE_BYTES_MAX {
-        return Err(Refusal::new(
-            Status::UriTooLong,
-            "the request line is too long",
-        ));
-    }
-    Ok(())
 }
 
 /// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
@@ -221,5 +220,186 @@ fn expect(expect: Option<&[u8]>, version: Version) -> Expect {
             Expect::Continue
         }
         (Some(_), Version::Http11) => Expect::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::limits::FIELDS_MAX;
+
+    /// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
+    /// it is refused with; nothing while it is incomplete.
+    fn verdict(head: &[u8], cuts: impl Iterator<Item = usize>) -> Option<Result<usize, Status>> {
+        let mut scan = Scan::default();
+        let mut there = 0;
+        for cut in cuts {
+            there = head.len().min(there + cut);
+            match scan.advance(&head[..there]) {
+                Ok(Progress::Partial) if there == head.len() => return None,
+                Ok(Progress::Partial) => {}
+                Ok(Progress::Complete) => {
+                    let parsed = scan.parse(&head[..there]);
+                    return Some(
+                        parsed
+                            .map(|_| scan.length())
+                            .map_err(|refusal| refusal.status),
+                    );
+                }
+                Err(refusal) => return Some(Err(refusal.status)),
+            }
+        }
+        None
+    }
+
+    fn at_once(head: &[u8]) -> Option<Result<usize, Status>> {
+        verdict(head, std::iter::once(head.len()))
+    }
+
+    fn parsed(head: &[u8]) -> Request<'_> {
+        let mut scan = Scan::default();
+        assert_eq!(scan.advance(head), Ok(Progress::Complete));
+        scan.parse(head).unwrap()
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let more = [&head[..], b"GET"].concat();
+        assert_eq!(at_once(&more), Some(Ok(head.len())));
+        assert_eq!(at_once(&head[..head.len() - 1]), None);
+        let late = [b"\r\n\r\n", &head[..]].concat();
+        assert_eq!(at_once(&late), Some(Ok(late.len())));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_as_soon_as_it_is_there() {
+        for (head, status) in [
+            (&b"\n"[..], Status::BadRequest),
+            (b"\r\n\r\n\r\n", Status::BadRequest),
+            (b"GET /\r\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\r\nHost: a\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\r\r\n", Status::BadRequest),
+            (b"PRI * HTTP/2.0\r\n", Status::VersionNotSupported),
+        ] {
+            assert_eq!(at_once(head), Some(Err(status)), "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn request_lines_and_heads_are_bounded() {
+        let line = |target: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(target));
+        let around = line(0).len() - 2;
+        let fits = line(REQUEST_LINE_BYTES_MAX - around) + "Host: a\r\n\r\n";
+        assert_eq!(at_once(fits.as_bytes()), Some(Ok(fits.len())));
+        let long = line(REQUEST_LINE_BYTES_MAX - around + 1);
+        for head in [
+            long.as_bytes(),
+            &long.as_bytes()[..long.len() - 2],
+            &[b'G'; 20_000],
+        ] {
+            let judged = at_once(head);
+            assert!(judged.is_none_or(|judged| judged == Err(Status::UriTooLong)));
+        }
+        assert_eq!(at_once(&[b'G'; 20_000]), Some(Err(Status::UriTooLong)));
+        let head = |value: usize| {
+            format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+                "b".repeat(value)
+            )
+        };
+        let around = head(0).len();
+        let fits = head(HEAD_BYTES_MAX - around);
+        assert_eq!(at_once(fits.as_bytes()), Some(Ok(HEAD_BYTES_MAX)));
+        let long = head(HEAD_BYTES_MAX - around + 1);
+        assert_eq!(at_once(long.as_bytes()), Some(Err(Status::HeadTooLarge)));
+        let many = format!(
+            "GET / HTTP/1.1\r\n{}\r\n",
+            "Host: a\r\n".repeat(FIELDS_MAX + 1)
+        );
+        assert_eq!(at_once(many.as_bytes()), Some(Err(Status::HeadTooLarge)));
+    }
+
+    #[test]
+    fn connections_persist_as_their_version_has_it() {
+        for (version, fields, persistence) in [
+            ("1.1", "", Persistence::KeepAlive),
+            ("1.1", "Connection: Close\r\n", Persistence::Close),
+            ("1.1", "Connection: x, close\r\n", Persistence::Close),
+            (
+                "1.1",
+                "Connection: x\r\nConnection: close\r\n",
+                Persistence::Close,
+            ),
+            ("1.0", "", Persistence::Close),
+            ("1.0", "Connection: keep-alive\r\n", Persistence::KeepAlive),
+            (
+                "1.0",
+                "Connection: keep-alive, close\r\n",
+                Persistence::Close,
+            ),
+        ] {
+            let head = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            assert_eq!(parsed(head.as_bytes()).persistence, persistence, "{head}");
+        }
+    }
+
+    #[test]
+    fn expectations_are_of_http_1_1() {
+        for (version, value, expect) in [
+            ("1.1", "100-continue", Expect::Continue),
+            ("1.1", "100-Continue", Expect::Continue),
+            ("1.1", "200-ok", Expect::Unknown),
+            ("1.0", "100-continue", Expect::Nothing),
+            ("1.0", "200-ok", Expect::Nothing),
+        ] {
+            let head = format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n");
+            assert_eq!(parsed(head.as_bytes()).expect, expect, "{head}");
+        }
+    }
+
+    const LINES: &[&str] = &[
+        "GET / HTTP/1.1\r\n",
+        "get /a HTTP/1.1\r\n",
+        "GET /../ HTTP/1.1\r\n",
+        "GET  / HTTP/1.1\r\n",
+        "GET / HTTP/2.0\r\n",
+        "Host: a\r\n",
+        "Host: b\r\n",
+        "Content-Length: 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Expect: 100-continue\r\n",
+        "A: b\n",
+        "A: b\r",
+        " folded\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        "hello",
+    ];
+
+    proptest! {
+        #[test]
+        fn the_verdict_does_not_depend_on_the_split(
+            lines in proptest::collection::vec(proptest::sample::select(LINES), 0..8),
+            long in prop_oneof![9 => Just(0usize), 1 => 15_000usize..40_000],
+            cuts in proptest::collection::vec(1usize..12, 0..8),
+        ) {
+            let mut head = lines.concat().into_bytes();
+            let middle = head.len() / 2;
+            head.splice(middle..middle, std::iter::repeat_n(b'x', long));
+            let cuts = cuts.into_iter().chain(std::iter::repeat(if long > 0 { 997 } else { 1 }));
+            prop_assert_eq!(verdict(&head, cuts), at_once(&head));
+        }
+
+        #[test]
+        fn no_bytes_panic(head in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = at_once(&head);
+            let _ = at_once(&[b"GET / HTTP/1.1\r\n", &head[..], b"\r\n\r\n"].concat());
+            let _ = at_once(&[b"GET ", &head[..], b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
 //! | `resolve`, `site` | what a path leads to, beneath the root |
+//! | `file`, `open_files` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
@@ -34,12 +35,14 @@ mod connection;
 mod decimal;
 mod error;
 mod fields;
+mod file;
 mod framing;
 mod head;
 mod host;
 mod limits;
 mod mime;
 mod multipart;
+mod open_files;
 mod path;
 mod range;
 mod reply;

@@ -29,6 +29,13 @@ pub(crate) const RANGES_MAX: usize = 128;
 /// Ranges that are not in ascending order: players ask for a tail and a head, attacks for many.
 pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
 
+/// How long an open file answers for its name without the name being resolved again. Long enough
+/// that a popular file costs next to nothing, short enough that nobody waits for a new version.
+pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
+
+/// Files a worker keeps open. More than that many different ones a second are not worth keeping.
+pub(crate) const OPEN_FILES_MAX: usize = 1024;
+
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 

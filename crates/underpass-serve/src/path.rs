@@ -1,7 +1,7 @@
 //! A path beneath the root: decoded once, normalised, and unable to name anything above the root.
 //!
 //! ```text
-//!  /a//b/%2e%2e/c%2fd/   ─decode, by bytes─►   segments a, b, .., c, d   ─normalise─►   a/c/d  (folder)
+//!  /a//b/%2e%2e/c%2fd/  ─decode─►  segments a, b, .., c, d  ─normalise─►  a/c/d  (folder)
 //! ```
 //!
 //! Everything that decides about a request (what is hidden, what is opened) sees this form only.
@@ -183,6 +183,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
@@ -285,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn encoding_and_normalising_again_changes_nothing(raw in proptest::collection::vec(any::<u8>(), 0..24)) {
+        fn normalising_again_changes_nothing(raw in vec(any::<u8>(), 0..24)) {
             let mut target = b"/".to_vec();
             target.extend(raw);
             if let Ok(path) = SitePath::parse(&target) {

@@ -149,6 +149,7 @@ fn coalesced(asked: Vec<Span>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
@@ -259,11 +260,13 @@ mod tests {
         #[test]
         fn what_is_selected_is_what_was_asked_for(
             size in 1u64..200,
-            asked in proptest::collection::vec((0u64..220, 0u64..40), 1..10),
+            asked in vec((0u64..220, 0u64..40), 1..10),
         ) {
             let members: Vec<_> =
                 asked.iter().map(|(first, more)| format!("{first}-{}", first + more)).collect();
-            let wanted = |byte: u64| asked.iter().any(|(first, more)| (*first..=first + more).contains(&byte));
+            let wanted = |byte: u64| {
+                asked.iter().any(|(first, more)| (*first..=first + more).contains(&byte))
+            };
             let spans = match select(format!("bytes={}", members.join(",")).as_bytes(), size) {
                 Selection::One(span) => vec![span],
                 Selection::Several(spans) => spans,
@@ -274,14 +277,14 @@ mod tests {
                 Selection::Whole => return Ok(()),
             };
             for byte in 0..size {
-                let times = spans.iter().filter(|span| (span.first..span.end()).contains(&byte)).count();
-                prop_assert_eq!(times, usize::from(wanted(byte)));
+                let has = |span: &&Span| (span.first..span.end()).contains(&byte);
+                prop_assert_eq!(spans.iter().filter(has).count(), usize::from(wanted(byte)));
             }
             prop_assert!(spans.iter().all(|span| span.length > 0 && span.end() <= size));
         }
 
         #[test]
-        fn no_value_panics(value in proptest::collection::vec(any::<u8>(), 0..40), size in any::<u64>()) {
+        fn no_value_panics(value in vec(any::<u8>(), 0..40), size in any::<u64>()) {
             let _ = select(&value, size);
             let _ = select(&[b"bytes=", &value[..]].concat(), size);
         }

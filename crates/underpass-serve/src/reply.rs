@@ -10,14 +10,13 @@ use underpass::{FileRange, Outbox, Piece};
 use crate::answer::Answer;
 use crate::clock::DATE_BYTES;
 use crate::decimal::push_decimal;
+use crate::file::File;
 use crate::head::Persistence;
 use crate::multipart::{Boundary, Multipart, push_content_range};
 use crate::path::{Form, SitePath};
 use crate::range::Span;
 use crate::request_line::{Method, Version};
-use crate::resolve::File;
 use crate::status::{Refusal, Status};
-use crate::validator::Validators;
 
 /// What a reply depends on beside the answer.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ pub(crate) fn reply(
             let head = head.status(Status::Ok).file(&file);
             let span = Span {
                 first: 0,
-                length: file.size,
+                length: file.state.size,
             };
             send(head, circumstances.method, file, span, outbox)
         }
@@ -85,14 +84,15 @@ pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
     match answer {
-        Answer::NotModified(validators) => head
-            .status(Status::NotModified)
-            .validators(&validators)
-            .end(),
-        Answer::PreconditionFailed(validators) => {
+        Answer::NotModified(file) => {
+            let mut head = head.status(Status::NotModified);
+            file.state.validators.push_to(&mut head.bytes);
+            head.end()
+        }
+        Answer::PreconditionFailed(file) => {
             let why = Refusal::new(Status::PreconditionFailed, "the file is in another state");
             let mut tag = b"\r\nETag: ".to_vec();
-            tag.extend_from_slice(validators.tag.as_bytes());
+            tag.extend_from_slice(file.state.validators.tag.as_bytes());
             head.plain(why, &tag)
         }
         Answer::Unsatisfiable(size) => {
@@ -147,14 +147,14 @@ fn send(
     outbox.push(range(&file, span));
     Some(Sending {
         path: file.path,
-        size: file.size,
+        size: file.state.size,
         spans: Spans::One(span),
     })
 }
 
 fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> Option<Sending> {
     let boundary = Boundary::random();
-    let body = Multipart::new(&spans, file.size, file.media, &boundary);
+    let body = Multipart::new(&spans, file.state.size, file.state.media, &boundary);
     let head = head
         .status(Status::PartialContent)
         .parts(&file, &boundary, body.length());
@@ -166,14 +166,14 @@ fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> O
     outbox.push(Piece::Bytes(body.closing));
     Some(Sending {
         path: file.path,
-        size: file.size,
+        size: file.state.size,
         spans: Spans::Several(spans),
     })
 }
 
 fn range(file: &File, span: Span) -> Piece {
     Piece::Range(FileRange {
-        file: Arc::clone(&file.descriptor),
+        file: Arc::clone(&file.state.descriptor),
         offset: span.first,
         len: span.length,
     })
@@ -231,16 +231,6 @@ impl<'c> Head<'c> {
         self
     }
 
-    fn validators(mut self, validators: &Validators) -> Head<'c> {
-        self.push(b"\r\nETag: ");
-        self.push(validators.tag.as_bytes());
-        if let Some(modified) = validators.modified {
-            self.push(b"\r\nLast-Modified: ");
-            self.push(&modified.date_bytes());
-        }
-        self
-    }
-
     fn length(&mut self, length: u64) {
         self.push(b"\r\nContent-Length: ");
         push_decimal(&mut self.bytes, length);
@@ -248,34 +238,31 @@ impl<'c> Head<'c> {
 
     fn media(&mut self, file: &File) {
         self.push(b"\r\nContent-Type: ");
-        file.media.push_to(&mut self.bytes);
+        file.state.media.push_to(&mut self.bytes);
     }
 
-    fn file(self, file: &File) -> Vec<u8> {
-        let mut head = self.validators(&file.validators);
-        head.push(b"\r\nAccept-Ranges: bytes");
-        head.media(file);
-        head.length(file.size);
-        head.end()
+    fn file(mut self, file: &File) -> Vec<u8> {
+        self.push(&file.state.fields);
+        self.media(file);
+        self.length(file.state.size);
+        self.end()
     }
 
-    fn part(self, file: &File, span: Span) -> Vec<u8> {
-        let mut head = self.validators(&file.validators);
-        head.push(b"\r\nAccept-Ranges: bytes");
-        head.media(file);
-        head.push(b"\r\nContent-Range: ");
-        push_content_range(&mut head.bytes, span, file.size);
-        head.length(span.length);
-        head.end()
+    fn part(mut self, file: &File, span: Span) -> Vec<u8> {
+        self.push(&file.state.fields);
+        self.media(file);
+        self.push(b"\r\nContent-Range: ");
+        push_content_range(&mut self.bytes, span, file.state.size);
+        self.length(span.length);
+        self.end()
     }
 
-    fn parts(self, file: &File, boundary: &Boundary, length: u64) -> Vec<u8> {
-        let mut head = self.validators(&file.validators);
-        head.push(b"\r\nAccept-Ranges: bytes");
-        head.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
-        head.push(boundary.as_bytes());
-        head.length(length);
-        head.end()
+    fn parts(mut self, file: &File, boundary: &Boundary, length: u64) -> Vec<u8> {
+        self.push(&file.state.fields);
+        self.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
+        self.push(boundary.as_bytes());
+        self.length(length);
+        self.end()
     }
 
     /// A status with a body of one line that says the same in words.

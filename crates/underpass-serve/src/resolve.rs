@@ -6,26 +6,14 @@
 //! opened descriptor, so nothing can change between looking and sending.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
+use crate::file::File;
 use crate::limits::RESOLVE_TRIES_MAX;
-use crate::mime::MediaType;
 use crate::path::{Form, SitePath};
-use crate::validator::{FileTime, Validators};
-
-/// A regular file of the site, open, and what was true of it when it was opened.
-#[derive(Debug)]
-pub(crate) struct File {
-    pub(crate) descriptor: Arc<OwnedFd>,
-    pub(crate) path: SitePath,
-    pub(crate) size: u64,
-    pub(crate) validators: Validators,
-    pub(crate) media: MediaType,
-}
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -57,9 +45,6 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGIC
 
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(root: BorrowedFd<'_>, path: SitePath, now: SystemTime) -> Found {
-    if path.is_hidden() {
-        return Found::Nothing;
-    }
     match path.form() {
         Form::File => match open(root, path.bytes(), OPEN) {
             Ok(opened) => known(opened, path, now, Found::Folder),
@@ -109,23 +94,6 @@ fn known(
         FileType::RegularFile => Found::File(File::new(opened, path, &stat, now)),
         FileType::Directory => folder(path),
         _ => Found::Nothing,
-    }
-}
-
-impl File {
-    fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let changed = FileTime {
-            seconds: stat.st_mtime,
-            nanoseconds: stat.st_mtime_nsec as u32,
-        };
-        File {
-            descriptor: Arc::new(opened),
-            size,
-            validators: Validators::new(changed, size, stat.st_ino, now),
-            media: MediaType::of(path.bytes()),
-            path,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -12,9 +13,9 @@ use crate::answer::{Answer, answer};
 use crate::clock::Clock;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
+use crate::open_files::OpenFiles;
 use crate::reply::{Circumstances, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
-use crate::resolve::find;
 use crate::site::Site;
 use crate::status::Refusal;
 
@@ -23,6 +24,7 @@ use crate::status::Refusal;
 pub struct Worker {
     pub(crate) limits: Limits,
     site: Arc<Site>,
+    files: Rc<OpenFiles>,
     clock: Clock,
     trouble: Trouble,
     requests: Cell<u64>,
@@ -51,6 +53,7 @@ impl Worker {
         Worker {
             limits,
             site,
+            files: Rc::default(),
             clock: Clock::default(),
             trouble: Trouble::default(),
             requests: Cell::new(0),
@@ -73,7 +76,7 @@ impl Worker {
             persistence,
             date: self.clock.date(now),
         };
-        let answer = answer(request, |path| find(self.site.root(), path, now));
+        let answer = answer(request, |path| self.files.find(self.site.root(), path, now));
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }

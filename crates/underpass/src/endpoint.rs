@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 
@@ -258,14 +258,15 @@ pub struct Source<F> {
 impl<F: AsFd> Source<F> {
     /// All of a file from its beginning (as long as it is now), or a stream until it ends.
     ///
-    /// A regular file of size 0 is read until it ends: files in `/proc` and `/sys` have content.
-    /// A file that grows meanwhile is moved up to the size it had here.
+    /// A regular file of size 0, or of a size that stands on no block, is read until it ends:
+    /// files in `/proc` and `/sys` say nothing of their content by it. Any other file that grows
+    /// meanwhile is moved up to the size it had here.
     ///
     /// # Errors
     /// As [`Endpoint::of`].
     pub fn whole(fd: F) -> Result<Self, Errno> {
         let end = Endpoint::of(&fd)?;
-        let owed = if end.size > 0 {
+        let owed = if end.size > 0 && !is_mere_claim(&fd, &end) {
             Owed::Exactly(end.size)
         } else {
             Owed::ToEnd
@@ -323,6 +324,12 @@ impl<F: AsFd> Sink<F> {
         let end = Endpoint::of(&fd)?;
         Ok(Self { fd, end, to })
     }
+}
+
+/// QUIRK(size-without-blocks): files in sysfs say 4096, whatever they contain. They have no blocks
+/// and yet claim data at their beginning, where a file that is all hole has none.
+fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {
+    end.allocated == 0 && rustix::fs::seek(fd, SeekFrom::Data(0)).is_ok_and(|data| data < end.size)
 }
 
 fn within_offsets(from: u64, len: u64) -> Result<(), Errno> {

@@ -48,6 +48,7 @@ pub mod errno;
 mod error;
 mod extent;
 mod host;
+pub mod kernel_tls;
 pub mod limits;
 mod mechanism;
 mod op;

@@ -122,6 +122,12 @@ pub enum Op {
         /// The sink's new length in bytes.
         len: u64,
     },
+    /// `pwrite(sink, "\0", at)`: makes the file as long as a hole at the end of a range asks for,
+    /// and leaves alone what others have written behind it.
+    LastByte {
+        /// Offset in the sink.
+        at: u64,
+    },
     /// The length of a side, by `fstat(2)`.
     Length(Side),
 }

@@ -165,9 +165,9 @@ impl Outbox {
         else {
             return false;
         };
+        // While a body is being read, what the head gains the body loses: the answer stays.
         let joined = (head.len() as u64).saturating_add(body.len);
-        // Half-read bodies go on being read, for the range's transfer would begin in their middle.
-        self.front.sent == 0 && (self.front.head.is_some() || joined <= JOINED_BYTES_MAX)
+        self.front.sent == 0 && joined <= JOINED_BYTES_MAX
     }
 
     /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which
@@ -257,6 +257,15 @@ impl Outbox {
         }
     }
 
+    /// The offset at which the first range ends; 0 where the first piece is none.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn range_end(&self) -> u64 {
+        match self.pieces.front() {
+            Some(Piece::Range(range)) => range.offset + range.len,
+            _ => 0,
+        }
+    }
+
     /// The transfer of the first range, made from its descriptor.
     pub(crate) fn begin(&mut self, transfer: Transfer) {
         self.front.transfer = Some(transfer);
@@ -288,6 +297,14 @@ impl Outbox {
                 *error.account = self.account.clone();
                 Err(error)
             }
+        }
+    }
+
+    /// A call beside the payload failed; what was sent stays told.
+    pub(crate) fn failed(&self, errno: Errno) -> Error {
+        Error {
+            account: Box::new(self.account.clone()),
+            ..Error::of_call(errno)
         }
     }
 

@@ -167,6 +167,15 @@ impl Plan {
         self.tiers[0]
     }
 
+    /// A mechanism that was wanted and had been refused before, with its errno.
+    pub(crate) fn refused_before(&self) -> Option<(Mechanism, Errno)> {
+        self.left_out()
+            .find_map(|(mechanism, reason)| match reason {
+                Reason::Refused(_, errno) => Some((mechanism, errno)),
+                _ => None,
+            })
+    }
+
     /// The one to try after `mechanism` was refused.
     pub(crate) fn after(&self, mechanism: Mechanism) -> Option<Mechanism> {
         let place = self
@@ -291,7 +300,7 @@ fn allowed<F, G>(
 
 /// A whole file into an empty one, or whole blocks of it (the last one may end with the file).
 fn clonable<F, G>(source: &Source<F>, sink: &Sink<G>) -> Result<(), Reason> {
-    if clones_whole(source, sink) {
+    if is_whole(source, sink) {
         return Ok(());
     }
     let block = source.end.block_bytes.max(sink.end.block_bytes).max(1);
@@ -310,7 +319,7 @@ fn clonable<F, G>(source: &Source<F>, sink: &Sink<G>) -> Result<(), Reason> {
     }
 }
 
-pub(crate) fn clones_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
+pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
     let whole = match source.owed {
         Owed::Exactly(len) => len == source.end.size,
         Owed::ToEnd => true,
@@ -440,8 +449,8 @@ mod tests {
         let mut odd = source(Kind::File);
         odd.end.size = 1_000_001;
         odd.owed = Owed::Exactly(1_000_001);
-        assert!(!clones_whole(&odd, &longer));
-        assert!(clones_whole(&odd, &sink(Kind::File)));
+        assert!(!is_whole(&odd, &longer));
+        assert!(is_whole(&odd, &sink(Kind::File)));
     }
 
     #[test]

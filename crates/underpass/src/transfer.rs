@@ -19,7 +19,7 @@ use crate::host::call_missing;
 use crate::limits::{FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::op::{Middle, Op};
-use crate::plan::{Plan, clones_whole};
+use crate::plan::{Plan, is_whole};
 use crate::relay::Relay;
 use crate::verdict::{Situation, Verdict, Wait, verdict};
 
@@ -47,7 +47,8 @@ pub struct Transfer {
     from: u64,
     to: u64,
     owed: Owed,
-    whole_clone: bool,
+    /// The whole source goes into an empty sink.
+    whole: bool,
     /// Bytes the sink has got, holes included: the cursor.
     done: u64,
     phase: Phase,
@@ -81,7 +82,7 @@ enum Question {
     /// A hole of this length was found behind the cursor.
     Punch(u64),
     /// All is moved, and the sink ends in a hole.
-    SetLength,
+    Lengthen,
 }
 
 /// Whether holes are punched into what the file system may have allocated in advance.
@@ -97,7 +98,10 @@ impl Transfer {
         let phase = match (plan.first(), source.owed) {
             (_, Owed::Exactly(0)) => Phase::Done,
             (Some(mechanism), _) => Phase::Moving(mechanism),
-            (None, _) => Phase::Failed(None, Fault::Refused, None),
+            (None, _) => {
+                let (mechanism, errno) = plan.refused_before().unzip();
+                Phase::Failed(mechanism, Fault::Refused, errno)
+            }
         };
         let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
         Self {
@@ -107,7 +111,7 @@ impl Transfer {
             from: source.from,
             to: sink.to,
             owed: source.owed,
-            whole_clone: clones_whole(source, sink),
+            whole: is_whole(source, sink),
             done: 0,
             phase,
             relay: Relay::default(),
@@ -209,11 +213,25 @@ impl Transfer {
             Question::Cloned => Op::Length(Side::Sink),
             Question::Punch(len) => Op::Punch {
                 to: self.to + self.done,
-                len,
+                len: self.to_whole_block(len),
             },
-            Question::SetLength => Op::SetLength {
+            // Behind a range there may be another one, which cutting would lose.
+            Question::Lengthen if self.whole => Op::SetLength {
                 len: self.to + self.done,
             },
+            Question::Lengthen => Op::LastByte {
+                at: self.to + self.done - 1,
+            },
+        }
+    }
+
+    /// A hole at the end of all is punched up to the end of its last block: half a block stays
+    /// allocated, and there is nobody behind it.
+    fn to_whole_block(&self, len: u64) -> u64 {
+        let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
+        match (start + len).checked_next_multiple_of(block) {
+            Some(end) if self.whole && len == self.left() => end - start,
+            _ => len,
         }
     }
 
@@ -249,7 +267,7 @@ impl Transfer {
     }
 
     fn clone_op(&self) -> Op {
-        if self.whole_clone {
+        if self.whole {
             return Op::Clone;
         }
         Op::CloneRange {
@@ -444,7 +462,7 @@ impl Transfer {
                 }
                 self.skip_hole(mechanism, len)
             }
-            Question::SetLength => match result {
+            Question::Lengthen => match result {
                 Ok(_) => self.finish_if_complete(),
                 Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     self.fail(mechanism, Fault::Full, Some(errno))
@@ -523,7 +541,7 @@ impl Transfer {
         self.account.holes += len;
         self.done += len;
         if self.left() == 0 {
-            return self.ask_next(mechanism, Question::SetLength);
+            return self.ask_next(mechanism, Question::Lengthen);
         }
         Step::Again
     }
@@ -549,7 +567,9 @@ impl Transfer {
             after: self.done,
         };
         self.account.refused(refusal);
-        self.relay.read_out();
+        if self.relay.held() > 0 {
+            self.relay.read_out();
+        }
         match next {
             Some(next) => self.phase = Phase::Moving(next),
             None => {

@@ -80,6 +80,8 @@ pub(crate) enum Verdict {
     Fatal(Fault),
 }
 
+const ONCE: Verdict = Verdict::Refused(Scope::Once);
+
 pub(crate) fn verdict(call: Call, result: Result<u64, Errno>, at: &Situation) -> Verdict {
     match result {
         Ok(0) => zero(call),
@@ -144,7 +146,9 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
 
 fn sendfile(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Sink, at),
+        // Files never have to be waited for; a terminal does.
+        Errno::AGAIN if at.source == Kind::Char => wait_or_timeout(Wait::Both, at, ONCE),
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         // Towards a socket only the source has a disk.
         Errno::IO if at.sink.is_socket() => Verdict::Fatal(Fault::Source),
@@ -155,7 +159,7 @@ fn sendfile(errno: Errno, at: &Situation) -> Verdict {
 
 fn splice(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Both, at),
+        Errno::AGAIN => wait_or_timeout(Wait::Both, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         Errno::IO if at.source == Kind::Pipe => Verdict::Fatal(Fault::Sink),
         Errno::IO => Verdict::Fatal(Fault::Source),
@@ -166,7 +170,7 @@ fn splice(errno: Errno, at: &Situation) -> Verdict {
 /// The pipe is empty, so EAGAIN can only mean the source.
 fn fill_pipe(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Source, at),
+        Errno::AGAIN => wait_or_timeout(Wait::Source, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         Errno::INVAL if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
         Errno::IO => Verdict::Fatal(Fault::Source),
@@ -177,7 +181,7 @@ fn fill_pipe(errno: Errno, at: &Situation) -> Verdict {
 /// The pipe holds bytes, so EAGAIN can only mean the sink.
 fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Sink, at),
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         Errno::IO => Verdict::Fatal(Fault::Sink),
         _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
@@ -186,7 +190,7 @@ fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
 
 fn fill_buffer(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Source, at),
+        Errno::AGAIN => wait_or_timeout(Wait::Source, at, Verdict::Fatal(Fault::Source)),
         Errno::IO if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
         _ => terminal(errno, Side::Source).unwrap_or(Verdict::Fatal(Fault::Source)),
     }
@@ -194,7 +198,7 @@ fn fill_buffer(errno: Errno, at: &Situation) -> Verdict {
 
 fn drain_buffer(errno: Errno, at: &Situation) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Sink, at),
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, Verdict::Fatal(Fault::Sink)),
         _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Fatal(Fault::Sink)),
     }
 }
@@ -220,17 +224,26 @@ fn terminal(errno: Errno, side: Side) -> Option<Verdict> {
     Some(Verdict::Fatal(fault))
 }
 
-/// On a descriptor that blocks, EAGAIN is a socket timeout that ran out.
-fn wait_or_timeout(wait: Wait, at: &Situation) -> Verdict {
-    let polls = match wait {
-        Wait::Source => at.source_waits == Waits::Polls,
-        Wait::Sink => at.sink_waits == Waits::Polls,
-        Wait::Both => at.source_waits == Waits::Polls || at.sink_waits == Waits::Polls,
+/// Only what can become ready is waited for. On a socket that blocks, EAGAIN is a timeout that ran
+/// out; from a file it is a refusal like others, for which `otherwise` stands.
+fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
+    let (source, sink) = ((at.source, at.source_waits), (at.sink, at.sink_waits));
+    let asked = match wait {
+        Wait::Source => [Some(source), None],
+        Wait::Sink => [None, Some(sink)],
+        Wait::Both => [Some(source), Some(sink)],
     };
-    if polls {
+    let polls = |(kind, waits)| waits == Waits::Polls && !matches!(kind, Kind::File | Kind::Block);
+    if asked.into_iter().flatten().any(polls) {
         Verdict::Wait(wait)
-    } else {
+    } else if asked
+        .into_iter()
+        .flatten()
+        .any(|(kind, _)| kind.is_socket())
+    {
         Verdict::Fatal(Fault::TimedOut)
+    } else {
+        otherwise
     }
 }
 
@@ -357,6 +370,7 @@ mod tests {
     #[test]
     fn eagain_waits_for_the_side_it_can_only_mean() {
         let polls = Situation {
+            source: Kind::Tcp,
             source_waits: Waits::Polls,
             ..situation(0)
         };
@@ -371,6 +385,30 @@ mod tests {
         };
         let told = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
         assert_eq!(told, Verdict::Fatal(Fault::TimedOut));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_file() {
+        let files = Situation {
+            sink: Kind::File,
+            source_waits: Waits::Polls,
+            ..situation(0)
+        };
+        for call in [
+            Call::Sendfile,
+            Call::Splice,
+            Call::FillPipe,
+            Call::DrainPipe,
+        ] {
+            assert_eq!(verdict(call, Err(Errno::AGAIN), &files), ONCE, "{call:?}");
+        }
+        for (call, fault) in [
+            (Call::FillBuffer, Fault::Source),
+            (Call::DrainBuffer, Fault::Sink),
+        ] {
+            let told = verdict(call, Err(Errno::AGAIN), &files);
+            assert_eq!(told, Verdict::Fatal(fault), "{call:?}");
+        }
     }
 
     #[test]

@@ -21,12 +21,59 @@ pub(crate) struct SystemTest {
 }
 
 /// Every such target. One that needs mounts is run in a mount namespace of its own.
-pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[SystemTest {
-    package: "xtask",
-    target: "mounts",
-    needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
-    why: "what a test mounts is seen by nobody else and gone afterwards",
-}];
+pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
+    SystemTest {
+        package: "underpass-cli",
+        target: "doctor_faults",
+        needs: &[needs::STRACE],
+        why: "doctor tells calls that are missing, forbidden or lie, and is interruptible",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "doctor_mounts",
+        needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
+        why: "doctor tells file systems that differ, are read-only or full",
+    },
+    SystemTest {
+        package: "xtask",
+        target: "mounts",
+        needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
+        why: "what a test mounts is seen by nobody else and gone afterwards",
+    },
+    SystemTest {
+        package: "underpass-serve",
+        target: "oracle",
+        needs: &[needs::NGINX],
+        why: "every difference from nginx is intended",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "serve_traced",
+        needs: &[needs::STRACE],
+        why: "the system calls of a request are counted, and some are made to fail",
+    },
+    SystemTest {
+        package: "underpass",
+        target: "kernel",
+        needs: &[
+            needs::ROOT,
+            needs::MOUNT,
+            needs::UNSHARE,
+            needs::MOUNTS,
+            needs::LOOP_DEVICES,
+            needs::MKFS_EXT4,
+            needs::MKFS_XFS,
+            needs::MKFS_BTRFS,
+        ],
+        why: "the mover between real file systems, full ones, and out of pipes",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "faults",
+        needs: &[needs::STRACE],
+        why: "the tool while system calls fail: a right result or a clear error",
+    },
+];
 
 impl fmt::Display for SystemTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

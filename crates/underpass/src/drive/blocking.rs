@@ -113,6 +113,10 @@ impl<'a> Driver<'a> {
     /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
+    /// Nobody else may use a sink that is a file through the same descriptor, or a duplicate of
+    /// it, meanwhile: sendfile writes at the position they share. Who writes ranges side by side
+    /// opens the file once for each.
+    ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
     pub fn run<F: AsFd, G: AsFd>(
@@ -302,7 +306,8 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
                 outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?,
             ),
             Due::Begin(range) => {
-                let source = Source::range(&range.file, range.offset, range.len)?;
+                let source = Source::range(&range.file, range.offset, range.len)
+                    .map_err(|errno| outbox.failed(errno))?;
                 let plan = plan(&source, &sink, host, &Policy::default());
                 outbox.begin(Transfer::new(&source, &sink, plan));
             }
@@ -314,10 +319,10 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
                     source,
                     sink,
                 };
-                let Some(op) = transfer.next_op() else {
-                    continue;
+                let step = match transfer.next_op() {
+                    Some(op) => transfer.record(perform(op, &ends, middles, host)),
+                    None => Step::Failed,
                 };
-                let step = transfer.record(perform(op, &ends, middles, host));
                 match step {
                     Step::Wait(_) => wait_for_sink()?,
                     Step::Refused(refusal) => host.learn(&refusal, &source, &sink),

@@ -113,6 +113,7 @@ fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
             fallocate(output, flags, to, len).map(|()| 0)
         }
         Op::SetLength { len } => ftruncate(output, len).map(|()| 0),
+        Op::LastByte { at } => rustix::io::pwrite(output, &[0], at).map(|n| n as u64),
         Op::Length(Side::Source) => length(input),
         Op::Length(Side::Sink) => length(output),
         _ => Err(Errno::NOSYS),

@@ -92,10 +92,6 @@ pub async fn turn<S: Stream>(
     host: &Host,
     policy: &Policy,
 ) -> Result<Turn, Error> {
-    let sink_end = match outbox.sink {
-        Some(end) => end,
-        None => *outbox.sink.insert(Endpoint::of(sink)?),
-    };
     loop {
         match outbox.due() {
             None => return Ok(Turn::Empty),
@@ -111,7 +107,7 @@ pub async fn turn<S: Stream>(
                 }
             }
             Some(Due::Load) => load_behind(outbox).await?,
-            Some(Due::Begin(range)) => begin(outbox, &range, sink_end, host, policy)?,
+            Some(Due::Begin(range)) => begin(outbox, &range, sink, host, policy)?,
             Some(Due::Move(transfer, _, file)) => {
                 let reads = transfer.next_op().and_then(Op::reads);
                 warm_up(outbox, &file, reads).await;
@@ -139,14 +135,19 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     Ok(())
 }
 
-fn begin(
+fn begin<S: Stream>(
     outbox: &mut Outbox,
     range: &FileRange,
-    sink_end: Endpoint,
+    sink: &S,
     host: &Host,
     policy: &Policy,
 ) -> Result<(), Error> {
-    let source = Source::range(&range.file, range.offset, range.len)?;
+    let sink_end = match outbox.sink {
+        Some(end) => end,
+        None => *outbox.sink.insert(Endpoint::of(sink)?),
+    };
+    let source = Source::range(&range.file, range.offset, range.len)
+        .map_err(|errno| outbox.failed(errno))?;
     let sink = Sink {
         fd: (),
         end: sink_end,
@@ -158,17 +159,20 @@ fn begin(
     Ok(())
 }
 
-/// Has the range of the next call read into the page cache, if it isn't there.
+/// Has the next bytes of the range read into the page cache, if they aren't there: those of the
+/// next call and, since one question answers for many calls, of some more.
 async fn warm_up(outbox: &mut Outbox, file: &Arc<OwnedFd>, reads: Option<(u64, u64)>) {
     let Some((from, len)) = reads else { return };
     if from + len <= outbox.warm_until {
         return;
     }
-    outbox.warm_until = from + len;
+    let len = READ_AHEAD_BYTES
+        .min(outbox.range_end().saturating_sub(from))
+        .max(len);
     if !warm::is_cached(file, from, len) {
-        warm::read_ahead(file, from, len.max(READ_AHEAD_BYTES)).await;
-        outbox.warm_until = from + len.max(READ_AHEAD_BYTES);
+        warm::read_ahead(file, from, len).await;
     }
+    outbox.warm_until = from + len;
 }
 
 /// What one call for the first range came to.
@@ -186,6 +190,8 @@ fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Move
         return Ok(Moved::Nothing);
     };
     let Some(op) = transfer.next_op() else {
+        // The policy allows nothing.
+        outbox.stepped(Step::Failed, host)?;
         return Ok(Moved::Nothing);
     };
     let (source, sink_end) = transfer.ends();

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use crate::endpoint::Side;
 use crate::mechanism::Mechanism;
 
 /// `struct file_clone_range` of linux/fs.h.
@@ -61,8 +62,13 @@ pub(crate) fn probe(mechanism: Mechanism) -> Errno {
             Mechanism::ReadWrite => libc::syscall(libc::SYS_read, -1, null, 1_usize),
         }
     };
-    debug_assert_eq!(result, -1);
-    last_errno()
+    if result == -1 {
+        last_errno()
+    } else {
+        // Success without a descriptor is no kernel's answer: whatever stands in front of this one
+        // does not make the call.
+        Errno::NOSYS
+    }
 }
 
 /// Whether the kernel encrypts this TCP socket's records (`getsockopt(TCP_ULP)` says "tls").
@@ -80,6 +86,36 @@ pub(crate) fn tcp_ulp_is_tls(socket: BorrowedFd<'_>) -> bool {
         )
     };
     result == 0 && name.starts_with(b"tls\0")
+}
+
+/// `setsockopt(TCP_ULP, "tls")`.
+pub(crate) fn attach_tls(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
+}
+
+/// `setsockopt(SOL_TLS, TLS_TX or TLS_RX, info)`; `info` is a `struct tls12_crypto_info_…`.
+pub(crate) fn install_tls_keys(
+    socket: BorrowedFd<'_>,
+    side: Side,
+    info: &[u8],
+) -> Result<(), Errno> {
+    let direction = match side {
+        Side::Sink => libc::TLS_TX,
+        Side::Source => libc::TLS_RX,
+    };
+    set_option(socket, libc::SOL_TLS, direction, info)
+}
+
+fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
+    // SAFETY: `bytes` is valid for reads of `len` bytes during the call, which only reads them and
+    // checks them itself.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, bytes, len) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
 }
 
 /// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.

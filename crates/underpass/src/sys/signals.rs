@@ -98,3 +98,137 @@ fn empty_set() -> libc::sigset_t {
         set.assume_init()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    use rustix::io::Errno;
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    use crate::drive::blocking::Driver;
+    use crate::{Account, Error, Fault, Host, Mechanism, Policy, Sink, Source};
+
+    /// Which part a process of its own plays: signals are the whole process's.
+    const PART: &str = "UNDERPASS_TEST_SIGNALS_PART";
+
+    /// Runs one test again, in a process that plays `part`.
+    fn played(test: &str, part: &str) -> ExitStatus {
+        Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", &format!("sys::signals::tests::{test}")])
+            .env(PART, part)
+            .output()
+            .expect("starts")
+            .status
+    }
+
+    fn part() -> Option<String> {
+        std::env::var(PART).ok()
+    }
+
+    fn deadly_again(signal: libc::c_int) {
+        // SAFETY: SIG_DFL is a valid disposition for both signals, and no handler of ours is lost.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        assert!(!is_ignored(signal));
+    }
+
+    fn is_blocked(signal: libc::c_int) -> bool {
+        let mut mask = empty_set();
+        // SAFETY: a null new mask only asks; `mask` is valid for writes.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), &raw mut mask);
+            libc::sigismember(&raw const mask, signal) == 1
+        }
+    }
+
+    fn file(len: u64) -> File {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(len).expect("a length");
+        file
+    }
+
+    fn run(mechanism: Mechanism, from: &File, to: impl AsFd) -> Result<Account, Error> {
+        let source = Source::range(from, 0, 1 << 20).expect("a source");
+        Driver::new(&Host::unprobed())
+            .policy(Policy::only(mechanism))
+            .run(&source, &Sink::new(to).expect("a sink"))
+    }
+
+    /// QUIRK(sendfile-sigpipe)
+    #[test]
+    fn sendfile_sigpipe_does_not_end_a_process_that_would_die_of_it() {
+        let from = file(1 << 20);
+        let gone = || UnixStream::pair().expect("a pair").0;
+        match part().as_deref() {
+            Some("bare") => {
+                deadly_again(libc::SIGPIPE);
+                let _deadly = rustix::fs::sendfile(gone(), &from, Some(&mut 0), 100);
+            }
+            Some(_) => {
+                deadly_again(libc::SIGPIPE);
+                for mechanism in [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite] {
+                    let (read, pipe) = rustix::pipe::pipe().expect("a pipe");
+                    drop(read);
+                    for sink in [OwnedFd::from(gone()), pipe] {
+                        let error = run(mechanism, &from, sink).expect_err("nobody is there");
+                        assert_eq!(error.fault, Fault::PeerGone, "{mechanism}: {error}");
+                        assert!(!is_blocked(libc::SIGPIPE), "{mechanism}");
+                    }
+                }
+            }
+            None => {
+                let test = "sendfile_sigpipe_does_not_end_a_process_that_would_die_of_it";
+                assert_eq!(played(test, "bare").signal(), Some(libc::SIGPIPE));
+                assert_eq!(played(test, "shielded").code(), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_size_limit_is_an_error_and_does_not_end_the_process() {
+        const LIMIT: u64 = 300_000;
+        let from = file(0);
+        rustix::io::pwrite(&from, &vec![7; 1 << 20], 0).expect("writes");
+        let limit = || {
+            let limit = Rlimit {
+                current: Some(LIMIT),
+                maximum: None,
+            };
+            setrlimit(Resource::Fsize, limit).expect("a limit");
+            deadly_again(libc::SIGXFSZ);
+        };
+        match part().as_deref() {
+            Some("bare") => {
+                limit();
+                let _deadly = rustix::io::pwrite(file(0), b"x", LIMIT);
+            }
+            Some(_) => {
+                let sinks = [(); 5].map(|()| file(0));
+                limit();
+                for (mechanism, to) in Mechanism::ALL.into_iter().zip(sinks) {
+                    let error = run(mechanism, &from, &to).expect_err("too large");
+                    let len = to.metadata().expect("metadata").len();
+                    assert_eq!(error.moved(), len, "{mechanism}: {error}");
+                    let known = [Fault::Full, Fault::Refused].contains(&error.fault);
+                    assert!(known, "{mechanism}: {error}");
+                    if !matches!(mechanism, Mechanism::Clone | Mechanism::CopyRange) {
+                        assert_eq!(error.fault, Fault::Full, "{mechanism}: {error}");
+                        assert_eq!(error.errno, Some(Errno::FBIG), "{mechanism}");
+                        assert_eq!(len, LIMIT, "{mechanism}");
+                    }
+                    assert!(!is_blocked(libc::SIGXFSZ), "{mechanism}");
+                }
+            }
+            None => {
+                let test = "a_file_size_limit_is_an_error_and_does_not_end_the_process";
+                assert_eq!(played(test, "bare").signal(), Some(libc::SIGXFSZ));
+                assert_eq!(played(test, "shielded").code(), Some(0));
+            }
+        }
+    }
+}

@@ -242,6 +242,34 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
     Sink { fd: (), end, to }
 }
 
+/// The middle pipe is read out only while it holds what the sink refused.
+#[test]
+fn splice_goes_on_splicing_after_others_were_refused() {
+    let script = vec![Fate::Fails(Errno::INVAL)];
+    let mut world = World::new((Kind::File, Kind::Tcp), &[40], 0, script);
+    let source = Source {
+        fd: (),
+        end: Endpoint::sample(Kind::File),
+        from: 0,
+        owed: Owed::Exactly(40),
+    };
+    let sink = Sink {
+        fd: (),
+        end: Endpoint::sample(Kind::Tcp),
+        to: 0,
+    };
+    let plan = plan(&source, &sink, &Host::unprobed(), &Policy::default());
+    let mut transfer = Transfer::new(&source, &sink, plan);
+    while let Some(op) = transfer.next_op() {
+        let result = world.play(op);
+        transfer.record(result);
+    }
+    let account = transfer.finish().expect("falls back");
+    assert_eq!(account.refusals.len(), 1, "{account}");
+    assert_eq!(account.of(Mechanism::Splice).bytes, 40, "{account}");
+    assert_eq!(account.crossed(), 0, "{account}");
+}
+
 /// Faults at the second call of every mechanism, one by one, from a script that people can read.
 #[test]
 fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {

@@ -257,6 +257,7 @@ impl World {
                 self.sink.resize(len as usize, 0);
                 Ok(0)
             }
+            Op::LastByte { at } => Ok(self.put(Some(at), &[0])),
             Op::Length(Side::Source) => Ok(self.source.len() as u64),
             Op::Length(Side::Sink) => Ok(self.sink.len() as u64),
             other => panic!("{other:?} moves payload"),

@@ -1,0 +1,323 @@
+//! What stands in the way, and what to do about it: one line each.
+
+use serde::Serialize;
+use underpass::{Mechanism, Scope};
+
+use super::Report;
+use super::pair::{End, Row};
+use super::place::{Place, Usable};
+use super::settings::{OpenFiles, Pipes, Setting, numbers};
+use super::tls::{Answer, KernelTls, Module};
+use super::trial::Outcome;
+
+/// A connection of `serve` has a socket and a file, with splice two ends of a pipe more.
+const OPEN_FILES_WISHED: u64 = 8192;
+
+/// What a busy listener needs; the kernel's default since 5.4 is 4096.
+const ACCEPT_QUEUE_WISHED: u64 = 1024;
+
+/// At 100 ms of round trip this is 10 MiB/s on one connection.
+const SEND_BUFFER_WISHED: u64 = 1 << 20;
+
+/// One line of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Advice {
+    /// A word for programs; the list is in docs/doctor.md.
+    pub(super) about: &'static str,
+    pub(super) text: String,
+}
+
+/// The most urgent first.
+pub(super) fn on(report: &Report) -> Vec<Advice> {
+    let mut all = Vec::new();
+    let mut add = |about, texts: Vec<String>| {
+        all.extend(texts.into_iter().map(|text| Advice { about, text }));
+    };
+    add("wrong-bytes", wrong_bytes(&report.pairs));
+    add("path", paths(report));
+    add("failed", failures(&report.pairs));
+    add("call-missing", calls_missing(report));
+    add("user-space", user_space(&report.pairs));
+    add("no-clone", no_clone(report));
+    add(
+        "kernel-tls",
+        kernel_tls(&report.kernel_tls).into_iter().collect(),
+    );
+    add("pipe-size", pipe_size(&report.pipes).into_iter().collect());
+    add(
+        "open-files",
+        open_files(&report.open_files).into_iter().collect(),
+    );
+    add(
+        "accept-queue",
+        accept_queue(&report.tcp).into_iter().collect(),
+    );
+    add(
+        "send-buffer",
+        send_buffer(&report.tcp).into_iter().collect(),
+    );
+    all
+}
+
+fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
+        let error = row.outcomes().find_map(|outcome| match outcome {
+            Outcome::WrongBytes { error } => Some(error.clone()),
+            _ => None,
+        })?;
+        Some(format!(
+            "{}: wrong bytes arrived ({error}): do not trust copies there, and report it",
+            row.label()
+        ))
+    };
+    pairs.iter().filter_map(of_row).collect()
+}
+
+fn paths(report: &Report) -> Vec<String> {
+    let line = |place: &Place| {
+        let (id, given) = (&place.id, &place.given);
+        match place.usable {
+            Usable::SourceAndSink => None,
+            Usable::SourceOnly => Some(format!(
+                "{id} ({given}): no file can be made there, so nothing was copied into it"
+            )),
+            Usable::Nothing => Some(format!(
+                "{id} ({given}) was not tried: {}",
+                place.notes.join("; ")
+            )),
+        }
+    };
+    report.paths.iter().filter_map(line).collect()
+}
+
+fn failures(pairs: &[Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
+        let failed = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
+            Outcome::Failed { error } => Some(format!("{}: {mechanism}: {error}", row.label())),
+            _ => None,
+        };
+        row.mechanisms.iter().find_map(failed)
+    };
+    pairs.iter().filter_map(of_row).collect()
+}
+
+fn calls_missing(report: &Report) -> Vec<String> {
+    let mut texts = Vec::new();
+    for missing in &report.kernel.calls_missing {
+        texts.push(format!(
+            "{} is not to be had ({}): {}; other ways are used",
+            missing.mechanism, missing.errno, missing.meaning
+        ));
+    }
+    texts
+}
+
+/// Pairs whose payload crosses into user space because all else was refused.
+fn user_space(pairs: &[Row]) -> Vec<String> {
+    let spared = |row: &Row| {
+        let works = |(mechanism, outcome): &(Mechanism, Outcome)| {
+            *mechanism != Mechanism::ReadWrite && matches!(outcome, Outcome::Works { .. })
+        };
+        row.mechanisms.iter().any(works)
+    };
+    let crossing = pairs
+        .iter()
+        .filter(|row| row.auto.uses == [Mechanism::ReadWrite] && !spared(row));
+    let labels: Vec<_> = crossing.map(Row::label).collect();
+    if labels.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}: bytes go through user space, nothing better works: twice the copies, more CPU",
+        labels.join(", ")
+    )]
+}
+
+/// One line per kind of file system.
+fn no_clone(report: &Report) -> Vec<String> {
+    let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
+        let place = report.paths.iter().find(|place| place.id == row.source);
+        let system = place.and_then(|place| place.file_system.as_ref());
+        let name = system.map_or("unknown", |system| &system.name);
+        match kinds.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, ids)) => ids.push(&row.source),
+            None => kinds.push((name, vec![&row.source])),
+        }
+    }
+    let line = |(name, ids): (&str, Vec<&str>)| {
+        format!(
+            "{} ({name}): not a copy-on-write file system: copies copy bytes; Btrfs, XFS and \
+             bcachefs can share them",
+            ids.join(", ")
+        )
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+fn refuses_clone_within(row: &Row) -> bool {
+    let refused = |outcome: &Outcome| {
+        let scope = match outcome {
+            Outcome::Refused { scope, .. } => scope,
+            _ => return false,
+        };
+        matches!(scope, Scope::Devices | Scope::Host)
+    };
+    matches!(row.ends, (End::Place(from), End::Place(to)) if from == to)
+        && row.outcome(Mechanism::Clone).is_some_and(refused)
+}
+
+fn kernel_tls(tls: &KernelTls) -> Option<String> {
+    let user_space = "TLS will be encrypted in user space";
+    match (&tls.attached, tls.module) {
+        (Answer::Works, _) => None,
+        (_, Module::NotLoaded) => Some(format!(
+            "kernel TLS is not loaded: {user_space}; for the kernel to do it: modprobe tls"
+        )),
+        (Answer::Refused { errno, .. }, Module::NotFound) => Some(format!(
+            "no kernel TLS ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
+        )),
+        (Answer::Refused { errno, meaning }, Module::Present) => Some(format!(
+            "kernel TLS is there and refuses ({errno}: {meaning}): {user_space}"
+        )),
+        (Answer::NotTried { reason }, _) => Some(format!(
+            "kernel TLS could not be tried ({reason}): {user_space}"
+        )),
+    }
+}
+
+fn pipe_size(pipes: &Pipes) -> Option<String> {
+    let granted = pipes.granted_bytes.unwrap_or(0);
+    if granted >= pipes.asked_bytes {
+        return None;
+    }
+    Some(match pipes.max_bytes {
+        Some(max) if max < pipes.asked_bytes => format!(
+            "pipe-max-size is {max}, below 1 MiB: splicing takes more calls; raise it with \
+             sysctl fs.pipe-max-size={}",
+            pipes.asked_bytes
+        ),
+        _ => format!(
+            "a new pipe got {granted} bytes of 1 MiB ({}): this user's pipes fill \
+             pipe-user-pages-soft; close some, or raise it",
+            pipes.refusal.as_deref().unwrap_or("no reason given")
+        ),
+    })
+}
+
+/// `serve` raises its soft limit by itself, so that only the hard one is in the way.
+fn open_files(limits: &OpenFiles) -> Option<String> {
+    let hard = limits.hard.filter(|hard| *hard < OPEN_FILES_WISHED)?;
+    let connections = hard / 2;
+    Some(format!(
+        "hard limit of {hard} open files (some {connections} connections): raise it with \
+         LimitNOFILE= in the unit, or in limits.conf"
+    ))
+}
+
+fn accept_queue(tcp: &[Setting]) -> Option<String> {
+    let queue = *numbers(tcp, "net.core.somaxconn").first()?;
+    (queue < ACCEPT_QUEUE_WISHED).then(|| {
+        format!(
+            "only {queue} connections may wait to be accepted: bursts are dropped; raise it with \
+             sysctl net.core.somaxconn=4096"
+        )
+    })
+}
+
+fn send_buffer(tcp: &[Setting]) -> Option<String> {
+    let most = *numbers(tcp, "net.ipv4.tcp_wmem").get(2)?;
+    (most < SEND_BUFFER_WISHED).then(|| {
+        format!(
+            "a connection may have {most} bytes on its way, at a round trip of 100 ms {} KiB/s; \
+             raise the third number of net.ipv4.tcp_wmem",
+            most * 10 / 1024
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPES: Pipes = Pipes {
+        max_bytes: Some(1 << 20),
+        user_pages_soft: Some(16384),
+        user_pages_hard: Some(0),
+        new_bytes: Some(65536),
+        asked_bytes: 1 << 20,
+        granted_bytes: Some(1 << 20),
+        refusal: None,
+    };
+
+    fn says(text: Option<String>, words: &str) {
+        let text = text.expect("something is in the way");
+        assert!(text.contains(words), "{text}");
+    }
+
+    #[test]
+    fn a_small_pipe_is_the_settings_fault_or_the_quotas() {
+        assert_eq!(pipe_size(&PIPES), None);
+        let small = Pipes {
+            granted_bytes: Some(65536),
+            refusal: Some("EPERM (Operation not permitted)".into()),
+            ..PIPES
+        };
+        says(pipe_size(&small), "pipe-user-pages-soft");
+        let limited = Pipes {
+            max_bytes: Some(65536),
+            ..small
+        };
+        says(pipe_size(&limited), "sysctl fs.pipe-max-size=1048576");
+    }
+
+    #[test]
+    fn only_the_hard_limit_on_open_files_is_in_the_way() {
+        let limits = |soft, hard| OpenFiles {
+            soft,
+            hard,
+            nr_open: None,
+            file_max: None,
+        };
+        assert_eq!(open_files(&limits(Some(1024), Some(524_288))), None);
+        assert_eq!(open_files(&limits(Some(1024), None)), None);
+        says(open_files(&limits(Some(1024), Some(4096))), "LimitNOFILE=");
+    }
+
+    #[test]
+    fn a_module_that_is_not_loaded_is_told_from_a_kernel_without() {
+        let tls = |module, attached| KernelTls {
+            available_ulp: None,
+            module,
+            attached,
+            ciphers: Vec::new(),
+        };
+        let refused = || Answer::Refused {
+            errno: "ENOENT".into(),
+            meaning: "none".into(),
+        };
+        assert_eq!(kernel_tls(&tls(Module::Present, Answer::Works)), None);
+        says(
+            kernel_tls(&tls(Module::NotLoaded, refused())),
+            "modprobe tls",
+        );
+        says(kernel_tls(&tls(Module::NotFound, refused())), "CONFIG_TLS");
+        says(kernel_tls(&tls(Module::Present, refused())), "refuses");
+    }
+
+    #[test]
+    fn narrow_settings_of_tcp_are_told() {
+        let set = |name: &str, value: &str| {
+            let (name, value) = (name.to_owned(), Some(value.to_owned()));
+            let why = "";
+            [Setting { name, value, why }]
+        };
+        says(accept_queue(&set("net.core.somaxconn", "128")), "only 128");
+        assert_eq!(accept_queue(&set("net.core.somaxconn", "4096")), None);
+        says(
+            send_buffer(&set("net.ipv4.tcp_wmem", "1 2 65536")),
+            "640 KiB/s",
+        );
+        assert_eq!(send_buffer(&set("net.ipv4.tcp_wmem", "1 2 4194304")), None);
+    }
+}

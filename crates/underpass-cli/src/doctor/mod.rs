@@ -1,0 +1,183 @@
+//! `underpass doctor`: what this kernel and these paths can do, tried for real.
+//!
+//! ```text
+//!  paths ─▶ places ─┐
+//!  TCP, Unix, pipe ─┴▶ pairs ─▶ a trial per mechanism, one with all allowed ─▶ rows ─┐
+//!  kernel, kernel TLS, pipes, TCP, open files ───────────────────────────────────────┼▶ Report
+//!                                                                advice on all of it ┘
+//! ```
+//!
+//! "Works" means that a real transfer ended, that the account says the mechanism moved all of it,
+//! and that every byte was compared. Nothing is concluded from versions or names.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use underpass::Mechanism;
+
+mod advice;
+mod bounded;
+mod kernel;
+mod meaning;
+mod mount;
+mod paint;
+mod pair;
+mod place;
+mod sample;
+mod settings;
+mod stream;
+mod text;
+mod tls;
+mod trial;
+
+use advice::Advice;
+use kernel::Kernel;
+use paint::Paint;
+use pair::{End, Row};
+use place::{Place, Usable};
+use settings::{OpenFiles, Pipes, Setting};
+use stream::Stream;
+use tls::KernelTls;
+use trial::Outcome;
+
+/// Paths have one letter each, and every pair costs time.
+const PATHS_MAX: usize = 16;
+
+/// Try every way of moving bytes, on this machine and between these paths
+///
+/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left
+/// behind.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directories to try from and to, at most 16; of a file, the directory it is in
+    /// [default: the current directory and /tmp]
+    #[arg(value_name = "PATH", num_args = 0..=PATHS_MAX)]
+    paths: Vec<PathBuf>,
+
+    /// Print the report as JSON (schema underpass.doctor/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything found out.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    version: &'static str,
+    kernel: Kernel,
+    paths: Vec<Place>,
+    pairs: Vec<Row>,
+    commands: Vec<Use>,
+    kernel_tls: KernelTls,
+    pipes: Pipes,
+    tcp: Vec<Setting>,
+    open_files: OpenFiles,
+    advice: Vec<Advice>,
+}
+
+/// What a command of Underpass will do between two ends.
+#[derive(Debug, Serialize)]
+struct Use {
+    command: &'static str,
+    source: String,
+    sink: String,
+    result: &'static str,
+    /// Empty unless it works.
+    uses: Vec<Mechanism>,
+}
+
+/// Prints the report. 0: everything was tried; 1: something could not be, or wrong bytes arrived.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let report = Report::make(&arguments.paths);
+    let text = if arguments.json {
+        let json = serde_json::to_string_pretty(&report);
+        json.map_or_else(|error| error.to_string(), |json| json + "\n")
+    } else {
+        text::render(&report, Paint::for_stdout())
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => report.exit_code(),
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => report.exit_code(),
+        Err(error) => {
+            eprintln!("underpass doctor: writing the report: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Report {
+    fn make(paths: &[PathBuf]) -> Self {
+        let bytes = sample::bytes();
+        let kernel = Kernel::ask();
+        let ids = ('A'..='Z').map(String::from);
+        let places: Vec<_> = ids
+            .zip(paths_or_default(paths))
+            .map(|(id, path)| Place::inspect(id, &path, &bytes))
+            .collect();
+        let pairs = pair::try_all(&places, &bytes);
+        let mut report = Self {
+            schema: "underpass.doctor/1",
+            version: env!("CARGO_PKG_VERSION"),
+            paths: places,
+            commands: pairs.iter().flat_map(commands).collect(),
+            pairs,
+            kernel_tls: KernelTls::ask(&kernel.release),
+            kernel,
+            pipes: Pipes::ask(),
+            tcp: settings::tcp(),
+            open_files: OpenFiles::ask(),
+            advice: Vec::new(),
+        };
+        report.advice = advice::on(&report);
+        report
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        let unusable = self
+            .paths
+            .iter()
+            .any(|place| place.usable == Usable::Nothing);
+        let mut outcomes = self.pairs.iter().flat_map(Row::outcomes);
+        let alarms = |outcome: &Outcome| {
+            matches!(
+                outcome,
+                Outcome::WrongBytes { .. } | Outcome::NotTried { .. }
+            )
+        };
+        if unusable || outcomes.any(alarms) {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let (here, tmp) = (Path::new("."), Path::new("/tmp"));
+    match paths {
+        [] if place::are_same(here, tmp) => vec![here.to_owned()],
+        [] => vec![here.to_owned(), tmp.to_owned()],
+        given => given.to_owned(),
+    }
+}
+
+/// Which commands move bytes between such ends.
+fn commands(row: &Row) -> Vec<Use> {
+    let names: &[_] = match row.ends {
+        (End::Place(_), End::Place(_)) => &["cp"],
+        (End::Place(_), End::Stream(Stream::Tcp)) => &["serve", "send"],
+        (End::Stream(Stream::Tcp), End::Place(_)) => &["recv"],
+        _ => &[],
+    };
+    let with = |command: &&'static str| Use {
+        command,
+        source: row.source.clone(),
+        sink: row.sink.clone(),
+        result: row.auto.outcome.word(),
+        uses: row.auto.uses.clone(),
+    };
+    names.iter().map(with).collect()
+}

@@ -1,0 +1,187 @@
+//! Which pairs are tried, and the trials of each.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use underpass::{Mechanism, Policy};
+
+use super::bounded::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
+use super::place::Place;
+use super::stream::Stream;
+use super::trial::{Inlet, Outcome, Outlet, Trial, attempt};
+
+/// With more paths than this, copies are tried between each and itself, and each and the first.
+const ALL_PAIRS_PLACES_MAX: usize = 4;
+
+/// One of the two ends of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// By its place in the list.
+    Place(usize),
+    Stream(Stream),
+}
+
+/// What all mechanisms did between two ends.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(skip)]
+    pub(super) ends: (End, End),
+    pub(super) source: String,
+    pub(super) sink: String,
+    #[serde(serialize_with = "by_mechanism")]
+    pub(super) mechanisms: Vec<(Mechanism, Outcome)>,
+    /// With everything allowed, as the commands have it.
+    pub(super) auto: Auto,
+}
+
+/// What Underpass does where it has the choice.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Auto {
+    #[serde(flatten)]
+    pub(super) outcome: Outcome,
+    /// What moved bytes.
+    pub(super) uses: Vec<Mechanism>,
+}
+
+impl Row {
+    pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&Outcome> {
+        let found = self
+            .mechanisms
+            .iter()
+            .find(|(tried, _)| *tried == mechanism);
+        found.map(|(_, outcome)| outcome)
+    }
+
+    /// `A → TCP`.
+    pub(super) fn label(&self) -> String {
+        format!("{} → {}", self.source, self.sink)
+    }
+
+    /// All that was tried, the free choice last.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        let each = self.mechanisms.iter().map(|(_, outcome)| outcome);
+        each.chain([&self.auto.outcome])
+    }
+}
+
+fn by_mechanism<S: Serializer>(
+    outcomes: &[(Mechanism, Outcome)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(outcomes.len()))?;
+    for (mechanism, outcome) in outcomes {
+        map.serialize_entry(mechanism.name(), outcome)?;
+    }
+    map.end()
+}
+
+/// Tries everything between all pairs.
+pub(super) fn try_all(places: &[Place], bytes: &Arc<[u8]>) -> Vec<Row> {
+    let begun = Instant::now();
+    let watched = std::io::stderr().is_terminal();
+    let rows = pairs(places).into_iter().map(|ends| {
+        let (source, sink) = (name(ends.0, places), name(ends.1, places));
+        if watched && begun.elapsed().as_secs() >= 1 {
+            eprint!("\r\x1b[Ktrying {source} → {sink}");
+        }
+        let mut trials = Trials::new(ends, places, bytes, begun);
+        let mechanisms = Mechanism::ALL
+            .map(|mechanism| (mechanism, trials.run(Policy::only(mechanism)).outcome));
+        let Trial { outcome, uses } = trials.run(Policy::default());
+        Row {
+            ends,
+            source,
+            sink,
+            mechanisms: mechanisms.into(),
+            auto: Auto { outcome, uses },
+        }
+    });
+    let rows = rows.collect();
+    if watched && begun.elapsed().as_secs() >= 1 {
+        eprint!("\r\x1b[K");
+    }
+    rows
+}
+
+/// The trials between two ends, up to the first one that does not end.
+struct Trials {
+    ends: Option<(Inlet, Outlet)>,
+    begun: Instant,
+    stuck: bool,
+}
+
+impl Trials {
+    fn new(ends: (End, End), places: &[Place], bytes: &Arc<[u8]>, begun: Instant) -> Self {
+        let ends = inlet(ends.0, places, bytes).zip(outlet(ends.1, places));
+        Self {
+            ends,
+            begun,
+            stuck: false,
+        }
+    }
+
+    fn run(&mut self, policy: Policy) -> Trial {
+        let not_tried = |reason: &str| {
+            let reason = reason.to_owned();
+            Trial::of(Outcome::NotTried { reason })
+        };
+        if self.stuck {
+            return not_tried("an earlier trial of this pair did not end");
+        }
+        if self.begun.elapsed() > TRIALS_TIME_MAX {
+            return not_tried("the time for all trials had run out");
+        }
+        let Some((inlet, outlet)) = self.ends.clone() else {
+            return not_tried("one of the two can't be used");
+        };
+        let trial = within(TRIAL_TIME_MAX, move || attempt(&inlet, &outlet, policy));
+        trial.unwrap_or_else(|| {
+            self.stuck = true;
+            let error = format!("did not end within {} s", TRIAL_TIME_MAX.as_secs());
+            Trial::of(Outcome::Failed { error })
+        })
+    }
+}
+
+fn inlet(end: End, places: &[Place], bytes: &Arc<[u8]>) -> Option<Inlet> {
+    match end {
+        End::Place(place) => places[place].original.clone().map(Inlet::File),
+        End::Stream(stream) => Some(Inlet::Stream(stream, Arc::clone(bytes))),
+    }
+}
+
+fn outlet(end: End, places: &[Place]) -> Option<Outlet> {
+    match end {
+        End::Place(place) => places[place].writable.clone().map(Outlet::Directory),
+        End::Stream(stream) => Some(Outlet::Stream(stream)),
+    }
+}
+
+fn name(end: End, places: &[Place]) -> String {
+    match end {
+        End::Place(place) => places[place].id.clone(),
+        End::Stream(stream) => stream.name().to_owned(),
+    }
+}
+
+/// Files with files, each place with each kind of stream, and TCP with TCP.
+fn pairs(places: &[Place]) -> Vec<(End, End)> {
+    let sources = || (0..places.len()).filter(|at| places[*at].original.is_some());
+    let sinks = || (0..places.len()).filter(|at| places[*at].writable.is_some());
+    let many = places.len() > ALL_PAIRS_PLACES_MAX;
+    let mut pairs = Vec::new();
+    for from in sources() {
+        let wanted = |to: &usize| !many || from == *to || from == 0 || *to == 0;
+        let copies = sinks().filter(wanted);
+        pairs.extend(copies.map(|to| (End::Place(from), End::Place(to))));
+    }
+    for stream in [Stream::Tcp, Stream::Unix, Stream::Pipe] {
+        pairs.extend(sources().map(|from| (End::Place(from), End::Stream(stream))));
+        pairs.extend(sinks().map(|to| (End::Stream(stream), End::Place(to))));
+    }
+    pairs.push((End::Stream(Stream::Tcp), End::Stream(Stream::Tcp)));
+    pairs
+}

@@ -1,0 +1,262 @@
+//! A path given: which directory it stands for, what it is on, and what can be tried there.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::Serialize;
+use underpass::errno::Named;
+
+use super::bounded::{TRIAL_TIME_MAX, within};
+use super::meaning;
+use super::mount::FileSystem;
+use super::sample::Original;
+
+/// Directory entries looked at for a file that can be read.
+const ENTRIES_MAX: usize = 256;
+
+/// A path given, and what it can be used for.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Place {
+    /// A letter, by which the rest of the report calls it.
+    pub(super) id: String,
+    pub(super) given: String,
+    pub(super) directory: Option<String>,
+    pub(super) usable: Usable,
+    /// What is peculiar, in sentences.
+    pub(super) notes: Vec<String>,
+    pub(super) file_system: Option<FileSystem>,
+    #[serde(skip)]
+    pub(super) original: Option<Original>,
+    /// Where private files can be made.
+    #[serde(skip)]
+    pub(super) writable: Option<Arc<OwnedFd>>,
+}
+
+/// What can be tried at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Usable {
+    SourceAndSink,
+    SourceOnly,
+    Nothing,
+}
+
+impl Place {
+    /// Looks at a path; gives up on it where that takes too long.
+    pub(super) fn inspect(id: String, given: &Path, bytes: &Arc<[u8]>) -> Self {
+        let nothing = Self {
+            id,
+            given: given.display().to_string(),
+            directory: None,
+            usable: Usable::Nothing,
+            notes: Vec::new(),
+            file_system: None,
+            original: None,
+            writable: None,
+        };
+        let (mut place, path, bytes) = (nothing.clone(), given.to_owned(), Arc::clone(bytes));
+        let looked = within(TRIAL_TIME_MAX, move || {
+            place.look(&path, bytes);
+            place
+        });
+        looked.unwrap_or_else(|| nothing.noting("does not answer: a dead network mount?"))
+    }
+
+    fn noting(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    fn look(&mut self, path: &Path, bytes: Arc<[u8]>) {
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => return self.notes.push(meaning::of_error(&error)),
+        };
+        let Some(directory) = directory_of(path, &metadata) else {
+            let note = "is neither a directory nor a regular file";
+            return self.notes.push(note.to_owned());
+        };
+        if metadata.is_file() {
+            self.notes
+                .push("is a file: its directory is tried".to_owned());
+        }
+        let resolved = directory
+            .canonicalize()
+            .unwrap_or_else(|_| directory.clone());
+        self.directory = Some(resolved.display().to_string());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = match rustix::fs::open(&directory, flags, Mode::empty()) {
+            Ok(open) => open,
+            Err(errno) => return self.notes.push(Named(errno).to_string()),
+        };
+        self.file_system = FileSystem::of(open.as_fd());
+        match Original::create(&open, bytes) {
+            Ok(original) => {
+                self.original = Some(original);
+                self.writable = Some(Arc::new(open));
+                self.usable = Usable::SourceAndSink;
+            }
+            Err(errno) => {
+                self.notes.push(unwritable(errno));
+                self.read_only(metadata.is_file().then_some(path), &directory);
+            }
+        }
+    }
+
+    /// Nothing can be made here: a file that is here already may serve as a source.
+    fn read_only(&mut self, file: Option<&Path>, directory: &Path) {
+        let found = match file {
+            Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
+            None if self.file_system.as_ref().is_some_and(FileSystem::is_pseudo) => {
+                let note = "files are made up while they are read: name one to try it as a source";
+                return self.notes.push(note.to_owned());
+            }
+            None => find_source(directory),
+        };
+        match found {
+            Ok((path, original)) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let bytes = original.bytes.len();
+                self.notes.push(format!(
+                    "tried as a source only, with {bytes} bytes of {name}"
+                ));
+                self.original = Some(original);
+                self.usable = Usable::SourceOnly;
+            }
+            Err(error) => {
+                let error = meaning::of_error(&error);
+                self.notes
+                    .push(format!("no file here can be read for a trial: {error}"));
+            }
+        }
+    }
+}
+
+fn unwritable(errno: Errno) -> String {
+    let named = Named(errno);
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => format!("has no room for a file of 1 MiB: {named}"),
+        _ => format!("no file can be made here: {named}"),
+    }
+}
+
+fn directory_of(path: &Path, metadata: &Metadata) -> Option<PathBuf> {
+    if metadata.is_dir() {
+        return Some(path.to_owned());
+    }
+    let parent = metadata.is_file().then(|| path.parent()).flatten()?;
+    Some(match parent.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => parent.to_owned(),
+    })
+}
+
+/// The largest of the first regular files that can be read.
+fn find_source(directory: &Path) -> io::Result<(PathBuf, Original)> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)?
+        .take(ENTRIES_MAX)
+        .flatten()
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            (metadata.is_file() && metadata.len() > 0).then(|| (metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    let opened = files
+        .into_iter()
+        .rev()
+        .find_map(|(_, path)| Some((path.clone(), open_source(&path).ok()?)));
+    opened.ok_or_else(|| io::Error::other("there is none with content"))
+}
+
+/// Not blocking, for a file in /proc may have nothing to say yet.
+fn open_source(path: &Path) -> io::Result<Original> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
+    if !file.metadata()?.is_file() {
+        return Err(Errno::INVAL.into());
+    }
+    Original::of_foreign(file)
+}
+
+/// Whether two paths are one directory.
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    id(one).is_some() && id(one) == id(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspect(path: &Path) -> Place {
+        Place::inspect("A".into(), path, &super::super::sample::bytes())
+    }
+
+    #[test]
+    fn a_directory_is_source_and_sink_and_stays_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = inspect(directory.path());
+        assert_eq!(place.usable, Usable::SourceAndSink, "{:?}", place.notes);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_stands_for_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a");
+        std::fs::write(&file, "content").unwrap();
+        let place = inspect(&file);
+        let resolved = directory.path().canonicalize().unwrap();
+        assert_eq!(place.directory, Some(resolved.display().to_string()));
+        assert_eq!(place.notes, ["is a file: its directory is tried"]);
+        let metadata = std::fs::metadata(&file).unwrap();
+        assert_eq!(
+            directory_of(Path::new("a"), &metadata),
+            Some(PathBuf::from("."))
+        );
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_directory_is_told_and_not_used() {
+        for path in ["/dev/null", "/no/such/path"] {
+            let place = inspect(Path::new(path));
+            assert_eq!(place.usable, Usable::Nothing);
+            assert_eq!(place.notes.len(), 1, "{:?}", place.notes);
+        }
+    }
+
+    #[test]
+    fn a_file_in_proc_is_a_source() {
+        let place = inspect(Path::new("/proc/version"));
+        assert_eq!(place.usable, Usable::SourceOnly, "{:?}", place.notes);
+    }
+
+    #[test]
+    fn the_largest_file_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a"), "longer").unwrap();
+        std::fs::write(directory.path().join("b"), "short").unwrap();
+        std::fs::write(directory.path().join("c"), "").unwrap();
+        let (path, original) = find_source(directory.path()).unwrap();
+        assert_eq!(
+            (path.file_name().unwrap(), &*original.bytes),
+            ("a".as_ref(), &b"longer"[..])
+        );
+    }
+
+    #[test]
+    fn one_directory_has_many_names() {
+        assert!(are_same(Path::new("/"), Path::new("/..")));
+        assert!(!are_same(Path::new("/no"), Path::new("/no")));
+    }
+}

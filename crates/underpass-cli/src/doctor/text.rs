@@ -1,0 +1,315 @@
+//! The report for people: 80 columns.
+
+use underpass::Mechanism;
+
+use super::paint::{Ink, Paint, wrap, wrap_list};
+use super::pair::Row;
+use super::place::{Place, Usable};
+use super::tls::Answer;
+use super::trial::Outcome;
+use super::{Report, meaning};
+
+/// Columns of the pairs' names and of each mechanism.
+const PAIR_COLUMNS: usize = 15;
+const CELL_COLUMNS: usize = 12;
+
+pub(super) fn render(report: &Report, paint: Paint) -> String {
+    let mut text = head(report);
+    let mut section = |title: &str, body: String| {
+        if !body.is_empty() {
+            text += &format!("\n{}\n{body}", paint.ink(Ink::Bold, title));
+        }
+    };
+    section("Paths", report.paths.iter().map(path).collect());
+    section(
+        "Trials: 1 MiB each, every byte compared",
+        table(&report.pairs, paint),
+    );
+    section("Refused", refusals(&report.pairs));
+    section("Failed", failures(&report.pairs));
+    section("What Underpass therefore uses", commands(report));
+    section("Kernel TLS", kernel_tls(report));
+    section("Pipes (the middle of splice)", pipes(report));
+    section("TCP", report.tcp.iter().map(setting).collect());
+    section("Open files", open_files(report));
+    section("Advice", advice(report));
+    text
+}
+
+fn head(report: &Report) -> String {
+    let kernel = &report.kernel;
+    let mut facts = vec![kernel.seccomp.words().to_owned()];
+    if kernel.no_new_privileges == Some(true) {
+        facts.push("no new privileges".to_owned());
+    }
+    let mut text = wrap(
+        "",
+        &format!(
+            "underpass {} on Linux {}, {}; {}",
+            report.version,
+            kernel.release,
+            kernel.architecture,
+            facts.join(", ")
+        ),
+    );
+    for call in &kernel.calls_missing {
+        let missing = format!("{}: {}", call.errno, call.meaning);
+        text += &wrap(&format!("no {}: ", call.mechanism), &missing);
+    }
+    text
+}
+
+fn path(place: &Place) -> String {
+    let resolved = place
+        .directory
+        .as_ref()
+        .filter(|path| **path != place.given);
+    let named = match resolved {
+        Some(directory) => format!("{} ({directory})", place.given),
+        None => place.given.clone(),
+    };
+    let mut text = wrap(&format!("  {}  ", place.id), &named);
+    if let Some(file_system) = &place.file_system {
+        text += &wrap("     ", &file_system.describe());
+    }
+    let head = match place.usable {
+        Usable::Nothing => "     not tried: ",
+        _ => "     ",
+    };
+    text + &place
+        .notes
+        .iter()
+        .map(|note| wrap(head, note))
+        .collect::<String>()
+}
+
+fn table(rows: &[Row], paint: Paint) -> String {
+    let mut text = " ".repeat(2 + PAIR_COLUMNS);
+    for mechanism in Mechanism::ALL {
+        text += &format!("{mechanism:<CELL_COLUMNS$}");
+    }
+    text = paint.ink(Ink::Dim, text.trim_end()) + "\n";
+    for row in rows {
+        let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
+        for (mechanism, outcome) in &row.mechanisms {
+            let used = row.auto.uses.contains(mechanism);
+            let (mut word, ink) = cell(outcome);
+            if used {
+                word += " *";
+            }
+            let padding = " ".repeat(CELL_COLUMNS.saturating_sub(word.chars().count()));
+            line += &(paint.ink(ink, &word) + &padding);
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    let legend = "  ok works   * what Underpass uses   - no such call between these";
+    text + &paint.ink(Ink::Dim, legend) + "\n"
+}
+
+fn cell(outcome: &Outcome) -> (String, Ink) {
+    match outcome {
+        Outcome::Works { .. } => ("ok".to_owned(), Ink::Green),
+        Outcome::Refused { errno, .. } => (errno.clone(), Ink::Yellow),
+        Outcome::NotApplicable { .. } => ("-".to_owned(), Ink::Dim),
+        Outcome::Failed { .. } => ("failed".to_owned(), Ink::Red),
+        Outcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Ink::Red),
+        Outcome::NotTried { .. } => ("not tried".to_owned(), Ink::Dim),
+    }
+}
+
+/// Values in the order they were first met, each with all pairs it was met with.
+fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
+    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
+    for (key, pair) in met {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => groups.push((key, vec![pair])),
+        }
+    }
+    groups
+}
+
+/// A refusal is told once, with all pairs it was met between.
+fn refusals(rows: &[Row]) -> String {
+    let met = rows.iter().flat_map(|row| {
+        let refused = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
+            Outcome::Refused {
+                errno,
+                meaning,
+                scope,
+            } => {
+                let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
+                let reach = meaning::reach(*scope);
+                Some(((head, format!("{meaning}; holds {reach}")), row.label()))
+            }
+            _ => None,
+        };
+        row.mechanisms.iter().filter_map(refused)
+    });
+    let indent = " ".repeat(2 + CELL_COLUMNS);
+    let lines = |((head, meaning), pairs): ((String, String), Vec<String>)| {
+        wrap_list(&head, &pairs) + &wrap(&indent, &meaning)
+    };
+    grouped(met).into_iter().map(lines).collect()
+}
+
+fn failures(rows: &[Row]) -> String {
+    let met = rows.iter().flat_map(|row| {
+        row.outcomes().filter_map(|outcome| match outcome {
+            Outcome::Failed { error }
+            | Outcome::WrongBytes { error }
+            | Outcome::NotTried { reason: error } => Some((error.clone(), row.label())),
+            _ => None,
+        })
+    });
+    let line = |(error, mut pairs): (String, Vec<String>)| {
+        pairs.dedup();
+        wrap("  ", &format!("{}: {error}", pairs.join(", ")))
+    };
+    grouped(met).into_iter().map(line).collect()
+}
+
+/// One line per command and mechanism, with the pairs it is used for.
+fn commands(report: &Report) -> String {
+    let met = report.commands.iter().map(|used| {
+        let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
+        let names = if names.is_empty() {
+            used.result.replace('_', " ")
+        } else {
+            names.join(", ")
+        };
+        let pair = format!("{} → {}", used.source, used.sink);
+        ((used.command, names), pair)
+    });
+    let mut groups = grouped(met);
+    groups.sort_by_key(|((command, _), _)| {
+        let order = ["cp", "serve", "send", "recv"];
+        order.iter().position(|known| known == command)
+    });
+    let line = |((command, names), pairs): ((&str, String), Vec<String>)| {
+        wrap_list(&format!("  {command:<6}{names:<12} "), &pairs)
+    };
+    groups.into_iter().map(line).collect()
+}
+
+fn kernel_tls(report: &Report) -> String {
+    let tls = &report.kernel_tls;
+    let available = tls.available_ulp.as_deref();
+    let available = match available {
+        Some("") => "none",
+        Some(names) => names,
+        None => "can't be read",
+    };
+    let mut text = wrap("  tcp_available_ulp   ", available);
+    text += &wrap("  module tls          ", tls.module.words());
+    text += &wrap("  attach to a socket  ", &answer(&tls.attached));
+    let met = tls.ciphers.iter().map(|tried| {
+        let name = format!("{} {}", tried.version, tried.cipher);
+        (answer(&tried.answer), name)
+    });
+    for (answer, ciphers) in grouped(met) {
+        let all = ciphers.len() == tls.ciphers.len();
+        let ciphers = if all {
+            vec!["all of TLS 1.2 and 1.3".to_owned()]
+        } else {
+            ciphers
+        };
+        text += &wrap("  ciphers             ", &answer);
+        text += &wrap_list("                      for ", &ciphers);
+    }
+    text
+}
+
+fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Works => "works".to_owned(),
+        Answer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
+        Answer::NotTried { reason } => format!("not tried: {reason}"),
+    }
+}
+
+fn pipes(report: &Report) -> String {
+    let pipes = &report.pipes;
+    let granted = match &pipes.refusal {
+        Some(refusal) => format!("{} ({refusal})", bytes(pipes.granted_bytes)),
+        None => bytes(pipes.granted_bytes),
+    };
+    let quota = |pages: Option<u64>| match pages {
+        Some(0) => "no limit".to_owned(),
+        other => number(other),
+    };
+    [
+        ("a new pipe", bytes(pipes.new_bytes)),
+        ("asked for 1 MiB", granted),
+        ("pipe-max-size", bytes(pipes.max_bytes)),
+        ("pipe-user-pages-soft", quota(pipes.user_pages_soft)),
+        ("pipe-user-pages-hard", quota(pipes.user_pages_hard)),
+    ]
+    .map(|(name, value)| wrap(&format!("  {name:<22}"), &value))
+    .concat()
+}
+
+fn setting(setting: &super::Setting) -> String {
+    let value = setting.value.as_deref().unwrap_or("can't be read");
+    wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
+}
+
+fn open_files(report: &Report) -> String {
+    let limits = &report.open_files;
+    let limit = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
+    wrap(
+        "  ",
+        &format!(
+            "soft {}, hard {}; fs.nr_open {}, fs.file-max {}",
+            limit(limits.soft),
+            limit(limits.hard),
+            number(limits.nr_open),
+            number(limits.file_max)
+        ),
+    )
+}
+
+fn advice(report: &Report) -> String {
+    if report.advice.is_empty() {
+        return wrap("  ", "nothing is in the way");
+    }
+    let lines = report.advice.iter();
+    lines.map(|advice| wrap("  - ", &advice.text)).collect()
+}
+
+fn bytes(bytes: Option<u64>) -> String {
+    match bytes {
+        Some(bytes) if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => {
+            format!("{} MiB", bytes >> 20)
+        }
+        Some(bytes) if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "unknown".to_owned(),
+    }
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map_or("unknown".to_owned(), |number| number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_answers_are_listed_once() {
+        let met = [("a", "1"), ("b", "2"), ("a", "3")].map(|(key, pair)| (key, pair.to_owned()));
+        let groups = grouped(met.into_iter());
+        assert_eq!(
+            groups,
+            [("a", vec!["1".into(), "3".into()]), ("b", vec!["2".into()])]
+        );
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_whole_unit() {
+        let words = [Some(3 << 20), Some(65536), Some(8), None].map(bytes);
+        assert_eq!(words, ["3 MiB", "64 KiB", "8 bytes", "unknown"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Kernel TLS: whether the protocol can be attached to a connection, and which keys it takes.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use serde::Serialize;
+use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
+use underpass::{Endpoint, Kind, Side};
+
+use super::meaning;
+use super::stream::tcp_pair;
+
+/// What this kernel's TLS can do, found on connections to oneself.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct KernelTls {
+    /// `net.ipv4.tcp_available_ulp`, before anything was tried.
+    pub(super) available_ulp: Option<String>,
+    pub(super) module: Module,
+    #[serde(flatten)]
+    pub(super) attached: Answer,
+    pub(super) ciphers: Vec<TriedCipher>,
+}
+
+/// Where the module is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Module {
+    /// Part of the kernel, or loaded.
+    Present,
+    /// On disk; `modprobe tls` loads it.
+    NotLoaded,
+    /// Neither here nor on disk, as far as can be seen.
+    NotFound,
+}
+
+/// What the kernel said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub(super) enum Answer {
+    Works,
+    Refused { errno: String, meaning: String },
+    NotTried { reason: String },
+}
+
+/// A version with a cipher, both directions.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct TriedCipher {
+    pub(super) version: &'static str,
+    pub(super) cipher: &'static str,
+    #[serde(flatten)]
+    pub(super) answer: Answer,
+}
+
+impl KernelTls {
+    pub(super) fn ask(kernel_release: &str) -> Self {
+        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp").ok();
+        let available = available.map(|names| names.trim().to_owned());
+        let module = Module::find(available.as_deref(), kernel_release);
+        let attached = match module {
+            Module::NotLoaded => Answer::NotTried {
+                reason: "trying would make the kernel load its module".to_owned(),
+            },
+            Module::Present | Module::NotFound => {
+                Answer::of(connect_and_attach().map(drop), NO_PROTOCOL)
+            }
+        };
+        let ciphers = Version::ALL.into_iter().flat_map(|version| {
+            let works = attached == Answer::Works;
+            Cipher::ALL.map(|cipher| TriedCipher {
+                version: version.name(),
+                cipher: cipher.name(),
+                answer: if works {
+                    Answer::of(try_cipher(version, cipher), NO_CIPHER)
+                } else {
+                    let reason = "the protocol could not be attached".to_owned();
+                    Answer::NotTried { reason }
+                },
+            })
+        });
+        Self {
+            available_ulp: available,
+            module,
+            ciphers: ciphers.collect(),
+            attached,
+        }
+    }
+}
+
+impl Module {
+    fn find(available: Option<&str>, release: &str) -> Self {
+        let listed = available.is_some_and(|names| names.split(' ').any(|name| name == "tls"));
+        if listed || Path::new("/sys/module/tls").exists() {
+            return Self::Present;
+        }
+        let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
+        if modules.is_ok_and(|modules| modules.contains("/net/tls/tls.ko")) {
+            Self::NotLoaded
+        } else {
+            Self::NotFound
+        }
+    }
+
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Present => "built in or loaded",
+            Self::NotLoaded => "not loaded (modprobe tls)",
+            Self::NotFound => "not found",
+        }
+    }
+}
+
+impl Answer {
+    fn of(result: io::Result<()>, missing: &str) -> Self {
+        match result {
+            Ok(()) => Self::Works,
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(errno) => Self::Refused {
+                    errno: meaning::name(underpass::Cause::Errno(errno)),
+                    meaning: explained(errno, missing),
+                },
+                None => Self::NotTried {
+                    reason: error.to_string(),
+                },
+            },
+        }
+    }
+}
+
+/// What ENOENT means of the protocol, and of a cipher.
+const NO_PROTOCOL: &str = "the kernel is built without TLS, or its module is not loaded";
+const NO_CIPHER: &str = "the kernel is built without this cipher, or its module is not loaded";
+
+fn explained(errno: Errno, missing: &str) -> String {
+    match errno {
+        Errno::NOENT => missing.to_owned(),
+        Errno::INVAL => "the kernel does not know this version or cipher".to_owned(),
+        Errno::PERM | Errno::ACCESS => "forbidden to this process".to_owned(),
+        other => meaning::words(other),
+    }
+}
+
+/// Both ends: one that loses its peer is no longer connected.
+fn connect_and_attach() -> io::Result<(std::net::TcpStream, std::net::TcpStream)> {
+    let (ours, theirs) = tcp_pair()?;
+    attach(&ours)?;
+    if Endpoint::of(&ours)?.kind == Kind::TcpKernelTls {
+        Ok((ours, theirs))
+    } else {
+        let silent = "the kernel accepted the protocol and does not name it";
+        Err(io::Error::other(silent))
+    }
+}
+
+fn try_cipher(version: Version, cipher: Cipher) -> io::Result<()> {
+    let (ours, _theirs) = connect_and_attach()?;
+    for side in [Side::Sink, Side::Source] {
+        try_keys(&ours, side, version, cipher)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_attached_was_not_tried() {
+        let tls = KernelTls::ask("no such release");
+        assert_eq!(tls.ciphers.len(), 6);
+        let tried = |tls: &KernelTls| {
+            let not_tried = |tried: &&TriedCipher| matches!(tried.answer, Answer::NotTried { .. });
+            tls.ciphers.iter().filter(not_tried).count()
+        };
+        assert_eq!(
+            tried(&tls),
+            if tls.attached == Answer::Works { 0 } else { 6 }
+        );
+    }
+
+    #[test]
+    fn a_listed_protocol_is_present() {
+        assert_eq!(
+            Module::find(Some("espintcp tls mptcp"), "none"),
+            Module::Present
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! One trial: a real transfer by one mechanism, its content compared, its account read.
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use serde::Serialize;
+use underpass::drive::blocking::Driver;
+use underpass::{
+    Account, Choice, Error, Fault, Host, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
+};
+
+use super::meaning;
+use super::sample::{self, Original, SAMPLE_BYTES};
+use super::stream::{Collected, Stream};
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub(super) enum Outcome {
+    /// All bytes arrived, and are the right ones.
+    Works { bytes: u64, calls: u64 },
+    /// The kernel refused.
+    Refused {
+        errno: String,
+        meaning: String,
+        scope: Scope,
+    },
+    /// Nothing was tried: the kernel has no such call between such ends.
+    NotApplicable { reason: String },
+    /// It began and did not end well.
+    Failed { error: String },
+    /// Other bytes arrived than were sent.
+    WrongBytes { error: String },
+    /// Nothing was tried, for want of time or of an end.
+    NotTried { reason: String },
+}
+
+impl Outcome {
+    /// As JSON has it.
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Works { .. } => "works",
+            Self::Refused { .. } => "refused",
+            Self::NotApplicable { .. } => "not_applicable",
+            Self::Failed { .. } => "failed",
+            Self::WrongBytes { .. } => "wrong_bytes",
+            Self::NotTried { .. } => "not_tried",
+        }
+    }
+}
+
+/// Where the bytes of a trial come from.
+#[derive(Clone, Debug)]
+pub(super) enum Inlet {
+    File(Original),
+    Stream(Stream, Arc<[u8]>),
+}
+
+/// Where they go.
+#[derive(Clone, Debug)]
+pub(super) enum Outlet {
+    /// A private file in this directory.
+    Directory(Arc<OwnedFd>),
+    Stream(Stream),
+}
+
+/// What a trial came to: how it ended, and what moved the bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub(super) outcome: Outcome,
+    pub(super) uses: Vec<Mechanism>,
+}
+
+impl Trial {
+    pub(super) fn of(outcome: Outcome) -> Self {
+        let uses = Vec::new();
+        Self { outcome, uses }
+    }
+}
+
+/// Moves the bytes once. A host that knows nothing is used, so that everything is really tried.
+pub(super) fn attempt(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> Trial {
+    try_once(inlet, outlet, policy).unwrap_or_else(|error| {
+        Trial::of(Outcome::NotTried {
+            reason: format!("its ends could not be made: {}", meaning::of_error(&error)),
+        })
+    })
+}
+
+fn try_once(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> io::Result<Trial> {
+    let expected = Arc::clone(inlet.bytes());
+    let (sink, arrival) = outlet.open(expected.len())?;
+    let sink = Sink::new(sink)?;
+    let (plan, result) = match inlet {
+        Inlet::File(original) => run(&original.source()?, &sink, policy),
+        Inlet::Stream(stream, bytes) => {
+            let end = stream.giving(Arc::clone(bytes))?;
+            run(&Source::range(end, 0, bytes.len() as u64)?, &sink, policy)
+        }
+    };
+    drop(sink);
+    let arrived = arrival.bytes(expected.len());
+    let account = match result {
+        Err(error) => return Ok(Trial::of(refusal(&error, &plan, policy))),
+        Ok(account) => account,
+    };
+    let wrong = match arrived {
+        Err(error) => Some(format!(
+            "the copy can't be read: {}",
+            meaning::of_error(&error)
+        )),
+        Ok(arrived) => difference(&expected, &arrived),
+    };
+    Ok(match (wrong, inlet) {
+        (None, _) => judged(&account, policy),
+        (Some(_), Inlet::File(original)) if !original.is_unchanged() => {
+            let error = "the source changes while it is read: nothing to compare with".into();
+            Trial::of(Outcome::Failed { error })
+        }
+        (Some(error), _) => Trial::of(Outcome::WrongBytes { error }),
+    })
+}
+
+fn run<F: AsFd, G: AsFd>(
+    source: &Source<F>,
+    sink: &Sink<G>,
+    policy: Policy,
+) -> (Plan, Result<Account, Error>) {
+    let host = Host::unprobed();
+    // A source of unknown size may have no end.
+    let mut watch = |progress: underpass::Progress| match progress.done {
+        done if done > 2 * SAMPLE_BYTES as u64 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let driver = Driver::new(&host).policy(policy).watch(&mut watch);
+    let plan = driver.plan(source, sink);
+    (plan, driver.run(source, sink))
+}
+
+/// The bytes are right; that the mechanism asked for moved them is what the account must say.
+fn judged(account: &Account, policy: Policy) -> Trial {
+    let uses: Vec<_> = Mechanism::ALL
+        .into_iter()
+        .filter(|mechanism| account.of(*mechanism).bytes > 0)
+        .collect();
+    let outcome = match policy.choice {
+        Choice::Only(only) if uses != [only] => Outcome::Failed {
+            error: account.to_string(),
+        },
+        _ => Outcome::Works {
+            bytes: account.bytes(),
+            calls: uses.iter().map(|used| account.of(*used).calls).sum(),
+        },
+    };
+    Trial { outcome, uses }
+}
+
+fn refusal(error: &Error, plan: &Plan, policy: Policy) -> Outcome {
+    let Choice::Only(only) = policy.choice else {
+        let error = error.to_string();
+        return Outcome::Failed { error };
+    };
+    let refusals = &error.account.refusals;
+    if let Some(refusal) = refusals.iter().find(|refusal| refusal.mechanism == only) {
+        return Outcome::Refused {
+            errno: meaning::name(refusal.cause),
+            meaning: meaning::of(only, refusal.cause, refusal.scope),
+            scope: refusal.scope,
+        };
+    }
+    match plan.left_out().find(|(mechanism, _)| *mechanism == only) {
+        Some((_, reason)) if error.fault == Fault::Refused => not_applicable(reason),
+        _ => Outcome::Failed {
+            error: error.to_string(),
+        },
+    }
+}
+
+fn not_applicable(reason: Reason) -> Outcome {
+    let reason = reason.to_string();
+    Outcome::NotApplicable { reason }
+}
+
+fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
+    if expected == arrived {
+        return None;
+    }
+    let same = expected.iter().zip(arrived).take_while(|(a, b)| a == b);
+    Some(format!(
+        "{} bytes were sent, {} or more arrived, equal up to byte {}",
+        expected.len(),
+        arrived.len(),
+        same.count()
+    ))
+}
+
+impl Inlet {
+    fn bytes(&self) -> &Arc<[u8]> {
+        match self {
+            Self::File(original) => &original.bytes,
+            Self::Stream(_, bytes) => bytes,
+        }
+    }
+}
+
+impl Outlet {
+    fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, Arrival)> {
+        match self {
+            Self::Directory(directory) => {
+                let file = sample::private_file(directory.as_fd())?;
+                Ok((file.try_clone()?.into(), Arrival::File(file)))
+            }
+            Self::Stream(stream) => {
+                let (end, collected) = stream.taking(bytes_max)?;
+                Ok((end, Arrival::Stream(collected)))
+            }
+        }
+    }
+}
+
+/// Where the bytes that arrived are to be found.
+enum Arrival {
+    File(File),
+    Stream(Collected),
+}
+
+impl Arrival {
+    /// All that arrived, or a byte more than was expected.
+    fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
+        match self {
+            Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),
+            Self::Stream(collected) => collected.join().unwrap_or(Err(Errno::IO.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> Arc<OwnedFd> {
+        let directory = tempfile::tempdir().unwrap();
+        Arc::new(File::open(directory.path()).unwrap().into())
+    }
+
+    fn streamed(from: Stream, to: Stream, mechanism: Mechanism) -> Outcome {
+        let inlet = Inlet::Stream(from, sample::bytes());
+        attempt(&inlet, &Outlet::Stream(to), Policy::only(mechanism)).outcome
+    }
+
+    #[test]
+    fn splice_relays_a_socket_and_sendfile_does_not_apply() {
+        let works = streamed(Stream::Unix, Stream::Unix, Mechanism::Splice);
+        assert!(matches!(works, Outcome::Works { bytes, .. } if bytes == SAMPLE_BYTES as u64));
+        let none = streamed(Stream::Unix, Stream::Pipe, Mechanism::Sendfile);
+        assert!(matches!(none, Outcome::NotApplicable { .. }), "{none:?}");
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_not_tried() {
+        let inlet = Inlet::Stream(Stream::Pipe, sample::bytes());
+        let trial = attempt(
+            &inlet,
+            &Outlet::Directory(directory()),
+            Policy::only(Mechanism::ReadWrite),
+        );
+        assert!(
+            matches!(trial.outcome, Outcome::NotTried { .. }),
+            "{trial:?}"
+        );
+    }
+
+    #[test]
+    fn a_byte_too_many_is_a_difference() {
+        assert_eq!(difference(b"abc", b"abc"), None);
+        assert!(difference(b"abc", b"abcd").is_some());
+        assert!(
+            difference(b"abc", b"abd")
+                .unwrap()
+                .ends_with("up to byte 2")
+        );
+    }
+}

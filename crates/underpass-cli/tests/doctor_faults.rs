@@ -1,0 +1,136 @@
+//! `underpass doctor` on a kernel that lacks calls, lies, or is interrupted: played by strace.
+
+#[path = "support/doctor.rs"]
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{BINARY, json_of, pair};
+
+fn under(fault: &str, directory: &Path) -> Command {
+    let mut command = Command::new("strace");
+    let inject = format!("inject={fault}");
+    command
+        .args([
+            "-f",
+            "-q",
+            "-o",
+            "/dev/null",
+            "-e",
+            &inject,
+            BINARY,
+            "doctor",
+            "--json",
+        ])
+        .arg(directory);
+    command
+}
+
+fn report_under(fault: &str) -> (Value, i32) {
+    let directory = tempfile::tempdir().expect("a directory");
+    json_of(&mut under(fault, directory.path()))
+}
+
+fn used<'a>(report: &'a Value, command: &str) -> &'a Value {
+    let commands = report["commands"].as_array().expect("commands");
+    let found = commands.iter().find(|used| used["command"] == command);
+    &found.expect("the command")["uses"]
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn without_sendfile_splice_serves() {
+    let (report, code) = report_under("sendfile:error=ENOSYS");
+    assert_eq!(code, 0);
+    let refused = &pair(&report, "A → TCP")["mechanisms"]["sendfile"];
+    assert_eq!(refused["result"], "refused");
+    assert_eq!(
+        (&refused["errno"], &refused["scope"]),
+        (&"ENOSYS".into(), &"host".into())
+    );
+    assert!(
+        refused["meaning"]
+            .as_str()
+            .unwrap()
+            .contains("not built in this kernel")
+    );
+    let missing = &report["kernel"]["calls_missing"][0];
+    assert_eq!(
+        (&missing["mechanism"], &missing["errno"]),
+        (&"sendfile".into(), &"ENOSYS".into())
+    );
+    assert_eq!(used(&report, "serve"), &serde_json::json!(["splice"]));
+    assert_eq!(used(&report, "send"), &serde_json::json!(["splice"]));
+    assert!(
+        report["advice"]
+            .to_string()
+            .contains("sendfile is not to be had")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn without_sendfile_and_splice_bytes_cross_user_space() {
+    let (report, _) = report_under("sendfile,splice:error=EPERM");
+    let refused = &pair(&report, "TCP → A")["mechanisms"]["splice"];
+    assert!(
+        refused["meaning"].as_str().unwrap().contains("seccomp"),
+        "{refused}"
+    );
+    for command in ["serve", "recv"] {
+        assert_eq!(used(&report, command), &serde_json::json!(["read_write"]));
+    }
+    let crossing = report["advice"].as_array().unwrap().iter();
+    let mut crossing = crossing.filter(|advice| advice["about"] == "user-space");
+    assert!(
+        crossing.next().unwrap()["text"]
+            .as_str()
+            .unwrap()
+            .contains("A → TCP")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_call_that_pretends_success_does_not_work() {
+    let (report, code) = report_under("copy_file_range:retval=1052897");
+    assert_eq!(code, 1);
+    let row = pair(&report, "A → A");
+    assert_eq!(
+        row["mechanisms"]["copy_range"]["result"], "wrong_bytes",
+        "{row:#}"
+    );
+    assert_eq!(row["mechanisms"]["sendfile"]["result"], "works");
+    assert_eq!(report["advice"][0]["about"], "wrong-bytes");
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_call_that_does_not_end_is_given_up() {
+    let (report, code) = report_under("copy_file_range:delay_enter=6s");
+    assert_eq!(code, 1);
+    let row = pair(&report, "A → A");
+    assert_eq!(
+        row["mechanisms"]["copy_range"]["result"], "failed",
+        "{row:#}"
+    );
+    assert_eq!(row["mechanisms"]["sendfile"]["result"], "not_tried");
+    assert_eq!(pair(&report, "A → TCP")["auto"]["result"], "works");
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn an_interrupt_in_the_middle_leaves_nothing_behind() {
+    const SIGINT: i32 = 2;
+    let directory = tempfile::tempdir().unwrap();
+    // The third call of a thread: one of a trial between files, for probing takes one only.
+    let fault = "splice:signal=SIGINT:when=3";
+    let output = under(fault, directory.path()).output().unwrap();
+    assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let left = std::fs::read_dir(directory.path()).unwrap();
+    assert_eq!(left.count(), 0);
+}

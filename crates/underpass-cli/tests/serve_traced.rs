@@ -1,0 +1,125 @@
+//! The system calls of `underpass serve`, counted, and what it does where one is missing.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Server, get};
+
+const TOOL: &str = env!("CARGO_BIN_EXE_underpass");
+
+/// strace of the tool and its threads into `log`.
+fn strace(log: &Path, options: &[&str]) -> Command {
+    let mut strace = Command::new("strace");
+    strace.arg("-f").arg("-o").arg(log).args(options).arg(TOOL);
+    strace
+}
+
+/// The names of the calls between the first and the last request's `recvfrom`, in order.
+fn calls(log: &str) -> Vec<&str> {
+    let names: Vec<_> = log
+        .lines()
+        .filter_map(|line| line.split_once(' ')?.1.trim_start().split_once('('))
+        .map(|(name, _)| name)
+        // A debug build looks at a descriptor before it closes it.
+        .filter(|name| !name.starts_with('<') && *name != "fcntl")
+        .collect();
+    let first = names.iter().position(|name| *name == "recvfrom").unwrap();
+    let last = names.iter().rposition(|name| *name == "recvfrom").unwrap();
+    names[first..last].to_vec()
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_popular_small_file_costs_five_calls() {
+    const REQUESTS: usize = 100;
+    /// Traced requests are slow; each second the file is opened anew.
+    const SECONDS_MAX: usize = 5;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    server.write("f", vec![b'f'; 1024]);
+    let mut socket = server.connect();
+    for _ in 0..REQUESTS {
+        assert_eq!(get(&mut socket, "/f"), vec![b'f'; 1024]);
+    }
+    assert_eq!(server.stop().code, Some(0));
+    let log = fs::read_to_string(log.path()).unwrap();
+    let calls = calls(&log);
+    let count = |name: &str| calls.iter().filter(|call| **call == name).count();
+    for name in ["recvfrom", "fstat", "preadv2", "sendto"] {
+        let times = count(name);
+        assert!(
+            times.abs_diff(REQUESTS) <= 2 + SECONDS_MAX,
+            "{name}: {times}"
+        );
+    }
+    assert!(count("openat2") <= SECONDS_MAX, "opened again and again");
+    // What a connection costs once is told apart by not growing with the requests.
+    let total = calls.len();
+    assert!(
+        total <= 5 * REQUESTS + 20 + 4 * SECONDS_MAX,
+        "{total}: {:?}",
+        &calls[total - 20..]
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn the_content_of_a_large_file_never_comes_near() {
+    const SIZE: usize = 8 << 20;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    server.write("f", vec![b'f'; SIZE]);
+    let mut socket = server.connect();
+    assert!(get(&mut socket, "/f") == vec![b'f'; SIZE]);
+    assert_eq!(server.stop().code, Some(0));
+    let log = fs::read_to_string(log.path()).unwrap();
+    assert!(log.contains(" sendfile("), "{log}");
+    let content = log.lines().find(|line| line.contains("ffffffff"));
+    assert_eq!(content, None, "content passed through the process");
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn without_openat2_it_refuses_to_start() {
+    for errno in ["ENOSYS", "EPERM"] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let inject = format!("inject=openat2:error={errno}");
+        let output = strace(log.path(), &["-e", "trace=openat2", "-e", &inject])
+            .args(["serve", "--listen", "127.0.0.1:0", "."])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("openat2"), "{errors}");
+        assert!(errors.contains("Linux 5.6"), "{errors}");
+    }
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn it_lives_through_failing_accepts() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    for errno in [
+        "EMFILE",
+        "ENFILE",
+        "ENOMEM",
+        "ENOBUFS",
+        "ECONNABORTED",
+        "EPROTO",
+    ] {
+        let inject = format!("inject=accept4:error={errno}:when=1..3");
+        let server = Server::by(strace(log.path(), &["-e", "trace=accept4", "-e", &inject]));
+        server.write("f", "f");
+        assert_eq!(get(&mut server.connect(), "/f"), b"f", "{errno}");
+        let end = server.stop();
+        assert_eq!(end.code, Some(0));
+        let told = end.errors.matches("connections wait").count();
+        let expected = usize::from(!matches!(errno, "ECONNABORTED" | "EPROTO"));
+        assert_eq!(told, expected, "{errno}: {}", end.errors);
+    }
+}

@@ -1,0 +1,52 @@
+//! Runs `underpass doctor` and reads its report.
+
+#![allow(dead_code, reason = "each target uses its part")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
+
+pub(crate) const MECHANISMS: [&str; 5] =
+    ["clone", "copy_range", "sendfile", "splice", "read_write"];
+
+/// Runs it for people.
+pub(crate) fn doctor(paths: &[&Path]) -> Output {
+    Command::new(BINARY)
+        .arg("doctor")
+        .args(paths)
+        .output()
+        .expect("the tool starts")
+}
+
+/// Runs it for programs: the report, and the exit code.
+pub(crate) fn json(paths: &[&Path]) -> (Value, i32) {
+    json_of(Command::new(BINARY).args(["doctor", "--json"]).args(paths))
+}
+
+/// Runs it in a way of one's own.
+pub(crate) fn json_of(command: &mut Command) -> (Value, i32) {
+    let output = command.output().expect("it starts");
+    let report = serde_json::from_slice(&output.stdout);
+    let report = report.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (report, output.status.code().expect("it ended by itself"))
+}
+
+pub(crate) fn paths(report: &Value) -> &[Value] {
+    report["paths"].as_array().expect("paths")
+}
+
+pub(crate) fn pairs(report: &Value) -> &[Value] {
+    report["pairs"].as_array().expect("pairs")
+}
+
+/// The row of `A → TCP`.
+pub(crate) fn pair<'a>(report: &'a Value, label: &str) -> &'a Value {
+    let (source, sink) = label.split_once(" → ").expect("two ends");
+    let row = pairs(report)
+        .iter()
+        .find(|row| row["source"] == source && row["sink"] == sink);
+    row.unwrap_or_else(|| panic!("no {label} in {report:#}"))
+}

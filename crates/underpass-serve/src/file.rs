@@ -1,0 +1,91 @@
+//! A regular file of the site, open, with everything an answer says about it.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::Stat;
+
+use crate::mime::MediaType;
+use crate::path::SitePath;
+use crate::validator::{FileTime, Validators};
+
+/// An open file under the path that led to it.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) path: SitePath,
+    pub(crate) state: Rc<State>,
+}
+
+/// What was true of a file when it was last looked at.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) descriptor: Arc<OwnedFd>,
+    pub(crate) size: u64,
+    pub(crate) validators: Validators,
+    pub(crate) media: MediaType,
+    /// The fields of every answer with content of this file, written out: most answers to most
+    /// requests are the same but for their date.
+    pub(crate) fields: Vec<u8>,
+    changed: FileTime,
+}
+
+impl File {
+    /// A file that was just opened, at the time `now`.
+    pub(crate) fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
+        let media = MediaType::of(path.bytes());
+        let state = Rc::new(State::new(Arc::new(opened), stat, media, now));
+        File { path, state }
+    }
+}
+
+impl State {
+    fn new(descriptor: Arc<OwnedFd>, stat: &Stat, media: MediaType, now: SystemTime) -> State {
+        let (size, changed) = (size(stat), changed(stat));
+        let validators = Validators::new(changed, size, stat.st_ino, now);
+        let mut fields = Vec::with_capacity(FIELDS_BYTES);
+        validators.push_to(&mut fields);
+        fields.extend_from_slice(b"\r\nAccept-Ranges: bytes");
+        State {
+            descriptor,
+            size,
+            validators,
+            media,
+            fields,
+            changed,
+        }
+    }
+
+    /// The same open file, as it is now.
+    pub(crate) fn looked_at_again(self: &Rc<State>, stat: &Stat, now: SystemTime) -> Rc<State> {
+        match self.is_as(stat) {
+            true => Rc::clone(self),
+            false => {
+                let descriptor = Arc::clone(&self.descriptor);
+                Rc::new(State::new(descriptor, stat, self.media, now))
+            }
+        }
+    }
+
+    /// Whether nothing of it has changed, its date having settled.
+    fn is_as(&self, stat: &Stat) -> bool {
+        self.size == size(stat)
+            && self.changed == changed(stat)
+            && self.validators.modified.is_some()
+    }
+}
+
+/// What the written fields need at most, about.
+const FIELDS_BYTES: usize = 192;
+
+fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+fn changed(stat: &Stat) -> FileTime {
+    FileTime {
+        seconds: stat.st_mtime,
+        nanoseconds: stat.st_mtime_nsec as u32,
+    }
+}

@@ -1,0 +1,207 @@
+//! Files that change while they are sent: what arrives is what was promised, or the connection
+//! ends where everybody can see it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use support::{Answer, Client, Server, State, make_old, pattern};
+
+/// Far more than the buffers of both sockets hold.
+const SIZE: usize = 24 << 20;
+const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn content() -> Vec<u8> {
+    pattern(1 << 20).repeat(SIZE >> 20)
+}
+
+/// A server and a client that has the head of an answer and nothing more.
+fn stalled() -> (Server, Client, Answer) {
+    let server = Server::start();
+    server.write("probe", "probe");
+    server.write("f", content());
+    let mut client = Client::slow(server.address());
+    client.send(GET);
+    let head = client.head();
+    assert_eq!(head.field("content-length"), Some(&SIZE.to_string()[..]));
+    (server, client, head)
+}
+
+/// The rest of a body that has to be complete.
+fn complete(mut client: Client) {
+    let body = client.read_exact(SIZE).unwrap();
+    assert!(body == content(), "the body is another");
+    assert_eq!(client.state(), State::Open);
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_connection() {
+    let (server, mut client, _) = stalled();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(server.site().join("f"))
+        .unwrap();
+    file.set_len(SIZE as u64 / 2).unwrap();
+    let body = client.rest();
+    assert!(body.len() < SIZE, "nothing was missing");
+    assert!(content().starts_with(&body[..body.len().min(SIZE / 2)]));
+}
+
+#[test]
+fn a_file_that_shrinks_before_its_second_range_ends_the_connection() {
+    let server = Server::start();
+    server.write("f", content());
+    let mut client = Client::slow(server.address());
+    let last = SIZE - 10;
+    client.send(format!(
+        "GET /f HTTP/1.1\r\nHost: a\r\nRange: bytes=0-{},{last}-\r\n\r\n",
+        SIZE / 2
+    ));
+    let head = client.head();
+    assert_eq!(head.status, 206);
+    let promised: usize = head.field("content-length").unwrap().parse().unwrap();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(server.site().join("f"))
+        .unwrap();
+    file.set_len(last as u64).unwrap();
+    assert!(client.rest().len() < promised);
+}
+
+#[test]
+fn a_file_that_grows_is_sent_as_it_was() {
+    let (server, client, _) = stalled();
+    let mut file = OpenOptions::new()
+        .append(true)
+        .open(server.site().join("f"))
+        .unwrap();
+    file.write_all(b"more").unwrap();
+    drop(file);
+    complete_then_probe_length(client, &server, SIZE + 4);
+}
+
+fn complete_then_probe_length(client: Client, server: &Server, length: usize) {
+    complete(client);
+    let mut client = server.connect();
+    client.send("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.try_answer("HEAD").unwrap();
+    assert_eq!(head.field("content-length"), Some(&length.to_string()[..]));
+}
+
+#[test]
+fn a_file_replaced_by_rename_is_sent_to_its_end() {
+    let (server, client, old) = stalled();
+    server.write("new", "new");
+    fs::rename(server.site().join("new"), server.site().join("f")).unwrap();
+    complete(client);
+    let new = server.get("/f");
+    assert_eq!(new.body, b"new");
+    assert_ne!(new.field("etag"), old.field("etag"));
+}
+
+#[test]
+fn a_file_that_is_unlinked_is_sent_to_its_end() {
+    let (server, client, _) = stalled();
+    fs::remove_file(server.site().join("f")).unwrap();
+    complete(client);
+    assert_eq!(server.get("/f").status, 404);
+}
+
+#[test]
+fn any_change_changes_the_tag() {
+    let server = Server::start();
+    let path = server.site().join("f");
+    let tag = || server.get("/f").field("etag").unwrap().to_owned();
+    server.write("f", "one");
+    let first = tag();
+    assert_eq!(tag(), first);
+    fs::write(&path, "two").unwrap();
+    let written = tag();
+    assert_ne!(written, first, "written in place");
+    make_old(&path);
+    assert_eq!(tag(), first, "the recipe is time, size and inode");
+    server.write("g", "one");
+    fs::rename(server.site().join("g"), &path).unwrap();
+    assert_ne!(
+        tag(),
+        first,
+        "replaced by rename, with the same time and size"
+    );
+}
+
+#[test]
+fn what_no_look_at_the_open_file_shows_is_seen_soon() {
+    let server = Server::start();
+    let site = server.site();
+    server.write("v1/f", "one");
+    server.write("v2/f", "two");
+    server.write("f", "one");
+    symlink("v1", site.join("current")).unwrap();
+    assert_eq!(server.get("/current/f").body, b"one");
+    assert_eq!(server.get("/f").body, b"one");
+    symlink("v2", site.join("next")).unwrap();
+    fs::rename(site.join("next"), site.join("current")).unwrap();
+    fs::hard_link(site.join("f"), site.join("another-name")).unwrap();
+    fs::rename(site.join("v2/f"), site.join("f")).unwrap();
+    fs::write(site.join("v2/f"), "two").unwrap();
+    for target in ["/current/f", "/f"] {
+        await_that(|| server.get(target).body == b"two");
+    }
+}
+
+#[test]
+fn a_deleted_file_is_let_go_though_nobody_asks() {
+    let server = Server::start();
+    server.write("f", "f");
+    let path = server.site().join("f");
+    let is_open = || {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        descriptors
+            .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+            .any(|link| {
+                link.as_os_str()
+                    .as_bytes()
+                    .starts_with(path.as_os_str().as_bytes())
+            })
+    };
+    await_that(|| server.get("/f").status == 200 && is_open());
+    fs::remove_file(&path).unwrap();
+    await_that(|| !is_open());
+}
+
+/// Waits for what the server does by its own clock.
+fn await_that(mut happens: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !happens() {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "it did not happen"
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_download_goes_on_where_it_was_cut_if_the_file_is_the_same() {
+    let (server, mut client, head) = stalled();
+    let tag = head.field("etag").unwrap().to_owned();
+    let mut body = client.read_exact(SIZE / 3).unwrap();
+    drop(client);
+    let resume = |tag: &str, from: usize| {
+        server.ask(format!(
+            "GET /f HTTP/1.1\r\nHost: a\r\nRange: bytes={from}-\r\nIf-Range: {tag}\r\n\r\n"
+        ))
+    };
+    let rest = resume(&tag, body.len());
+    assert_eq!(rest.status, 206);
+    body.extend_from_slice(&rest.body);
+    assert!(body == content(), "the body is another");
+    server.write("f", "new");
+    assert_eq!(resume(&tag, 1).body, b"new");
+}

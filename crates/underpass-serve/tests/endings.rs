@@ -1,0 +1,229 @@
+//! How connections end when nobody asks for it: deadlines, bounds and a server that stops.
+//!
+//! A deadline is made short and its effect awaited; nothing here sleeps and hopes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown as Half, TcpStream};
+use std::time::{Duration, Instant};
+
+use support::{Client, Server, State, pattern};
+use underpass_net::Phase;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(3600);
+const SIZE: usize = 24 << 20;
+const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn a_head_that_does_not_come_is_answered_408() {
+    let server = Server::with(|options| options.limits.head_timeout = SHORT);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHo");
+    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.state(), State::Closed);
+}
+
+#[test]
+fn a_trickle_does_not_extend_the_deadline() {
+    let server = Server::with(|options| {
+        options.limits.head_timeout = SHORT;
+        options.net.linger_timeout = SHORT;
+    });
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nA: ");
+    let mut trickle = client.socket.try_clone().unwrap();
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let trickling = scope.spawn(move || {
+            while trickle.write_all(b"a").is_ok() && started.elapsed() < LONG {
+                std::thread::sleep(SHORT / 10);
+            }
+        });
+        assert_eq!(client.answer().status, 408);
+        drop(client);
+        trickling.join().unwrap();
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come_is_answered_408() {
+    let server = Server::with(|options| options.limits.body_timeout = SHORT);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.state(), State::Closed);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let server = Server::with(|options| options.net.idle_timeout = SHORT);
+    server.write("f", "f");
+    let mut fresh = server.connect();
+    assert_eq!(fresh.rest(), b"");
+    let mut used = server.connect();
+    used.send(GET);
+    assert_eq!(used.answer().body, b"f");
+    assert_eq!(used.rest(), b"");
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let server = Server::with(|options| {
+        options.net.stall_timeout = SHORT;
+        options.net.acknowledge_timeout = LONG;
+    });
+    server.write("f", vec![0; SIZE]);
+    let mut client = Client::slow(server.address());
+    client.send(GET);
+    client.await_reset();
+    assert!(client.rest().len() < SIZE);
+}
+
+#[test]
+fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
+    let server = Server::with(|options| {
+        options.net.stall_timeout = LONG;
+        options.net.acknowledge_timeout = SHORT;
+        options.net.stop_timeout = LONG;
+    });
+    server.write("f", vec![0; SIZE]);
+    let mut client = Client::slow(server.address());
+    client.send(GET);
+    client.head();
+    // The kernel tells the server only, so what shows is that nothing is left to wait for.
+    server.stop();
+}
+
+#[test]
+fn a_slow_client_is_not() {
+    let server = Server::with(|options| options.net.stall_timeout = SHORT);
+    let content = pattern(SIZE);
+    server.write("f", &content);
+    let mut client = Client::slow(server.address());
+    client.send(GET);
+    client.head();
+    let started = Instant::now();
+    let mut body = Vec::new();
+    while body.len() < SIZE {
+        body.extend(client.read_exact(SIZE / 16).unwrap());
+        std::thread::sleep(SHORT / 8);
+    }
+    assert!(started.elapsed() > SHORT, "it was not slow");
+    assert!(body == content, "the body is another");
+}
+
+#[test]
+fn a_half_closed_client_gets_its_answer() {
+    let server = Server::start();
+    server.write("f", "f");
+    let mut client = server.connect();
+    client.send(GET.repeat(2));
+    client.socket.shutdown(Half::Write).unwrap();
+    assert_eq!(client.answer().body, b"f");
+    assert_eq!(client.answer().body, b"f");
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
+fn connections_beyond_the_bound_wait() {
+    let server = Server::with(|options| options.net.connections_max = 2);
+    server.write("f", "f");
+    let ask = |client: &mut Client| {
+        client.send(GET);
+        client.answer().body
+    };
+    let mut first = server.connect();
+    let mut second = server.connect();
+    assert_eq!(
+        (ask(&mut first), ask(&mut second)),
+        (b"f".to_vec(), b"f".to_vec())
+    );
+    let mut third = server.connect();
+    third.send(GET);
+    third.socket.set_read_timeout(Some(SHORT)).unwrap();
+    assert_eq!(
+        third.socket.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
+    third.socket.set_read_timeout(None).unwrap();
+    drop(first);
+    assert_eq!(third.answer().body, b"f");
+}
+
+#[test]
+fn a_stop_closes_idle_connections_and_finishes_answers() {
+    let server = Server::start();
+    let content = pattern(SIZE);
+    server.write("f", &content);
+    let mut idle = server.connect();
+    idle.send("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    idle.try_answer("HEAD").unwrap();
+    let mut busy = Client::slow(server.address());
+    busy.send(GET);
+    busy.head();
+    server.running().shutdown().advance(Phase::Draining);
+    assert_eq!(idle.rest(), b"");
+    assert!(
+        busy.read_exact(SIZE).unwrap() == content,
+        "the body is another"
+    );
+    assert_eq!(busy.rest(), b"");
+    let address = server.address();
+    let summary = server.stop();
+    assert_eq!(summary.requests, 2);
+    assert_eq!(summary.account.bytes(), SIZE as u64);
+    assert_eq!(
+        TcpStream::connect(address).unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
+}
+
+#[test]
+fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
+    let server = Server::start();
+    server.write("f", "f");
+    let mut client = server.connect();
+    let (half, other) = GET.split_at(10);
+    client.send(half);
+    let mut idle = server.connect();
+    // The answer here shows that the first half has been read: one worker, in order.
+    idle.send(GET);
+    idle.answer();
+    server.running().shutdown().advance(Phase::Draining);
+    assert_eq!(idle.rest(), b"");
+    client.send(other);
+    let answer = client.answer();
+    assert_eq!(answer.body, b"f");
+    assert_eq!(answer.field("connection"), Some("close"));
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let server = Server::with(|options| options.net.stop_timeout = SHORT);
+    server.write("f", vec![0; SIZE]);
+    let mut busy = Client::slow(server.address());
+    busy.send(GET);
+    busy.head();
+    let summary = server.stop();
+    assert!(busy.rest().len() < SIZE);
+    assert_eq!(summary.requests, 1);
+}
+
+#[test]
+fn stopping_at_once_cuts_answers() {
+    let server = Server::with(|options| options.net.stop_timeout = LONG);
+    server.write("f", vec![0; SIZE]);
+    let mut busy = Client::slow(server.address());
+    busy.send(GET);
+    busy.head();
+    let shutdown = server.running().shutdown();
+    shutdown.hurry();
+    shutdown.hurry();
+    assert!(busy.rest().len() < SIZE);
+    server.stop();
+}

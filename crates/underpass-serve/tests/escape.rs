@@ -1,0 +1,211 @@
+//! Nothing outside of the served folder can be read, by any spelling and at any moment.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
+use support::{Client, Server, State};
+use underpass_serve::{Options, Site, serve};
+
+const SECRET: &str = "the secret";
+const PUBLIC: &str = "for everybody";
+
+/// A site with something worth stealing beside it.
+fn site() -> Server {
+    let server = Server::start();
+    server.write("probe", "probe");
+    server.write("file", PUBLIC);
+    server.write("dir/file", PUBLIC);
+    fs::write(server.outside().join("secret"), SECRET).unwrap();
+    fs::create_dir(server.outside().join("beside")).unwrap();
+    fs::write(server.outside().join("beside/file"), SECRET).unwrap();
+    server
+}
+
+#[test]
+fn no_spelling_of_dots_leads_out() {
+    let server = site();
+    let ups = [
+        "..",
+        "%2e%2e",
+        "%2E.",
+        ".%2e",
+        "..%2f..",
+        "..%5c..",
+        "..;",
+        "%c0%ae%c0%ae",
+        "%252e%252e",
+    ];
+    let joints = ["/", "%2f", "//", "/./", "\\", "%5c"];
+    for before in ["/", "/dir/", "/dir/file/", "//", "/./", "/%2e/"] {
+        for up in ups {
+            for joint in joints {
+                for times in 1..4 {
+                    let climb = format!("{up}{joint}").repeat(times);
+                    let answer = server.get(&format!("{before}{climb}secret"));
+                    assert!(
+                        matches!(answer.status, 400 | 404),
+                        "{before}{climb}: {}",
+                        answer.head
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn links_inside_are_followed_and_links_outside_are_not() {
+    let server = site();
+    let root = server.site();
+    let outside = server.outside().canonicalize().unwrap();
+    let absolute = |name: &str| outside.join(name).to_str().unwrap().to_owned();
+    for (link, to, status) in [
+        ("to-file", "file", 200),
+        ("to-dir", "dir", 301),
+        ("dir/up", "../file", 200),
+        ("chain-1", "chain-2", 200),
+        ("chain-2", "dir/up", 200),
+        ("out", "../secret", 404),
+        ("out-dir", "../beside", 404),
+        ("dir/out", "../../secret", 404),
+        ("out-and-in", "../site/file", 404),
+        ("absolute", &absolute("secret"), 404),
+        ("absolute-inside", &absolute("site/file"), 404),
+        ("out-chain", "out", 404),
+        ("dangling", "nowhere", 404),
+        ("loop", "loop", 404),
+        ("everything", "/", 404),
+        ("proc", "/proc/self/cwd/Cargo.toml", 404),
+    ] {
+        symlink(to, root.join(link)).unwrap();
+        if to.starts_with("chain") {
+            continue;
+        }
+        let answer = server.get(&format!("/{link}"));
+        assert_eq!(answer.status, status, "{link}");
+        if status == 200 {
+            assert_eq!(answer.body, PUBLIC.as_bytes());
+        }
+    }
+    assert_eq!(server.get("/chain-1").body, PUBLIC.as_bytes());
+    assert_eq!(server.get("/to-dir/file").body, PUBLIC.as_bytes());
+    for target in [
+        "/out-dir/file",
+        "/everything/etc/passwd",
+        "/to-dir/../../secret",
+        "/out-dir/",
+    ] {
+        assert!(matches!(server.get(target).status, 400 | 404), "{target}");
+    }
+}
+
+#[test]
+fn links_that_only_proc_has_are_not_followed() {
+    let options = Options {
+        listen: ([127, 0, 0, 1], 0).into(),
+        workers: 1,
+        ..Options::default()
+    };
+    let running = serve(Site::open("/proc").unwrap(), &options).unwrap();
+    let ask = |target: &str| {
+        let mut client = Client::connect(running.address());
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.answer()
+    };
+    assert_eq!(ask("/self/status").status, 200);
+    for target in [
+        &["/self/", "root", "/etc/passwd"].concat(),
+        "/self/cwd/Cargo.toml",
+        "/self/exe",
+        "/self/fd/0",
+    ] {
+        assert_eq!(ask(target).status, 404, "{target}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_not_opened_for_long() {
+    let server = site();
+    let root = server.site();
+    mknodat(
+        CWD,
+        root.join("fifo"),
+        FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let _socket = UnixListener::bind(root.join("socket")).unwrap();
+    // As an ordinary user there is no device to be made, and the row is about nothing.
+    let _ = mknodat(
+        CWD,
+        root.join("null"),
+        FileType::CharacterDevice,
+        Mode::RUSR,
+        0x103,
+    );
+    let mut client = server.connect();
+    for name in ["fifo", "socket", "null"] {
+        client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.answer().status, 404, "{name}");
+        assert_eq!(client.state(), State::Open);
+    }
+}
+
+#[test]
+fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
+    const REQUESTS: usize = 3_000;
+    let server = site();
+    let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
+    fs::create_dir(&folder).unwrap();
+    // A name is asked for once only: what is kept open is not resolved.
+    for name in 0..REQUESTS {
+        fs::write(folder.join(name.to_string()), PUBLIC).unwrap();
+        fs::write(server.outside().join(format!("beside/{name}")), SECRET).unwrap();
+    }
+    symlink("../beside", &link).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut found, mut missing) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let mut client = server.connect();
+        for name in 0..REQUESTS {
+            client.send(format!("GET /swapped/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let answer = client.answer();
+            match answer.status {
+                200 => found += 1,
+                // Renaming faster than names resolve is told as such.
+                404 | 503 => missing += 1,
+                _ => panic!("{answer:?}"),
+            }
+            assert!(!answer.body.starts_with(SECRET.as_bytes()));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(found + missing, REQUESTS);
+    assert!(
+        found > 0 && missing > 0,
+        "nothing was swapped in time: {found}, {missing}"
+    );
+}
+
+#[test]
+fn the_served_folder_stays_the_same_when_it_is_renamed() {
+    let server = site();
+    let moved = server.outside().join("moved");
+    fs::rename(server.site(), &moved).unwrap();
+    fs::create_dir(server.site()).unwrap();
+    fs::write(server.site().join("file"), SECRET).unwrap();
+    assert_eq!(server.get("/file").body, PUBLIC.as_bytes());
+}

@@ -1,0 +1,120 @@
+//! An answer in one line, with everything in it checked that can be.
+
+use super::Answer;
+
+/// As [`sketch`], of an answer that has every field it has to have, and no other that tells
+/// something else.
+pub(crate) fn digest(method: &str, answer: &Answer, file: &[u8]) -> String {
+    check_fields(answer);
+    sketch(method, answer, file)
+}
+
+/// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
+/// it allows. Panics if it carries something else than it says.
+pub(crate) fn sketch(method: &str, answer: &Answer, file: &[u8]) -> String {
+    let mut words = vec![answer.status.to_string()];
+    if let Some(range) = answer.field("content-range") {
+        words.push(range.replace("bytes ", ""));
+    }
+    if let Some(location) = answer.field("location") {
+        words.push(format!("to {location}"));
+    }
+    if answer.field("allow").is_some() {
+        words.push("allow".into());
+    }
+    match (method, answer.status) {
+        ("HEAD", 200) => words.push(format!(
+            "length {}",
+            answer.field("content-length").unwrap()
+        )),
+        ("HEAD", _) => {}
+        (_, 200) => words.push(whole(answer, file)),
+        (_, 206) => words.extend(parts(answer, file)),
+        _ => {}
+    }
+    words.join(" ")
+}
+
+fn check_fields(answer: &Answer) {
+    let has = |name: &str| answer.field(name).is_some();
+    let carries_file = matches!(answer.status, 200 | 206);
+    if answer.status != 100 {
+        assert!(httpdate::parse_http_date(answer.field("date").unwrap()).is_ok());
+    }
+    assert_eq!(has("accept-ranges"), carries_file, "{}", answer.head);
+    assert_eq!(
+        has("allow"),
+        matches!(answer.status, 204 | 405),
+        "{}",
+        answer.head
+    );
+    assert!(
+        answer
+            .field("allow")
+            .is_none_or(|allow| allow == "GET, HEAD, OPTIONS")
+    );
+    assert!(
+        has("etag") || !matches!(answer.status, 200 | 206 | 304 | 412),
+        "{}",
+        answer.head
+    );
+    assert!(
+        has("content-length") || matches!(answer.status, 100 | 204 | 304),
+        "{}",
+        answer.head
+    );
+    assert!(
+        !has("content-range") || matches!(answer.status, 206 | 416),
+        "{}",
+        answer.head
+    );
+    for byte in answer.head.replace("\r\n", "").bytes() {
+        assert!((b' '..0x7f).contains(&byte), "{:?}", answer.head);
+    }
+}
+
+fn whole(answer: &Answer, file: &[u8]) -> String {
+    match answer.body == file {
+        true => "whole".into(),
+        false => format!("{:?}", String::from_utf8_lossy(&answer.body)),
+    }
+}
+
+/// The parts of a 206, each compared with the slice it claims to be.
+fn parts(answer: &Answer, file: &[u8]) -> Vec<String> {
+    if let Some(range) = answer.field("content-range") {
+        assert_eq!(answer.body, slice(range, file), "{range}");
+        return Vec::new();
+    }
+    let media = answer.field("content-type").unwrap();
+    let boundary = media
+        .strip_prefix("multipart/byteranges; boundary=")
+        .unwrap();
+    let mut rest = &answer.body[..];
+    let mut parts = vec!["parts".to_owned()];
+    let opening = format!("\r\n--{boundary}\r\n");
+    while let Some(part) = rest.strip_prefix(opening.as_bytes()) {
+        let end = super::find(part, b"\r\n\r\n").unwrap();
+        let head = std::str::from_utf8(&part[..end]).unwrap();
+        assert!(head.contains("Content-Type: text/plain"), "{head}");
+        let (_, range) = head.split_once("Content-Range: ").unwrap();
+        let expected = slice(range, file);
+        let (body, after) = part[end + 4..].split_at(expected.len());
+        assert_eq!(body, expected, "{range}");
+        parts.push(range.replace("bytes ", ""));
+        rest = after;
+    }
+    assert_eq!(rest, format!("\r\n--{boundary}--\r\n").as_bytes());
+    parts
+}
+
+fn slice<'f>(range: &str, file: &'f [u8]) -> &'f [u8] {
+    let (span, size) = range
+        .strip_prefix("bytes ")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    assert_eq!(size.parse(), Ok(file.len()));
+    let (first, last) = span.split_once('-').unwrap();
+    &file[first.parse().unwrap()..=last.parse().unwrap()]
+}

@@ -1,0 +1,38 @@
+//! Copies a file the fastest way its file systems offer, shows how far it has come, and stops
+//! within a few milliseconds when a file named STOP appears.
+//!
+//!     cargo run --example copy_progress -- big.iso copy.iso
+
+use std::error::Error;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use underpass::drive::blocking::Driver;
+use underpass::{Host, Progress, Sink, Source};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(from), Some(to)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: copy_progress FROM TO".into());
+    };
+    let (from, to) = (File::open(from)?, File::create(to)?);
+    let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
+    let host = Host::probe();
+
+    // Asked before every call; what has moved by then is exact.
+    let mut watch = |Progress { done, total }: Progress| {
+        let total = total.map_or("?".to_owned(), |total| total.to_string());
+        eprint!("\r{done} of {total} bytes");
+        if Path::new("STOP").exists() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let driver = Driver::new(&host);
+    println!("plan: {}", driver.plan(&source, &sink));
+    let account = driver.watch(&mut watch).run(&source, &sink)?;
+    println!("\naccount: {account}");
+    Ok(())
+}

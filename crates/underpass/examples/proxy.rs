@@ -1,0 +1,39 @@
+//! A TCP proxy: what its clients and the server say passes through pipes inside the kernel, and
+//! never through this process.
+//!
+//!     cargo run --example proxy -- 127.0.0.1:4000 example.org:80
+//!
+//! Half-closes are kept: a client may end its request and still read the answer.
+
+use std::error::Error;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use underpass::{Host, relay_streams};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(address), Some(server)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: proxy ADDRESS SERVER".into());
+    };
+    // One for all connections: it keeps their pipes.
+    let host = Arc::new(Host::probe());
+    for client in TcpListener::bind(address)?.incoming() {
+        let (client, server, host) = (client?, server.clone(), Arc::clone(&host));
+        std::thread::spawn(move || match TcpStream::connect(&server) {
+            Ok(server) => {
+                let (there, back) = relay_streams(&host, &client, &server);
+                println!("there: {}; back: {}", told(there), told(back));
+            }
+            Err(error) => println!("{server}: {error}"),
+        });
+    }
+    Ok(())
+}
+
+fn told(outcome: Result<underpass::Account, underpass::Error>) -> String {
+    match outcome {
+        Ok(account) => account.to_string(),
+        Err(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,35 @@
+//! Sends one file to everybody who connects, with sendfile on Tokio's event loop.
+//!
+//!     cargo run --features tokio --example send_tokio -- 127.0.0.1:4000 big.iso
+//!     nc 127.0.0.1 4000 > copy.iso
+//!
+//! A file that is not in the page cache is read ahead on other threads: nobody waits for its disk.
+
+use std::error::Error;
+use std::fs::File;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use underpass::{Host, drive::tokio::send_file};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(address), Some(path)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: send_tokio ADDRESS FILE".into());
+    };
+    let listener = TcpListener::bind(address).await?;
+    let host = Arc::new(Host::probe());
+    loop {
+        let (socket, peer) = listener.accept().await?;
+        let (file, host) = (File::open(&path)?, Arc::clone(&host));
+        tokio::spawn(async move {
+            let len = file.metadata()?.len();
+            match send_file(&host, &file, 0, len, &socket).await {
+                Ok(account) => println!("{peer}: {account}"),
+                Err(error) => println!("{peer}: {error}"),
+            }
+            Ok::<_, std::io::Error>(())
+        });
+    }
+}

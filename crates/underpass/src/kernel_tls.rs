@@ -1,0 +1,170 @@
+//! Asking the kernel for its TLS: the `tls` protocol on a TCP socket, and the ciphers it takes.
+//!
+//! A socket with the protocol attached and no keys behaves as plain TCP. With keys it is
+//! [`Kind::TcpKernelTls`](crate::Kind::TcpKernelTls) for everything else in this crate. Whether a
+//! kernel can is found out on a connection to oneself: the version number does not tell.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::endpoint::Side;
+use crate::sys;
+
+/// A version of TLS that kernels know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// TLS 1.2, RFC 5246.
+    Tls12,
+    /// TLS 1.3, RFC 8446.
+    Tls13,
+}
+
+impl Version {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
+
+    /// The name that people use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS 1.2",
+            Self::Tls13 => "TLS 1.3",
+        }
+    }
+
+    const fn number(self) -> u16 {
+        match self {
+            Self::Tls12 => 0x0303,
+            Self::Tls13 => 0x0304,
+        }
+    }
+}
+
+/// A cipher that kernels know and TLS libraries negotiate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cipher {
+    /// AES-128-GCM.
+    Aes128Gcm,
+    /// AES-256-GCM.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
+impl Cipher {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
+
+    /// The name that people use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
+    /// `cipher_type` of `struct tls_crypto_info`, linux/tls.h.
+    const fn number(self) -> u16 {
+        match self {
+            Self::Aes128Gcm => 51,
+            Self::Aes256Gcm => 52,
+            Self::ChaCha20Poly1305 => 54,
+        }
+    }
+
+    /// Nonce, key, salt and record number together, in bytes.
+    const fn secret_bytes(self) -> usize {
+        match self {
+            Self::Aes128Gcm => 8 + 16 + 4 + 8,
+            Self::Aes256Gcm => 8 + 32 + 4 + 8,
+            Self::ChaCha20Poly1305 => 12 + 32 + 8,
+        }
+    }
+}
+
+/// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which then waits for keys and behaves
+/// as plain TCP until they come. It can't be detached. Does not block, except for the kernel's
+/// loading its module where a privileged process asks.
+///
+/// # Errors
+/// `ENOENT` where the kernel has no TLS, or its module is not loaded and the process may not load
+/// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
+/// it is attached already. The socket is as it was.
+pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
+    sys::attach_tls(socket.as_fd())
+}
+
+/// Asks whether the kernel takes this cipher, by giving it keys of zeros: the socket, to which the
+/// protocol was attached, is of no use afterwards and has to be thrown away. [`Side::Sink`] is the
+/// direction of sending, [`Side::Source`] that of receiving. Does not block.
+///
+/// # Errors
+/// `EINVAL` or `ENOENT` where it does not know the version or the cipher, `ENOPROTOOPT` where the
+/// protocol was not attached, `EBUSY` where the direction has keys already.
+pub fn try_keys(
+    socket: impl AsFd,
+    side: Side,
+    version: Version,
+    cipher: Cipher,
+) -> Result<(), Errno> {
+    let mut info = Vec::with_capacity(4 + cipher.secret_bytes());
+    info.extend(version.number().to_ne_bytes());
+    info.extend(cipher.number().to_ne_bytes());
+    info.resize(4 + cipher.secret_bytes(), 0);
+    sys::install_tls_keys(socket.as_fd(), side, &info)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::{Endpoint, Kind};
+
+    #[test]
+    fn crypto_infos_are_as_long_as_the_kernels() {
+        let long = Cipher::ALL.map(|cipher| 4 + cipher.secret_bytes());
+        assert_eq!(
+            long,
+            [
+                size_of::<libc::tls12_crypto_info_aes_gcm_128>(),
+                size_of::<libc::tls12_crypto_info_aes_gcm_256>(),
+                size_of::<libc::tls12_crypto_info_chacha20_poly1305>(),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_kernel_with_tls_is_told_from_one_without() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (version, cipher) = (Version::Tls12, Cipher::Aes128Gcm);
+        assert_eq!(
+            try_keys(&socket, Side::Sink, version, cipher),
+            Err(Errno::NOPROTOOPT)
+        );
+        match attach(&socket) {
+            Ok(()) => {
+                assert_eq!(Endpoint::of(&socket).unwrap().kind, Kind::TcpKernelTls);
+                assert_eq!(attach(&socket), Err(Errno::EXIST));
+                assert_eq!(try_keys(&socket, Side::Sink, version, cipher), Ok(()));
+                assert_eq!(try_keys(&socket, Side::Source, version, cipher), Ok(()));
+            }
+            Err(errno) => {
+                assert_eq!(errno, Errno::NOENT);
+                assert_eq!(Endpoint::of(&socket).unwrap().kind, Kind::Tcp);
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_connected_socket_takes_the_protocol() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = attach(&listener).unwrap_err();
+        assert!(
+            matches!(refused, Errno::NOTCONN | Errno::NOENT),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! File systems to move between, mounted once for all tests of the process.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file system's type. There is one of each, so that equal families share a super block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Tmpfs,
+    Ext4,
+    Xfs,
+    Btrfs,
+    Overlay,
+}
+
+impl Family {
+    /// Whether it can share blocks between files.
+    pub(crate) fn clones(self) -> bool {
+        matches!(self, Self::Xfs | Self::Btrfs | Self::Overlay)
+    }
+}
+
+/// A folder on one of them.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    pub(crate) family: Family,
+    dir: PathBuf,
+}
+
+impl Place {
+    /// A name that nobody has used there.
+    pub(crate) fn path(&self) -> PathBuf {
+        static NAMES: AtomicU32 = AtomicU32::new(0);
+        self.dir
+            .join(format!("f{}", NAMES.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// An empty file, to be written and read, that is gone when it is closed.
+    pub(crate) fn file(&self) -> File {
+        let path = self.path();
+        let mut options = File::options();
+        let options = options.read(true).write(true).create_new(true);
+        let file = options.open(&path).expect("a new file");
+        std::fs::remove_file(path).expect("a name less");
+        file
+    }
+}
+
+/// All places; mounted by whoever asks first.
+pub(crate) fn all() -> &'static [Place] {
+    static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
+    PLACES.get_or_init(mount_all)
+}
+
+pub(crate) fn place(name: &str) -> &'static Place {
+    all()
+        .iter()
+        .find(|place| place.name == name)
+        .expect("a place of that name")
+}
+
+/// A tmpfs of its own, of so many bytes.
+pub(crate) fn small(bytes: u64) -> Place {
+    let name = place("tmpfs").path();
+    std::fs::create_dir(&name).expect("a folder");
+    mount(
+        &["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"],
+        &name,
+    );
+    Place {
+        name: "small",
+        family: Family::Tmpfs,
+        dir: name,
+    }
+}
+
+fn mount_all() -> Vec<Place> {
+    let link = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    assert!(
+        link("self") != link("1"),
+        "these tests mount: run them by `cargo xtask test`, in a namespace of their own"
+    );
+    let base = Path::new("/mnt");
+    mount(&["-t", "tmpfs", "none"], base);
+    let folder = |name: &str| {
+        let folder = base.join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    };
+    mount(&["-t", "tmpfs", "-o", "size=1g", "none"], &folder("tmpfs"));
+    mount_image("mkfs.ext4", &["-q", "-F"], &folder("ext4"));
+    mount_image("mkfs.xfs", &["-q"], &folder("xfs"));
+    mount_image("mkfs.btrfs", &["-q"], &folder("btrfs"));
+    let subvolume = base.join("btrfs/subvolume");
+    run("btrfs", &["subvolume", "create", text(&subvolume)]);
+    let options = ["lower", "upper", "work"].map(|name| folder(&format!("xfs/{name}")));
+    let [lower, upper, work] = options.each_ref().map(|path| text(path));
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    mount(
+        &["-t", "overlay", "-o", &options, "overlay"],
+        &folder("overlay"),
+    );
+    mount(&["--bind", text(&folder("xfs/bound"))], &folder("bind"));
+    [
+        ("tmpfs", Family::Tmpfs),
+        ("ext4", Family::Ext4),
+        ("xfs", Family::Xfs),
+        ("bind", Family::Xfs),
+        ("btrfs", Family::Btrfs),
+        ("btrfs/subvolume", Family::Btrfs),
+        ("overlay", Family::Overlay),
+    ]
+    .map(|(name, family)| Place {
+        name,
+        family,
+        dir: base.join(name),
+    })
+    .into()
+}
+
+/// A file system in a sparse file that has no name any more once it is mounted.
+fn mount_image(make: &str, arguments: &[&str], at: &Path) {
+    let image = tempfile::NamedTempFile::new().expect("an image");
+    image.as_file().set_len(400 << 20).expect("a sparse file");
+    run(make, &[arguments, &[text(image.path())]].concat());
+    mount(&["-o", "loop", text(image.path())], at);
+}
+
+fn mount(arguments: &[&str], at: &Path) {
+    run("mount", &[arguments, &[text(at)]].concat());
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

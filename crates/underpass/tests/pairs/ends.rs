@@ -1,0 +1,243 @@
+//! Both ends of a move, with someone behind each: a feeder behind the source, a collector behind
+//! the sink.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use rustix::fs::{MemfdFlags, OFlags};
+use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::OptionalActions;
+use underpass::{Account, Error, Host, Policy, Sink, Source, drive::blocking::Driver};
+
+use crate::content;
+
+/// What an end can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    File,
+    Memory,
+    Zero,
+    Null,
+    Terminal,
+    Pipe,
+    Tcp,
+    Unix,
+}
+
+/// How an end says that it can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Blocking,
+    Polling,
+}
+
+/// A source with its content on the way to it.
+pub(crate) struct Origin {
+    pub(crate) fd: OwnedFd,
+    pub(crate) content: Vec<u8>,
+    /// A terminal whose computer has gone forgets what was typed.
+    _computer: Option<OwnedFd>,
+}
+
+/// A sink, and the thread that takes what arrives at its other side.
+pub(crate) struct Target {
+    pub(crate) fd: OwnedFd,
+    collector: Option<JoinHandle<Vec<u8>>>,
+    made: Made,
+}
+
+/// An empty file on a disk, without a name.
+pub(crate) fn file() -> File {
+    tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("a file")
+}
+
+/// A file on a disk with this content.
+pub(crate) fn file_of(content: &[u8]) -> File {
+    let mut file = file();
+    file.write_all(content).expect("room on the disk");
+    file
+}
+
+/// A file in memory.
+pub(crate) fn memory() -> File {
+    File::from(rustix::fs::memfd_create("underpass", MemfdFlags::CLOEXEC).expect("memory"))
+}
+
+/// All of a file, by reading it.
+pub(crate) fn content_of(file: impl AsFd) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match rustix::io::pread(&file, &mut buffer, content.len() as u64).expect("reads") {
+            0 => return content,
+            read => content.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+pub(crate) fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let one = TcpStream::connect(listener.local_addr().expect("an address")).expect("connects");
+    (one, listener.accept().expect("accepts").0)
+}
+
+pub(crate) fn unix() -> (UnixStream, UnixStream) {
+    UnixStream::pair().expect("a pair")
+}
+
+/// Read end, write end.
+pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe")
+}
+
+/// The computer's end and the terminal's end, which changes no byte.
+pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let computer = rustix::pty::openpt(flags).expect("a terminal");
+    rustix::pty::unlockpt(&computer).expect("unlocks");
+    let screen = rustix::pty::ioctl_tiocgptpeer(&computer, flags).expect("its other end");
+    let mut modes = rustix::termios::tcgetattr(&screen).expect("modes");
+    modes.make_raw();
+    rustix::termios::tcsetattr(&screen, OptionalActions::Now, &modes).expect("raw");
+    (computer, screen)
+}
+
+pub(crate) fn set_mode(fd: impl AsFd, mode: Mode) {
+    let flags = rustix::fs::fcntl_getfl(&fd).expect("flags") - OFlags::NONBLOCK;
+    let flags = match mode {
+        Mode::Blocking => flags,
+        Mode::Polling => flags | OFlags::NONBLOCK,
+    };
+    rustix::fs::fcntl_setfl(&fd, flags).expect("flags");
+}
+
+impl Origin {
+    pub(crate) fn make(made: Made, mode: Mode, seed: u64, len: usize) -> Self {
+        let content = match made {
+            Made::Zero => vec![0; len],
+            _ => content::bytes(seed, len),
+        };
+        let mut kept = None;
+        let fd: OwnedFd = match made {
+            Made::File => file_of(&content).into(),
+            Made::Memory => {
+                let mut memory = memory();
+                memory.write_all(&content).expect("memory");
+                memory.into()
+            }
+            Made::Zero => File::open("/dev/zero").expect("/dev/zero").into(),
+            Made::Null => panic!("/dev/null has no content"),
+            Made::Terminal => {
+                let (computer, screen) = terminal();
+                kept = Some(computer.try_clone().expect("a descriptor"));
+                fed(screen, computer, &content)
+            }
+            Made::Pipe => {
+                let (read, write) = pipe();
+                fed(read, write, &content)
+            }
+            Made::Tcp => {
+                let (one, other) = tcp();
+                fed(one.into(), other.into(), &content)
+            }
+            Made::Unix => {
+                let (one, other) = unix();
+                fed(one.into(), other.into(), &content)
+            }
+        };
+        set_mode(&fd, mode);
+        Self {
+            fd,
+            content,
+            _computer: kept,
+        }
+    }
+}
+
+/// `end`, into whose other side a thread writes. Nobody waits for the thread: where a move is
+/// refused, it may never get rid of its bytes.
+fn fed(end: OwnedFd, other: OwnedFd, content: &[u8]) -> OwnedFd {
+    let content = content.to_vec();
+    std::thread::spawn(move || File::from(other).write_all(&content));
+    end
+}
+
+impl Target {
+    pub(crate) fn make(made: Made, mode: Mode) -> Self {
+        let (fd, other): (OwnedFd, Option<OwnedFd>) = match made {
+            Made::File => (file().into(), None),
+            Made::Memory => (memory().into(), None),
+            Made::Null | Made::Zero => {
+                let null = File::options().write(true).open("/dev/null");
+                (null.expect("/dev/null").into(), None)
+            }
+            Made::Terminal => {
+                let (computer, screen) = terminal();
+                (screen, Some(computer))
+            }
+            Made::Pipe => {
+                let (read, write) = pipe();
+                (write, Some(read))
+            }
+            Made::Tcp => {
+                let (one, other) = tcp();
+                rustix::net::sockopt::set_socket_send_buffer_size(&one, 1).expect("a small buffer");
+                (one.into(), Some(other.into()))
+            }
+            Made::Unix => {
+                let (one, other) = unix();
+                rustix::net::sockopt::set_socket_send_buffer_size(&one, 1).expect("a small buffer");
+                (one.into(), Some(other.into()))
+            }
+        };
+        set_mode(&fd, mode);
+        let collector = other.map(|other| std::thread::spawn(move || collect(other)));
+        Self {
+            fd,
+            collector,
+            made,
+        }
+    }
+
+    /// What has arrived; none where nobody can tell.
+    pub(crate) fn arrived(self) -> Option<Vec<u8>> {
+        if matches!(self.made, Made::Null | Made::Zero) {
+            return None;
+        }
+        let Some(collector) = self.collector else {
+            return Some(content_of(&self.fd));
+        };
+        drop(self.fd);
+        Some(collector.join().expect("collects"))
+    }
+}
+
+/// A reader slower than the mover: small sips until the other side is closed, which a terminal
+/// tells by an error.
+fn collect(end: OwnedFd) -> Vec<u8> {
+    let (mut end, mut got) = (File::from(end), Vec::new());
+    let mut sip = [0; 7001];
+    while let Ok(read @ 1..) = end.read(&mut sip) {
+        got.extend_from_slice(&sip[..read]);
+    }
+    got
+}
+
+/// Moves exactly the origin's content.
+pub(crate) fn move_all(
+    origin: &Origin,
+    target: &Target,
+    policy: Policy,
+) -> Result<Account, Box<Error>> {
+    let source = Source::range(&origin.fd, 0, origin.content.len() as u64).expect("a source");
+    let sink = Sink::new(&target.fd).expect("a sink");
+    Driver::new(&Host::unprobed())
+        .policy(policy)
+        .run(&source, &sink)
+        .map_err(Box::new)
+}

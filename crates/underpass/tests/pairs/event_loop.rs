@@ -1,0 +1,257 @@
+//! The Tokio driver: whole files, ranges, receiving, relaying, cold files, fairness.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Advice, fadvise};
+use tokio::runtime::{Builder, Runtime};
+use underpass::drive::tokio::{Turn, recv_file, relay_streams, send_file, turn};
+use underpass::{Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed};
+
+use crate::content::{self, assert_same, within};
+use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
+use crate::relays::{check_half_close, check_reset};
+
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Within the runtime.
+pub(crate) fn stream(stream: TcpStream) -> tokio::net::TcpStream {
+    set_mode(&stream, Mode::Polling);
+    tokio::net::TcpStream::from_std(stream).expect("a stream")
+}
+
+/// Reads until the end, on a thread of its own.
+pub(crate) fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut got = Vec::new();
+        from.read_to_end(&mut got).expect("reads");
+        got
+    })
+}
+
+#[test]
+fn files_and_ranges_are_sent_whole() {
+    within(60, || {
+        let content = content::bytes(40, 5_000_003);
+        let from = file_of(&content);
+        for (offset, len) in [
+            (0, 0),
+            (0, 1),
+            (5, 16_383),
+            (4097, 16_384),
+            (1, 16_385),
+            (0, 1 << 20),
+            (99, 4_999_904),
+        ] {
+            let (ours, theirs) = tcp();
+            rustix::net::sockopt::set_socket_send_buffer_size(&ours, 20_000)
+                .expect("a small buffer");
+            let reader = reader(theirs);
+            let account = runtime().block_on(async {
+                let socket = stream(ours);
+                send_file(&Host::probe(), &from, offset, len, &socket).await
+            });
+            let account = account.expect("sends");
+            assert_eq!(account.of(Mechanism::Sendfile).bytes, len, "{account}");
+            let (at, len) = (offset as usize, len as usize);
+            let got = reader.join().expect("reads");
+            assert_same(&got, &content[at..at + len], "a range");
+        }
+    });
+}
+
+#[test]
+fn unix_sockets_take_and_give_files_too() {
+    within(60, || {
+        let content = content::bytes(41, 3_000_001);
+        let (from, to) = (file_of(&content), file());
+        let (one, other) = unix();
+        runtime().block_on(async {
+            let open = |socket| {
+                set_mode(&socket, Mode::Polling);
+                tokio::net::UnixStream::from_std(socket).expect("a stream")
+            };
+            let (one, other, host) = (open(one), open(other), Host::probe());
+            let (sent, got) = tokio::join!(
+                send_file(&host, &from, 0, 3_000_001, &one),
+                recv_file(&host, &other, &to, 7, 3_000_001),
+            );
+            assert_eq!(sent.expect("sends").bytes(), 3_000_001);
+            assert_eq!(got.expect("receives").crossed(), 0);
+        });
+        assert_same(&content_of(&to)[7..], &content, "through a Unix socket");
+    });
+}
+
+#[test]
+fn an_exact_receive_leaves_what_follows() {
+    within(60, || {
+        let content = content::bytes(42, 2_000_001);
+        let (ours, mut theirs) = tcp();
+        let mut sent = content.clone();
+        sent.extend_from_slice(b"the next message");
+        let feeder = std::thread::spawn(move || theirs.write_all(&sent).map(|()| theirs));
+        let (to, kept) = (file(), ours.try_clone().expect("a clone"));
+        let account = runtime().block_on(async {
+            let socket = stream(ours);
+            recv_file(&Host::probe(), &socket, &to, 0, 2_000_001).await
+        });
+        assert_eq!(
+            account.expect("receives").of(Mechanism::Splice).bytes,
+            2_000_001
+        );
+        drop(feeder.join().expect("feeds").expect("writes"));
+        assert_same(&content_of(&to), &content, "received");
+        set_mode(&kept, Mode::Blocking);
+        let mut rest = String::new();
+        (&kept).read_to_string(&mut rest).expect("reads");
+        assert_eq!(rest, "the next message");
+    });
+}
+
+#[test]
+fn receiving_tells_an_early_end_and_a_reset() {
+    within(60, || {
+        for (resets, fault) in [(false, Fault::Truncated), (true, Fault::PeerGone)] {
+            let (ours, mut theirs) = tcp();
+            let feeder = std::thread::spawn(move || {
+                theirs
+                    .write_all(&content::bytes(43, 100_000))
+                    .expect("writes");
+                if resets {
+                    let linger = Some(std::time::Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&theirs, linger).expect("lingers");
+                }
+            });
+            let to = file();
+            let error = runtime()
+                .block_on(async {
+                    let socket = stream(ours);
+                    recv_file(&Host::probe(), &socket, &to, 0, 100_001).await
+                })
+                .expect_err("one byte is missing");
+            feeder.join().expect("feeds");
+            assert_eq!(error.fault, fault, "{error}");
+            let got = content_of(&to);
+            assert_eq!(got.len() as u64, error.moved(), "{error}");
+            assert_same(&got, &content::bytes(43, 100_000)[..got.len()], "what came");
+        }
+    });
+}
+
+fn relay(near: TcpStream, far: TcpStream) -> Relayed {
+    runtime().block_on(async {
+        let (near, far) = (stream(near), stream(far));
+        relay_streams(&Host::probe(), &near, &far).await
+    })
+}
+
+#[test]
+fn a_half_close_is_kept() {
+    within(60, || check_half_close(relay));
+}
+
+#[test]
+fn a_reset_ends_both_directions() {
+    within(60, || check_reset(relay));
+}
+
+#[test]
+fn a_peer_that_leaves_early_is_gone() {
+    within(60, || {
+        let from = file_of(&content::bytes(44, 16 << 20));
+        let (ours, mut theirs) = tcp();
+        let peer = std::thread::spawn(move || theirs.read_exact(&mut [0; 50_000]));
+        let error = runtime()
+            .block_on(async {
+                let socket = stream(ours);
+                send_file(&Host::probe(), &from, 0, 16 << 20, &socket).await
+            })
+            .expect_err("nobody reads the rest");
+        peer.join().expect("reads").expect("reads");
+        assert_eq!(error.fault, Fault::PeerGone, "{error}");
+        assert!(error.moved() >= 50_000, "{error}");
+    });
+}
+
+/// Two connections, one of which could take for ever: after each of its turns the other one runs.
+#[test]
+fn a_busy_connection_leaves_turns_to_others() {
+    within(60, || {
+        const LEN: u64 = 64 << 20;
+        let from = file();
+        from.set_len(LEN).expect("a sparse file");
+        let (ours, theirs) = tcp();
+        let reader = reader(theirs);
+        let (turns, others) = (Rc::new(AtomicU64::new(0)), Rc::new(AtomicU64::new(0)));
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime(), async {
+            let (counted, stop) = (Rc::clone(&others), Rc::clone(&turns));
+            let other = tokio::task::spawn_local(async move {
+                while stop.load(Ordering::Relaxed) < u64::MAX / 2 {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let (socket, host, mut outbox) = (stream(ours), Host::probe(), Outbox::new());
+            outbox.push(range(&from, 0, LEN));
+            loop {
+                let before = others.load(Ordering::Relaxed);
+                let more = turn(&mut outbox, &socket, &host, &Policy::default()).await;
+                if more.expect("sends") == Turn::Empty {
+                    break;
+                }
+                let count = turns.fetch_add(1, Ordering::Relaxed);
+                assert!(
+                    others.load(Ordering::Relaxed) > before,
+                    "turn {count} gave nobody a chance"
+                );
+            }
+            assert!(turns.load(Ordering::Relaxed) >= LEN / (1 << 20) - 1);
+            turns.store(u64::MAX / 2, Ordering::Relaxed);
+            other.await.expect("runs");
+        });
+        assert_eq!(reader.join().expect("reads").len() as u64, LEN);
+    });
+}
+
+pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
+    let file = Arc::new(file.try_clone().expect("a descriptor").into());
+    Piece::Range(FileRange { file, offset, len })
+}
+
+/// Drops a file from the page cache.
+pub(crate) fn cool(file: &std::fs::File) {
+    file.sync_all().expect("on the disk");
+    fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
+}
+
+#[test]
+fn a_cold_file_is_sent_whole_and_by_sendfile() {
+    within(60, || {
+        let content = content::bytes(45, 9_000_001);
+        let from = file_of(&content);
+        cool(&from);
+        let (ours, theirs) = tcp();
+        let reader = reader(theirs);
+        let account = runtime().block_on(async {
+            let socket = stream(ours);
+            send_file(&Host::probe(), &from, 0, 9_000_001, &socket).await
+        });
+        let account = account.expect("sends");
+        assert_eq!(
+            account.of(Mechanism::Sendfile).bytes,
+            9_000_001,
+            "{account}"
+        );
+        assert_same(&reader.join().expect("reads"), &content, "a cold file");
+    });
+}

@@ -1,0 +1,14 @@
+//! Every pair of ends that can be made without privileges, on the real kernel: files, devices,
+//! terminals, pipes, TCP and Unix sockets, blocking and polling, every mechanism forced and free.
+
+#[path = "../content/mod.rs"]
+mod content;
+mod ends;
+#[cfg(feature = "tokio")]
+mod event_loop;
+mod files;
+mod matrix;
+#[cfg(feature = "tokio")]
+mod outbox;
+mod peers;
+mod relays;

@@ -1,0 +1,306 @@
+//! Heads and ranges in one outbox, sent by either driver: the stream is their concatenation, the
+//! account is that of the ranges.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use underpass::drive::blocking::flush;
+use underpass::drive::tokio::{Turn, turn};
+use underpass::{Account, Error, Fault, Host, Mechanism, Outbox, Piece, Policy};
+
+use crate::content::{self, Random, assert_same, within};
+use crate::ends::{Mode, file_of, memory, set_mode, tcp};
+use crate::event_loop::{cool, range, reader, runtime, stream};
+
+/// Which driver sends.
+#[derive(Clone, Copy, Debug)]
+enum Driven {
+    Blocking,
+    ByTokio,
+}
+
+const DRIVEN: [Driven; 2] = [Driven::Blocking, Driven::ByTokio];
+
+/// Sends all that the outbox owes; what the peer has got, the account, and how it ended.
+fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result<(), Error>) {
+    let (ours, theirs) = tcp();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 20_000).expect("a small buffer");
+    let reader = reader(theirs);
+    let host = Host::unprobed();
+    let outcome = match driven {
+        Driven::Blocking => flush(outbox, &ours, &host),
+        Driven::ByTokio => runtime().block_on(async {
+            let socket = stream(ours.try_clone().expect("a clone"));
+            loop {
+                match turn(outbox, &socket, &host, &policy).await {
+                    Ok(Turn::More) => (),
+                    Ok(Turn::Empty) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }),
+    };
+    drop(ours);
+    (reader.join().expect("reads"), outcome)
+}
+
+fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox, Vec<u8>, u64) {
+    let (mut outbox, mut expected, mut payload) = (Outbox::new(), Vec::new(), 0);
+    for _ in 0..random.below(12) {
+        let len = match random.below(5) {
+            0 => 0,
+            1 => random.below(100),
+            2 => random.below(16 << 10),
+            3 => random.below(40_000),
+            _ => random.below(2_500_000),
+        };
+        if random.below(2) == 0 {
+            let head = content::bytes(random.next(), len as usize % 30_000);
+            expected.extend_from_slice(&head);
+            outbox.push(Piece::Bytes(head));
+        } else {
+            let offset = random.below(content.len() as u64 - len);
+            expected.extend_from_slice(&content[offset as usize..(offset + len) as usize]);
+            outbox.push(range(file, offset, len));
+            payload += len;
+        }
+    }
+    (outbox, expected, payload)
+}
+
+#[test]
+fn heads_and_ranges_arrive_in_order() {
+    within(120, || {
+        let content = content::bytes(50, 3_000_000);
+        let file = file_of(&content);
+        for driven in DRIVEN {
+            for seed in 0..25 {
+                let what = format!("{driven:?}, seed {seed}");
+                let mut random = Random::seeded(seed);
+                let (mut outbox, expected, payload) =
+                    heads_and_ranges(&mut random, &file, &content);
+                let (got, outcome) = sent(driven, &mut outbox, Policy::default());
+                outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_same(&got, &expected, &what);
+                assert!(outbox.is_empty());
+                assert_eq!(outbox.account().bytes(), payload, "{what}");
+            }
+        }
+    });
+}
+
+fn account_of(driven: Driven, pieces: Vec<Piece>) -> (Vec<u8>, Account) {
+    let mut outbox = Outbox::new();
+    pieces.into_iter().for_each(|piece| outbox.push(piece));
+    let (got, outcome) = sent(driven, &mut outbox, Policy::default());
+    outcome.expect("sends");
+    (got, outbox.take_account())
+}
+
+#[test]
+fn a_small_body_joins_its_head_and_a_large_one_is_sent_by_sendfile() {
+    within(60, || {
+        let content = content::bytes(51, 1 << 20);
+        let file = file_of(&content);
+        for driven in DRIVEN {
+            for (len, joins) in [(1, true), (16_000, true), (16_385, false), (1 << 20, false)] {
+                let head = Piece::Bytes(b"head".to_vec());
+                let (got, account) = account_of(driven, vec![head, range(&file, 0, len)]);
+                assert_same(&got[4..], &content[..len as usize], "the body");
+                let crossed = if joins { len } else { 0 };
+                assert_eq!(account.crossed(), crossed, "{driven:?} {len}: {account}");
+                assert_eq!(account.bytes(), len, "{driven:?} {len}: {account}");
+            }
+        }
+    });
+}
+
+/// A body that joined its head must not draw the next one into memory, whatever its size.
+#[test]
+fn a_range_behind_a_joined_body_is_not_read_into_memory() {
+    within(60, || {
+        let content = content::bytes(52, 3_000_000);
+        let file = file_of(&content);
+        for driven in DRIVEN {
+            let head = Piece::Bytes(b"head".to_vec());
+            let pieces = vec![head, range(&file, 0, 1000), range(&file, 1000, 2_999_000)];
+            let (got, account) = account_of(driven, pieces);
+            assert_same(&got[4..], &content, "both ranges");
+            assert_eq!(account.crossed(), 1000, "{driven:?}: {account}");
+            assert_eq!(
+                account.of(Mechanism::Sendfile).bytes,
+                2_999_000,
+                "{driven:?}"
+            );
+        }
+    });
+}
+
+/// A header that leaves with MSG_MORE in front of nothing would stay for 200 ms.
+#[test]
+fn an_empty_body_holds_no_head_back() {
+    within(60, || {
+        let file = file_of(b"");
+        for driven in DRIVEN {
+            let (ours, mut theirs) = tcp();
+            let mut outbox = Outbox::new();
+            outbox.push(Piece::Bytes(b"head".to_vec()));
+            outbox.push(range(&file, 0, 0));
+            outbox.push(Piece::Bytes(Vec::new()));
+            theirs
+                .set_read_timeout(Some(Duration::from_millis(150)))
+                .expect("a timeout");
+            match driven {
+                Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
+                Driven::ByTokio => runtime().block_on(async {
+                    let (socket, host) =
+                        (stream(ours.try_clone().expect("a clone")), Host::probe());
+                    let left = turn(&mut outbox, &socket, &host, &Policy::default()).await;
+                    assert_eq!(left.expect("sends"), Turn::Empty);
+                }),
+            }
+            let mut got = [0; 4];
+            theirs.read_exact(&mut got).expect("comes at once");
+            assert_eq!(&got, b"head", "{driven:?}");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_ends_early_is_truncated_with_an_exact_account() {
+    within(60, || {
+        let content = content::bytes(53, 100_000);
+        let file = file_of(&content);
+        for driven in DRIVEN {
+            for (offset, len) in [(0, 100_001), (0, 4 << 20), (99_000, 2000), (200_000, 10)] {
+                let there = 100_000_u64.saturating_sub(offset).min(len);
+                let what = format!("{driven:?}, {len} from {offset}");
+                let mut outbox = Outbox::new();
+                outbox.push(range(&file, 0, 50_000));
+                outbox.push(Piece::Bytes(b"head".to_vec()));
+                outbox.push(range(&file, offset, len));
+                let (got, outcome) = sent(driven, &mut outbox, Policy::default());
+                let error = outcome.expect_err(&what);
+                assert_eq!(error.fault, Fault::Truncated, "{what}: {error}");
+                // A small body waits in memory behind its head, which then is not sent either.
+                let payload = got.len() as u64 - if got.len() > 50_000 { 4 } else { 0 };
+                assert_eq!(payload, error.moved(), "{what}: {error}");
+                assert!(payload <= 50_000 + there, "{what}: {error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_impossible_range_does_not_forget_what_was_sent() {
+    within(60, || {
+        let file = file_of(&content::bytes(54, 100_000));
+        for driven in DRIVEN {
+            let mut outbox = Outbox::new();
+            outbox.push(range(&file, 0, 100_000));
+            outbox.push(range(&file, u64::MAX / 2, 100_000));
+            let (got, outcome) = sent(driven, &mut outbox, Policy::default());
+            let error = outcome.expect_err("no file is that long");
+            assert_eq!(got.len(), 100_000, "{driven:?}");
+            assert_eq!(error.moved(), 100_000, "{driven:?}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_policy_that_allows_nothing_is_an_error() {
+    within(20, || {
+        let file = file_of(&content::bytes(55, 100_000));
+        for mechanism in [Mechanism::Clone, Mechanism::CopyRange] {
+            let mut outbox = Outbox::new();
+            outbox.push(range(&file, 0, 100_000));
+            let policy = Policy::only(mechanism);
+            let (got, outcome) = sent(Driven::ByTokio, &mut outbox, policy);
+            let error = outcome.expect_err("files only");
+            assert_eq!((error.fault, got.len()), (Fault::Refused, 0), "{error}");
+        }
+    });
+}
+
+#[test]
+fn every_mechanism_serves_an_outbox() {
+    within(60, || {
+        let content = content::bytes(56, 4_000_001);
+        let file = file_of(&content);
+        for mechanism in [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite] {
+            let mut outbox = Outbox::new();
+            outbox.push(Piece::Bytes(b"head".to_vec()));
+            outbox.push(range(&file, 1, 4_000_000));
+            let policy = Policy::only(mechanism);
+            let (got, outcome) = sent(Driven::ByTokio, &mut outbox, policy);
+            outcome.expect("sends");
+            assert_same(&got[4..], &content[1..], mechanism.name());
+            assert_eq!(outbox.account().of(mechanism).bytes, 4_000_000);
+        }
+    });
+}
+
+/// QUIRK(nowait-false-end): whatever RWF_NOWAIT says of files in memory, of cold ones and at the
+/// end of a file, a small body comes whole, and only a real end is one.
+#[test]
+fn nowait_false_end_is_no_end_for_small_bodies() {
+    within(60, || {
+        let content = content::bytes(57, 12_000);
+        let on_disk = file_of(&content);
+        let in_memory = memory();
+        std::os::unix::fs::FileExt::write_all_at(&in_memory, &content, 0).expect("memory");
+        for file in [&on_disk, &in_memory] {
+            cool(file);
+            let head = Piece::Bytes(b"head".to_vec());
+            let (got, account) = account_of(Driven::ByTokio, vec![head, range(file, 0, 12_000)]);
+            assert_same(&got[4..], &content, "a small body");
+            assert_eq!(account.crossed(), 12_000, "{account}");
+            cool(file);
+            let mut outbox = Outbox::new();
+            outbox.push(Piece::Bytes(b"head".to_vec()));
+            outbox.push(range(file, 11_990, 20));
+            let (_, outcome) = sent(Driven::ByTokio, &mut outbox, Policy::default());
+            let error = outcome.expect_err("it really ends there");
+            assert_eq!(error.fault, Fault::Truncated, "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_ends_the_outbox() {
+    within(60, || {
+        let file = file_of(&content::bytes(58, 1 << 20));
+        for pieces in [
+            vec![Piece::Bytes(b"head".to_vec())],
+            vec![Piece::Bytes(b"head".to_vec()), range(&file, 0, 100)],
+            vec![range(&file, 0, 1 << 20)],
+        ] {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            drop(theirs);
+            let mut outbox = Outbox::new();
+            pieces.iter().cloned().for_each(|piece| outbox.push(piece));
+            let error = flush(&mut outbox, &ours, &Host::unprobed()).expect_err("gone");
+            assert_eq!(
+                (error.fault, error.moved()),
+                (Fault::PeerGone, 0),
+                "{error}"
+            );
+            let mut outbox = Outbox::new();
+            pieces.into_iter().for_each(|piece| outbox.push(piece));
+            set_mode(&ours, Mode::Polling);
+            let error = runtime()
+                .block_on(async {
+                    let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
+                    turn(&mut outbox, &socket, &Host::unprobed(), &Policy::default()).await
+                })
+                .expect_err("gone");
+            assert_eq!(
+                (error.fault, error.moved()),
+                (Fault::PeerGone, 0),
+                "{error}"
+            );
+        }
+    });
+}

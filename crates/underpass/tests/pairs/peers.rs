@@ -1,0 +1,247 @@
+//! Peers that close early, reset, stall or never were there: an error that says so, and a count
+//! that is exact. The process lives on, whatever SIGPIPE would do to it by default; what a default
+//! disposition does is shown beside `sys::signals`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+use rustix::net::sockopt::{self, Timeout};
+use underpass::{
+    Account, Error, Fault, Host, Mechanism, Policy, Progress, Sink, Source,
+    drive::blocking::Driver, send_file,
+};
+
+use crate::content::{self, assert_same, within};
+use crate::ends::{Mode, content_of, file, file_of, memory, pipe, set_mode, tcp, unix};
+
+const TO_STREAMS: [Mechanism; 3] = [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite];
+
+fn send(mechanism: Mechanism, from: &File, to: impl AsFd) -> Result<Account, Error> {
+    let source = Source::whole(from).expect("a source");
+    Driver::new(&Host::unprobed())
+        .policy(Policy::only(mechanism))
+        .run(&source, &Sink::new(to).expect("a sink"))
+}
+
+/// Closing then sends a reset.
+fn close_hard(stream: TcpStream) {
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("lingers");
+    drop(stream);
+}
+
+#[test]
+fn a_peer_that_leaves_early_is_gone_not_deadly() {
+    let content = content::bytes(20, 16 << 20);
+    let from = file_of(&content);
+    for mechanism in TO_STREAMS {
+        for mode in [Mode::Blocking, Mode::Polling] {
+            for leaves in [drop, close_hard] {
+                let (ours, mut theirs) = tcp();
+                set_mode(&ours, mode);
+                let peer = std::thread::spawn(move || {
+                    theirs
+                        .read_exact(&mut vec![0; 100_000])
+                        .expect("some of it");
+                    leaves(theirs);
+                });
+                let error = send(mechanism, &from, &ours).expect_err("nobody reads the rest");
+                peer.join().expect("reads");
+                let what = format!("{mechanism} {mode:?}: {error}");
+                assert_eq!(error.fault, Fault::PeerGone, "{what}");
+                assert!(error.errno.is_some(), "{what}");
+                assert!(
+                    (100_000..content.len() as u64).contains(&error.moved()),
+                    "{what}"
+                );
+                let again = send(mechanism, &from, &ours).expect_err("still gone");
+                assert_eq!(
+                    (again.fault, again.moved()),
+                    (Fault::PeerGone, 0),
+                    "{again}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn local_streams_without_a_reader_are_gone_too() {
+    let from = file_of(&content::bytes(21, 1 << 20));
+    for mechanism in TO_STREAMS {
+        let (ours, theirs) = unix();
+        drop(theirs);
+        let (read, write) = pipe();
+        drop(read);
+        let (shut, _peer) = tcp();
+        rustix::net::shutdown(&shut, Shutdown::Write).expect("shuts down");
+        let sinks: [OwnedFd; 3] = [ours.into(), write, shut.into()];
+        for sink in sinks {
+            let error = send(mechanism, &from, &sink).expect_err("nobody is there");
+            assert_eq!(
+                (error.fault, error.moved()),
+                (Fault::PeerGone, 0),
+                "{mechanism}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_never_was_connected_has_no_peer() {
+    let from = file_of(b"for nobody");
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::STREAM,
+        None,
+    )
+    .expect("a socket");
+    for mechanism in TO_STREAMS {
+        let error = send(mechanism, &from, &socket).expect_err("no peer");
+        assert_eq!(error.fault, Fault::PeerGone, "{mechanism}: {error}");
+    }
+    let source = Source::range(&socket, 0, 10).expect("a source");
+    for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+        let error = Driver::new(&Host::unprobed())
+            .policy(Policy::only(mechanism))
+            .run(&source, &Sink::new(file()).expect("a sink"))
+            .expect_err("no peer");
+        assert_eq!(error.fault, Fault::PeerGone, "{mechanism}: {error}");
+    }
+}
+
+#[test]
+fn a_reset_while_receiving_leaves_what_is_told() {
+    let content = content::bytes(22, 2 << 20);
+    for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+        let (ours, mut theirs) = tcp();
+        let sent = content.clone();
+        let peer = std::thread::spawn(move || {
+            theirs.write_all(&sent).expect("writes");
+            close_hard(theirs);
+        });
+        let to = memory();
+        let source = Source::range(&ours, 0, content.len() as u64 + 1).expect("a source");
+        let error = Driver::new(&Host::unprobed())
+            .policy(Policy::only(mechanism))
+            .run(&source, &Sink::new(&to).expect("a sink"))
+            .expect_err("reset");
+        peer.join().expect("writes");
+        assert_eq!(error.fault, Fault::PeerGone, "{mechanism}: {error}");
+        let got = content_of(&to);
+        assert_eq!(got.len() as u64, error.moved(), "{mechanism}: {error}");
+        assert_same(&got, &content[..got.len()], mechanism.name());
+    }
+}
+
+#[test]
+fn a_socket_timeout_is_told_as_such() {
+    let content = content::bytes(23, 16 << 20);
+    let from = file_of(&content);
+    let patience = Some(Duration::from_millis(50));
+    for mechanism in TO_STREAMS {
+        let (ours, mut theirs) = unix();
+        sockopt::set_socket_timeout(&ours, Timeout::Send, patience).expect("a timeout");
+        let error = send(mechanism, &from, &ours).expect_err("nobody reads");
+        assert_eq!(error.fault, Fault::TimedOut, "{mechanism}: {error}");
+        drop(ours);
+        let mut got = Vec::new();
+        theirs.read_to_end(&mut got).expect("reads");
+        assert_eq!(got.len() as u64, error.moved(), "{mechanism}: {error}");
+        assert_same(&got, &content[..got.len()], mechanism.name());
+    }
+    for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+        let (ours, mut theirs) = tcp();
+        sockopt::set_socket_timeout(&ours, Timeout::Recv, patience).expect("a timeout");
+        theirs.write_all(b"that is all").expect("writes");
+        let to = file();
+        let source = Source::range(&ours, 0, 100).expect("a source");
+        let error = Driver::new(&Host::unprobed())
+            .policy(Policy::only(mechanism))
+            .run(&source, &Sink::new(&to).expect("a sink"))
+            .expect_err("nothing more comes");
+        assert_eq!(
+            (error.fault, error.moved()),
+            (Fault::TimedOut, 11),
+            "{error}"
+        );
+        assert_eq!(content_of(&to), b"that is all");
+    }
+}
+
+/// A sink that never takes more: the hook is asked all the same, and stops it.
+#[test]
+fn a_stalled_peer_can_be_cancelled() {
+    within(60, || {
+        let content = content::bytes(24, 16 << 20);
+        let from = file_of(&content);
+        for mechanism in TO_STREAMS {
+            let (ours, mut theirs) = tcp();
+            set_mode(&ours, Mode::Polling);
+            let (mut last, mut stalls) = (None, 0);
+            let mut watch = |progress: Progress| {
+                stalls = if last == Some(progress.done) {
+                    stalls + 1
+                } else {
+                    0
+                };
+                last = Some(progress.done);
+                if stalls < 4 {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            };
+            let error = Driver::new(&Host::unprobed())
+                .policy(Policy::only(mechanism))
+                .watch(&mut watch)
+                .run(
+                    &Source::whole(&from).expect("a source"),
+                    &Sink::new(&ours).expect("a sink"),
+                )
+                .expect_err("cancelled");
+            assert_eq!(error.fault, Fault::Cancelled, "{mechanism}: {error}");
+            drop(ours);
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).expect("reads");
+            assert_eq!(got.len() as u64, error.moved(), "{mechanism}: {error}");
+            assert_same(&got, &content[..got.len()], mechanism.name());
+        }
+    });
+}
+
+#[test]
+fn a_file_that_ends_early_is_not_sent_to_its_end() {
+    let content = content::bytes(25, 1 << 20);
+    let from = file_of(&content);
+    for (offset, len, there) in [
+        (0, (1 << 20) + 1, 1 << 20),
+        (1 << 19, 1 << 20, 1 << 19),
+        (1 << 20, 1, 0),
+        (1 << 30, 5, 0),
+    ] {
+        let (ours, mut theirs) = unix();
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).map(|_| got)
+        });
+        let error = send_file(&Host::unprobed(), &from, offset, len, &ours).expect_err("too long");
+        drop(ours);
+        assert_eq!(
+            (error.fault, error.moved()),
+            (Fault::Truncated, there),
+            "{error}"
+        );
+        let got = reader.join().expect("reads").expect("reads");
+        let from = (offset as usize).min(content.len());
+        assert_same(
+            &got,
+            &content[from..from + there as usize],
+            "what was there",
+        );
+    }
+}
