@@ -177,7 +177,7 @@ impl Bench {
     }
 
     fn notes(&self, case: &Case, played: &Played<Observation>) -> Vec<String> {
-        let mut notes = notes::of_rounds(played);
+        let mut notes = notes::of_rounds(case, played);
         for (index, entrant) in self.entrants.iter().enumerate() {
             let name = &entrant.setup.name;
             let of_server: Vec<&Observation> = played.rounds.iter().map(|r| &r[index]).collect();
