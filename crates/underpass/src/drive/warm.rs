@@ -38,11 +38,11 @@ pub(crate) fn read_cached(
 
 /// Whether a range is in the page cache, read and ready.
 ///
-/// QUIRK(cached-not-read): cachestat(2) counts pages that the disk is still filling, and a call that
-/// needs them waits. `RWF_NOWAIT` tells those apart, but only for the bytes it reads. So both are
-/// asked: the one about gaps in the range, the other about its first and its last byte, which is the
-/// one the disk fills last. Where cachestat is missing or not for us (since 6.13 it is for those who
-/// may write the file), the two bytes stand for the range.
+/// QUIRK(cached-not-read): cachestat(2) counts pages that the disk is still filling, and a call
+/// that needs them waits. `RWF_NOWAIT` tells those apart, but only for the bytes it reads. So
+/// both are asked: the one about gaps in the range, the other about its first and its last byte,
+/// which is the one the disk fills last. Where cachestat is missing or not for us (since 6.13 it
+/// is for those who may write the file), the two bytes stand for the range.
 pub(crate) fn is_cached(file: &OwnedFd, from: u64, len: u64) -> bool {
     let page = rustix::param::page_size() as u64;
     let pages = (from + len).div_ceil(page) - from / page;
