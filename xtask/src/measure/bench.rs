@@ -1,6 +1,6 @@
 //! One measurement from start to end: servers up, each case verified, played, told of.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Load};
@@ -16,6 +16,7 @@ use super::rounds::{Played, Stage, interleave};
 use super::scratch::Scratch;
 use super::server::{Processor, Server, free_address};
 use super::stats::{Comparison, Spread};
+use super::throttle::Throttle;
 
 /// Whether the extra pass under strace is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,18 +27,25 @@ pub(crate) enum Tracing {
 
 pub(crate) struct Bench {
     site: Site,
-    root: PathBuf,
+    ground: Ground,
     entrants: Vec<Entrant>,
     rounds: usize,
     patience: Duration,
     tracing: Tracing,
 }
 
+/// What all servers share.
+pub(crate) struct Ground {
+    pub(crate) processor: Processor,
+    /// The program of this project's server.
+    pub(crate) underpass: PathBuf,
+    pub(crate) throttle: Option<Throttle>,
+}
+
 /// A server with its place; running from `Bench::start` on.
 struct Entrant {
     setup: Setup,
     own: PathBuf,
-    processor: Processor,
     server: Option<Server>,
 }
 
@@ -45,8 +53,7 @@ impl Bench {
     pub(crate) fn start(
         scratch: &Scratch,
         contenders: &[Contender],
-        underpass: &Path,
-        processor: Processor,
+        ground: Ground,
     ) -> Result<Bench> {
         let root = scratch.subdirectory("root")?;
         let mut entrants = Vec::new();
@@ -56,21 +63,20 @@ impl Bench {
                 root: &root,
                 own: &own,
                 address: free_address()?,
-                underpass,
+                underpass: &ground.underpass,
             };
             let setup = contender.set_up(&place)?;
             let mut entrant = Entrant {
                 setup,
                 own,
-                processor,
                 server: None,
             };
-            entrant.start()?;
+            entrant.start(&ground)?;
             entrants.push(entrant);
         }
         Ok(Bench {
-            site: Site::new(root.clone()),
-            root,
+            site: Site::new(root),
+            ground,
             entrants,
             rounds: 0,
             patience: Duration::ZERO,
@@ -150,7 +156,7 @@ impl Bench {
     }
 
     fn cannot(&self, load: &Load) -> Option<String> {
-        let in_memory = Machine::look(&self.root).files_are_in_memory();
+        let in_memory = Machine::look(self.site.root()).files_are_in_memory();
         (matches!(load, Load::Cold { .. }) && in_memory)
             .then(|| "the directory is on tmpfs, where nothing is ever cold".into())
     }
@@ -171,7 +177,7 @@ impl Bench {
     }
 
     fn notes(&self, case: &Case, played: &Played<Observation>) -> Vec<String> {
-        let mut notes = notes::of_rounds(played);
+        let mut notes = notes::of_rounds(case, played);
         for (index, entrant) in self.entrants.iter().enumerate() {
             let name = &entrant.setup.name;
             let of_server: Vec<&Observation> = played.rounds.iter().map(|r| &r[index]).collect();
@@ -214,7 +220,8 @@ impl Stage for OnStage<'_> {
 
     fn play(&mut self, index: usize) -> Result<Observation> {
         if self.case.needs_fresh_server() {
-            self.bench.entrants[index].restart()?;
+            let bench = &mut *self.bench;
+            bench.entrants[index].restart(&bench.ground)?;
         }
         let server = self.bench.entrants[index].server()?;
         let observation = self.case.load.measure(&self.bench.site, server);
@@ -232,14 +239,18 @@ impl Stage for OnStage<'_> {
 }
 
 impl Entrant {
-    fn start(&mut self) -> Result<()> {
-        self.server = Some(Server::start(&self.setup, &self.own, self.processor)?);
+    fn start(&mut self, ground: &Ground) -> Result<()> {
+        let server = Server::start(&self.setup, &self.own, ground.processor)?;
+        if let Some(throttle) = &ground.throttle {
+            throttle.add(server.pid())?;
+        }
+        self.server = Some(server);
         Ok(())
     }
 
-    fn restart(&mut self) -> Result<()> {
+    fn restart(&mut self, ground: &Ground) -> Result<()> {
         self.server.take().map_or(Ok(()), Server::stop)?;
-        self.start()
+        self.start(ground)
     }
 
     fn server(&self) -> Result<&Server> {

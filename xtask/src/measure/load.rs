@@ -54,6 +54,10 @@ impl Site {
         }
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Makes what a load needs, and waits until it is on disk, lest writing it back disturb.
     pub(crate) fn make(&mut self, load: &Load) -> Result<()> {
         for batch in load.batches() {

@@ -38,17 +38,18 @@ mod rounds;
 mod scratch;
 mod server;
 mod stats;
+mod throttle;
 mod trace;
 mod verify;
 mod window;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::workspace::Workspace;
 
-use bench::{Bench, Tracing};
+use bench::{Bench, Ground, Tracing};
 use case::{Case, CaseName, Scale};
 use error::{Doing, Error, Result};
 use machine::Machine;
@@ -56,6 +57,7 @@ use peer::{Contender, Peer};
 use report::{CaseEntry, Document, SCHEMA};
 use scratch::Scratch;
 use server::Processor;
+use throttle::Throttle;
 
 const ROUNDS_FULL: usize = 7;
 const ROUNDS_QUICK: usize = 3;
@@ -69,7 +71,7 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Compare file servers over HTTP
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Bind to a processor and become a command, ending with the parent
     #[command(hide = true)]
     Become {
@@ -120,6 +122,9 @@ struct ServeArguments {
     /// The underpass program to measure [default: a fresh release build]
     #[arg(long)]
     underpass: Option<PathBuf>,
+    /// Let the servers read at most so many MiB per second from the disk, as root
+    #[arg(long)]
+    disk_mib: Option<u64>,
     /// Leave out the pass that counts system calls with strace
     #[arg(long)]
     no_calls: bool,
@@ -157,17 +162,22 @@ fn serve(workspace: &Workspace, arguments: &ServeArguments) -> Result<()> {
     let underpass = arguments.underpass_program(workspace)?;
     server::bind_to(Processor(arguments.client_processor))?;
     let scratch = Scratch::create(&arguments.directory)?;
-    let measured = measure(arguments, &scratch, &underpass);
+    let measured = measure(arguments, &scratch, underpass);
     scratch.finish()?;
     let document = measured?;
     print!("{}", document.text());
     arguments.write(&document)
 }
 
-fn measure(arguments: &ServeArguments, scratch: &Scratch, underpass: &Path) -> Result<Document> {
+fn measure(arguments: &ServeArguments, scratch: &Scratch, underpass: PathBuf) -> Result<Document> {
     let machine = Machine::look(scratch.path());
-    let processor = Processor(arguments.server_processor);
-    let mut bench = Bench::start(scratch, &arguments.contenders(), underpass, processor)?
+    let throttle = |mib: u64| Throttle::create(scratch.path(), mib << 20);
+    let ground = Ground {
+        processor: Processor(arguments.server_processor),
+        underpass,
+        throttle: arguments.disk_mib.map(throttle).transpose()?,
+    };
+    let mut bench = Bench::start(scratch, &arguments.contenders(), ground)?
         .with_rounds(arguments.rounds())
         .with_patience(Duration::from_secs(arguments.patience))
         .with_tracing(if arguments.no_calls {
@@ -181,7 +191,9 @@ fn measure(arguments: &ServeArguments, scratch: &Scratch, underpass: &Path) -> R
     let cases = cases?;
     let rounds = arguments.rounds();
     let (date, command) = (machine::today(), command_line());
+    let disk_mib_per_second = arguments.disk_mib;
     Ok(Document {
+        disk_mib_per_second,
         schema: SCHEMA,
         date,
         command,

@@ -1,43 +1,40 @@
 //! What has to be said beside the figures: noise, limits, bars. In words, since a reader who has to
 //! decode a flag will not.
 
+use super::case::Case;
 use super::metric::{Metric, Observation};
 use super::proc::CpuSource;
 use super::rounds::Played;
 use super::stats::Spread;
 
 /// What disturbed the rounds, in plain words.
-pub(crate) fn of_rounds(played: &Played<Observation>) -> Vec<String> {
+pub(crate) fn of_rounds(case: &Case, played: &Played<Observation>) -> Vec<String> {
     let mut notes = Vec::new();
     if played.repeated > 0 {
         notes.push(format!(
-            "{} rounds were played again: other programs or the hypervisor took more than a \
-             tenth of a processor, or the page cache lost files",
+            "{} rounds were broken off and played again: other programs or the hypervisor took \
+             more than a tenth of a processor, or the page cache lost files",
             played.repeated
         ));
     }
     if played.disturbed > 0 {
         let most = |share: &dyn Fn(&Observation) -> f64| {
-            played
-                .rounds
-                .iter()
-                .flatten()
-                .map(share)
-                .fold(0.0, f64::max)
+            let shares = played.rounds.iter().flatten().map(share);
+            shares.fold(0.0, f64::max) * 100.0
         };
-        let foreign = most(&|o| o.window.share_of_elapsed(o.window.foreign_cpu));
-        let steal = most(&|o| o.window.share_of_elapsed(o.window.steal));
-        let stored = most(&Observation::share_from_storage);
-        notes.push(format!(
+        let mut note = format!(
             "{} of {} rounds are disturbed and count all the same: other programs took up to \
-             {:.0} % of a processor, the hypervisor up to {:.0} %, up to {:.1} % of the bytes \
-             came from storage",
+             {:.0} % of a processor, the hypervisor up to {:.0} %",
             played.disturbed,
             played.rounds.len(),
-            foreign * 100.0,
-            steal * 100.0,
-            stored * 100.0
-        ));
+            most(&|o| o.window.share_of_elapsed(o.window.foreign_cpu)),
+            most(&|o| o.window.share_of_elapsed(o.window.steal)),
+        );
+        if case.wants_page_cache() {
+            let stored = most(&Observation::share_from_storage);
+            note += &format!(", up to {stored:.1} % of the bytes came from storage");
+        }
+        notes.push(note);
     }
     notes
 }

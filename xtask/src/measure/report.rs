@@ -21,6 +21,8 @@ pub(crate) struct Document {
     pub(crate) date: String,
     pub(crate) command: String,
     pub(crate) machine: Machine,
+    /// The limit on what servers read from the disk, if there was one.
+    pub(crate) disk_mib_per_second: Option<u64>,
     pub(crate) rounds: usize,
     pub(crate) servers: Vec<ServerEntry>,
     pub(crate) cases: Vec<CaseEntry>,
@@ -77,7 +79,7 @@ struct Table {
 impl Document {
     /// For the terminal.
     pub(crate) fn text(&self) -> String {
-        let mut out = format!("{}\n", self.machine.describe());
+        let mut out = format!("{}\n", self.surroundings());
         for server in &self.servers {
             let _ = writeln!(out, "{}: {}", server.name, server.version);
         }
@@ -97,7 +99,7 @@ impl Document {
              sign-test interval, and is left out where that interval contains 1.\n\n",
             self.date,
             self.command,
-            self.machine.describe(),
+            self.surroundings(),
             self.rounds
         );
         for server in &self.servers {
@@ -110,6 +112,13 @@ impl Document {
             lines_of_group(&mut out, group, "- ");
         }
         out
+    }
+
+    fn surroundings(&self) -> String {
+        let limit = self
+            .disk_mib_per_second
+            .map(|mib| format!(", read at most at {mib} MiB/s"));
+        self.machine.describe() + &limit.unwrap_or_default()
     }
 
     /// Parts of one case stand next to each other and share a table.

@@ -15,6 +15,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::error::{Doing, Result};
+use super::throttle;
 
 /// Servers that are just ending may still write; removal is tried again this often.
 const REMOVE_ATTEMPTS: u32 = 20;
@@ -76,14 +77,18 @@ impl Scratch {
     }
 }
 
-/// The caretaker's part: waits for the end of the measurement, then removes its directory.
+/// The caretaker's part: waits for the end of the measurement, then removes its directory and the
+/// control group of that name.
 pub(crate) fn take_care(directory: &Path) -> Result<()> {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let mut removed = fs::remove_dir_all(directory);
     for _ in 1..REMOVE_ATTEMPTS {
-        if fs::remove_dir_all(directory).is_ok() {
-            return Ok(());
+        if removed.is_ok() {
+            break;
         }
         sleep(REMOVE_PAUSE);
+        removed = fs::remove_dir_all(directory);
     }
-    fs::remove_dir_all(directory).doing(|| format!("removing {}", directory.display()))
+    throttle::remove(directory);
+    removed.doing(|| format!("removing {}", directory.display()))
 }
