@@ -7,9 +7,10 @@
 mod served;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use served::{Served, curl};
@@ -43,9 +44,30 @@ const ERRNOS: [&str; 22] = [
     "ENOBUFS",
 ];
 
-/// Which of the calls of one kind: they are counted from 1, and the first one of all but ioctl is
-/// the probe at the start.
-const WHENS: [&str; 5] = ["1", "2", "3", "1+", "2+"];
+/// What another mechanism gets around, or the same one when it is asked again.
+const SURVIVED: [&str; 14] = [
+    "EINTR",
+    "EAGAIN",
+    "ENOSYS",
+    "EXDEV",
+    "EINVAL",
+    "EOPNOTSUPP",
+    "EPERM",
+    "EACCES",
+    "EBADF",
+    "ETXTBSY",
+    "ENOENT",
+    "EOVERFLOW",
+    "ENOTTY",
+    "ESPIPE",
+];
+
+/// After these nothing else may be tried.
+const FINAL: [&str; 4] = ["ENOSPC", "EDQUOT", "ENOMEM", "EROFS"];
+
+/// Which of the calls of one kind: they are counted from 1, and the first one is the probe at the
+/// start, or for ioctl a look at the terminal.
+const WHENS: [&str; 7] = ["1", "2", "3", "4", "1+", "2+", "3+"];
 
 /// A way of the bytes, and what it takes to have them go there.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +85,7 @@ struct Route {
 enum Source {
     File,
     Fifo,
+    Socket,
 }
 
 const ROUTES: [Route; 9] = [
@@ -91,6 +114,9 @@ const SERVED: [Route; 2] = [
         Source::File,
     ),
 ];
+
+/// Into the pipe and out of it, in turns: the bytes between are nowhere else.
+const RECEIVED: [Route; 1] = [route("splice", &[], &[], Source::Socket)];
 
 const NO_COPY_RANGE: &str = "inject=copy_file_range:error=EXDEV:when=2+";
 const NO_SENDFILE: &str = "inject=sendfile:error=EINVAL:when=2+";
@@ -124,13 +150,49 @@ impl Case {
         format!("inject={}:{fault}:when={when}", route.call)
     }
 
+    /// Whether the result must be right.
+    fn is_survived(&self) -> bool {
+        let errno = self.fault.strip_prefix("error=");
+        self.route.arguments.is_empty()
+            && match errno {
+                Some(errno) => SURVIVED.contains(&errno),
+                // A clone that is none leaves an empty file, and is told.
+                None => self.route.call != "ioctl",
+            }
+    }
+
+    /// Whether it must fail, once the fault has come to pass. Probes may fail in any way.
+    fn is_final(&self) -> bool {
+        let errno = self.fault.strip_prefix("error=");
+        !self.when.starts_with('1') && errno.is_some_and(|errno| FINAL.contains(&errno))
+    }
+
+    /// What is wrong with having ended that way.
+    fn judge(&self, succeeded: bool, came: bool) -> Option<String> {
+        match succeeded {
+            true if came && self.is_final() => Some("went on after a final fault".to_owned()),
+            false if self.is_survived() => Some("could have gone on".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn may_end(&self) -> bool {
+        match self.route.source {
+            Source::File => false,
+            Source::Fifo => true,
+            Source::Socket => self.when != "3",
+        }
+    }
+
     /// Faults that no kernel shows, and that nobody could tell from the truth.
     fn is_unknowable(&self) -> bool {
         let persistent = self.when.ends_with('+');
         // A call that is interrupted is made again as often as it is interrupted.
         (self.fault == "error=EINTR" && persistent)
-            // A stream says by 0 that it has ended.
-            || (self.fault == "retval=0" && self.route.source == Source::Fifo)
+            // A stream says by 0 that it has ended; the third call goes the other way.
+            || (self.fault == "retval=0" && self.may_end())
+            // A file is cloned by one call.
+            || (self.route.call == "ioctl" && self.when > "2+")
     }
 }
 
@@ -190,7 +252,7 @@ impl Ground {
         let (sink, log) = (path("sink"), path("log"));
         let source = match case.route.source {
             Source::File => self.source.clone(),
-            Source::Fifo => self.feed(path("fifo")),
+            Source::Fifo | Source::Socket => self.feed(path("fifo")),
         };
         let mut strace = Command::new("strace");
         strace.args(["-f", "--seccomp-bpf", "-o"]).arg(&log);
@@ -209,7 +271,9 @@ impl Ground {
         strace.args(case.route.arguments).arg(&source).arg(&sink);
         let output = strace.output().expect("strace starts");
         let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
-        let wrong = self.judge(case, &source, &sink, &output);
+        let wrong = self
+            .judge(case, &source, &sink, &output)
+            .or_else(|| case.judge(output.status.success(), came));
         for path in [&sink, &log] {
             let _ = std::fs::remove_file(path);
         }
@@ -241,14 +305,56 @@ impl Ground {
             Some(0 | 18 | 52 | 56) => None,
             code => Some(format!("curl ended with {code:?}")),
         };
+        let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
         let wrong = wrong
+            .or_else(|| case.judge(code == Some(0), came))
             .or_else(|| (small != b"a small one").then(|| "serves nobody any more".to_owned()))
             .or_else(|| (ended.code != Some(0)).then(|| format!("{ended:?}")));
-        let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
         for path in [&got, &log] {
             let _ = std::fs::remove_file(path);
         }
         (wrong, came)
+    }
+
+    /// Receives from a socket while a call fails; what is wrong, and whether the fault came.
+    fn receive(&self, number: usize, case: &Case) -> (Option<String>, bool) {
+        let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
+        let (got, log) = (path("got"), path("log"));
+        let mut receiver = Command::new("strace")
+            .args(["-f", "--seccomp-bpf", "-o"])
+            .arg(&log)
+            .args(["-e", "trace=splice", "-e", &case.injection()])
+            .args(["timeout", "--signal=KILL", "20"])
+            .arg(example("recv_to_file"))
+            .args(["127.0.0.1:0", text(&got)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace starts");
+        let mut address = String::new();
+        let stdout = receiver.stdout.take().expect("a pipe");
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut address).expect("an address");
+        let mut socket = TcpStream::connect(address.trim()).expect("connects");
+        // Who receives may give up in the middle.
+        let _ = socket.write_all(&self.content);
+        drop(socket);
+        let output = receiver.wait_with_output().expect("ends");
+        let content = std::fs::read(&got).unwrap_or_default();
+        let whole = Sha256::digest(&content).to_vec() == self.hash;
+        let wrong = match output.status.code() {
+            Some(0) if !whole => Some(format!("exit code 0, {} bytes", content.len())),
+            Some(1) if !self.content.starts_with(&content) => Some("wrong bytes".to_owned()),
+            Some(0 | 1) => None,
+            code => Some(format!("exit code {code:?}")),
+        };
+        let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
+        let wrong = wrong.or_else(|| case.judge(output.status.success(), came));
+        for path in [&got, &log] {
+            let _ = std::fs::remove_file(path);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (wrong.map(|wrong| format!("{wrong}: {said}")), came)
     }
 
     /// A FIFO that the content comes out of.
@@ -303,13 +409,29 @@ fn complaint(
         .or_else(|| (said.lines().count() != 1).then(|| "not one line".to_owned()))
 }
 
+/// Beside the tool: cargo puts the examples of the library there.
+fn example(name: &str) -> PathBuf {
+    let tool = Path::new(env!("CARGO_BIN_EXE_underpass"));
+    let example = tool.with_file_name("examples").join(name);
+    assert!(
+        example.exists(),
+        "{} is missing: cargo build -p underpass --examples",
+        example.display()
+    );
+    example
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
 }
 
 fn has_injected(log: &str, case: &Case) -> bool {
+    let call = match case.route.call {
+        "ioctl" => "FICLONE",
+        call => call,
+    };
     log.lines()
-        .any(|line| line.contains(&format!("{}(", case.route.call)) && line.contains("(INJECTED)"))
+        .any(|line| line.contains(call) && line.contains("(INJECTED)"))
 }
 
 /// Runs all cases on two threads; what was wrong, and how many faults came to pass.
@@ -364,4 +486,15 @@ fn a_download_comes_out_right_or_breaks_off() {
     // A socket that had room all the time gives no sign that it has room again.
     cases.retain(|case| case.fault != "error=EAGAIN");
     run_all(&cases, |number, case| ground.serve(number, case));
+}
+
+/// Bytes that were taken from a socket and are still on their way can't be read again.
+#[test]
+#[ignore = "needs strace and curl; run by cargo xtask test"]
+fn what_is_received_comes_out_right_or_says_why_not() {
+    let ground = Ground::new(6 << 20);
+    let mut cases = cases(&RECEIVED);
+    // On a socket that blocks it is a timeout.
+    cases.retain(|case| case.fault != "error=EAGAIN");
+    run_all(&cases, |number, case| ground.receive(number, case));
 }
