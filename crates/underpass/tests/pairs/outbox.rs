@@ -138,34 +138,36 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
     });
 }
 
-/// A header that leaves with MSG_MORE in front of nothing would stay for 200 ms.
+/// A head that leaves with MSG_MORE in front of nothing would stay for 200 ms, every time; a busy
+/// machine is late now and then.
 #[test]
 fn an_empty_body_holds_no_head_back() {
     within(60, || {
-        let file = file_of(b"");
         for driven in DRIVEN {
-            let (ours, mut theirs) = tcp();
-            let mut outbox = Outbox::new();
-            outbox.push(Piece::Bytes(b"head".to_vec()));
-            outbox.push(range(&file, 0, 0));
-            outbox.push(Piece::Bytes(Vec::new()));
-            theirs
-                .set_read_timeout(Some(Duration::from_millis(150)))
-                .expect("a timeout");
-            match driven {
-                Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
-                Driven::ByTokio => runtime().block_on(async {
-                    let (socket, host) =
-                        (stream(ours.try_clone().expect("a clone")), Host::probe());
-                    let left = turn(&mut outbox, &socket, &host, &Policy::default()).await;
-                    assert_eq!(left.expect("sends"), Turn::Empty);
-                }),
-            }
-            let mut got = [0; 4];
-            theirs.read_exact(&mut got).expect("comes at once");
-            assert_eq!(&got, b"head", "{driven:?}");
+            let arrives_at_once = (0..20).any(|_| head_arrives_at_once(driven));
+            assert!(arrives_at_once, "{driven:?}");
         }
     });
+}
+
+fn head_arrives_at_once(driven: Driven) -> bool {
+    let (file, (ours, mut theirs)) = (file_of(b""), tcp());
+    let mut outbox = Outbox::new();
+    outbox.push(Piece::Bytes(b"head".to_vec()));
+    outbox.push(range(&file, 0, 0));
+    outbox.push(Piece::Bytes(Vec::new()));
+    let patience = Some(Duration::from_millis(150));
+    theirs.set_read_timeout(patience).expect("a timeout");
+    match driven {
+        Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
+        Driven::ByTokio => runtime().block_on(async {
+            let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
+            let left = turn(&mut outbox, &socket, &host, &Policy::default()).await;
+            assert_eq!(left.expect("sends"), Turn::Empty);
+        }),
+    }
+    let mut got = [0; 4];
+    theirs.read_exact(&mut got).is_ok() && &got == b"head"
 }
 
 #[test]
