@@ -91,9 +91,9 @@ impl Host {
 }
 
 /// The probe is a call with no descriptors: "bad descriptor" means that the call is there and
-/// allowed, anything else that it is gone for good.
+/// allowed (and so does a signal that came in between), anything else that it is gone for good.
 pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
-    (probed != Errno::BADF).then_some(probed)
+    (![Errno::BADF, Errno::INTR].contains(&probed)).then_some(probed)
 }
 
 #[cfg(test)]
