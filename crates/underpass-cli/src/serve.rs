@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use underpass::{Endpoint, Host, Kind, Owed, Plan, Policy, Sink, Source};
+use underpass::{Endpoint, Host, Kind, Mechanism, Owed, Plan, Policy, Reason, Sink, Source};
 use underpass_net::Running;
 use underpass_serve::{Error, Options, Site, Summary};
 
@@ -64,10 +64,36 @@ fn greeting(folder: &Path, running: &Running<Summary>, workers: usize) -> String
         count => format!("{count} workers"),
     };
     let how = match body_plan(folder) {
-        Ok(plan) => format!("bodies leave by {plan}"),
+        Ok(plan) => bodies(&plan),
         Err(error) => format!("how bodies leave is not known yet: {error}"),
     };
     format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
+}
+
+fn bodies(plan: &Plan) -> String {
+    let tiers: Vec<_> = plan.tiers().collect();
+    let Some((first, others)) = tiers.split_first() else {
+        return "bodies cannot leave: nothing is allowed".to_owned();
+    };
+    let why = match first {
+        Mechanism::Sendfile => "pages of the page cache go straight to the socket",
+        Mechanism::Splice => "pages of the page cache go to the socket through a pipe",
+        _ => "they pass through a buffer of this program",
+    };
+    let others: Vec<_> = others.iter().map(|tier| tier.name()).collect();
+    let fallback = match others.is_empty() {
+        true => String::new(),
+        false => format!("; where it is refused, by {}", others.join(", then ")),
+    };
+    let missing: Vec<_> = plan
+        .left_out()
+        .filter(|(_, reason)| matches!(reason, Reason::Refused(..)))
+        .map(|(mechanism, reason)| format!("; not by {mechanism}: {reason}"))
+        .collect();
+    format!(
+        "bodies leave by {first}: {why}{fallback}{}",
+        missing.concat()
+    )
 }
 
 /// How a file of this folder would get to a TCP socket.

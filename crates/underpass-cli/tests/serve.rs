@@ -32,7 +32,7 @@ fn it_says_where_how_and_what_became_of_it() {
     server.write("large", vec![b'l'; SIZE]);
     assert!(server.greeting.contains("Ctrl-C"), "{}", server.greeting);
     assert!(
-        server.greeting.contains("by sendfile, then"),
+        server.greeting.contains("bodies leave by sendfile: "),
         "{}",
         server.greeting
     );

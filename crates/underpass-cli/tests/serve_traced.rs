@@ -123,3 +123,22 @@ fn it_lives_through_failing_accepts() {
         assert_eq!(told, expected, "{errno}: {}", end.errors);
     }
 }
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_fallback_is_told_once_and_the_body_is_right() {
+    const SIZE: usize = 3 << 20;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    // The first call is the probe at the start, which succeeds in finding sendfile.
+    let inject = "inject=sendfile:error=EINVAL:when=2+";
+    let server = Server::by(strace(log.path(), &["-e", "trace=sendfile", "-e", inject]));
+    server.write("f", vec![b'f'; SIZE]);
+    let mut socket = server.connect();
+    for _ in 0..3 {
+        assert!(get(&mut socket, "/f") == vec![b'f'; SIZE]);
+    }
+    let end = server.stop();
+    assert_eq!(end.code, Some(0));
+    let told = "bodies leave in another way: sendfile refused this once";
+    assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
+}

@@ -60,6 +60,10 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 /// memory, unless a connection ends before. Ten tries a second cost nothing and are felt by nobody.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
+/// Threads of one worker that wait for disks, so that the worker itself never does. They sleep
+/// while the disk works; this many requests keep it busy, and more would only queue there.
+pub(crate) const READERS_MAX: usize = 8;
+
 /// The same trouble is told again only after this long without it.
 pub(crate) const TROUBLE_QUIET: Duration = Duration::from_secs(10);
 

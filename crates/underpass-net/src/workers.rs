@@ -16,7 +16,7 @@ use underpass::{Host, Policy};
 use crate::accept::accept;
 use crate::descriptors;
 use crate::error::Error;
-use crate::limits::{Limits, STOP_NOW_TIMEOUT};
+use crate::limits::{Limits, READERS_MAX, STOP_NOW_TIMEOUT};
 use crate::listen::listen;
 use crate::roster::Roster;
 use crate::shutdown::{Phase, Shutdown, reached};
@@ -175,6 +175,7 @@ fn runtime(listener: TcpListener) -> io::Result<(LocalRuntime, tokio::net::TcpLi
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .max_blocking_threads(READERS_MAX)
         .build_local(LocalOptions::default())?;
     let listener = {
         let _inside = runtime.enter();

@@ -41,7 +41,8 @@ enum Next {
 pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
     loop {
         match exchange(&worker, &mut stream).await {
-            Next::Request => {}
+            // Many requests at once in the buffer must not keep other connections waiting.
+            Next::Request => tokio::task::consume_budget().await,
             Next::Close => return stream.close().await,
             Next::Drop => return,
             Next::Reset => return stream.abort(),
@@ -163,7 +164,7 @@ async fn send(
     sending: Option<Sending>,
 ) -> Next {
     let sent = stream.flush().await;
-    worker.record(&stream.outbox().take_account());
+    worker.record(stream.outbox());
     match sent {
         Ok(()) => match persistence {
             Persistence::KeepAlive => Next::Request,

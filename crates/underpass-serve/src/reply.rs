@@ -44,13 +44,15 @@ pub(crate) enum Spans {
 
 const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
 
-/// Puts `answer` into the outbox, and says what of a file goes with it.
+/// Puts `answer` into the outbox, its head written into `spare`, and says what of a file goes with
+/// it.
 pub(crate) fn reply(
     answer: Answer<'_>,
     circumstances: &Circumstances,
+    spare: Vec<u8>,
     outbox: &mut Outbox,
 ) -> Option<Sending> {
-    let head = Head::new(outbox.spare(), circumstances);
+    let head = Head::new(spare, circumstances);
     match answer {
         Answer::Whole(file) => {
             let head = head.status(Status::Ok).file(&file);
@@ -75,7 +77,7 @@ pub(crate) fn reply(
 
 /// Puts a refusal of what could not be read as a request into the outbox.
 pub(crate) fn refuse(refusal: Refusal, circumstances: &Circumstances, outbox: &mut Outbox) {
-    let head = Head::new(outbox.spare(), circumstances).plain(refusal, &[]);
+    let head = Head::new(Vec::new(), circumstances).plain(refusal, &[]);
     outbox.push(Piece::Bytes(head));
 }
 

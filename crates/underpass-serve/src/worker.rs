@@ -27,6 +27,8 @@ pub struct Worker {
     files: Rc<OpenFiles>,
     clock: Clock,
     trouble: Trouble,
+    /// Where the next head is written. One for the worker, so that waiting connections have none.
+    spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
     account: RefCell<Account>,
 }
@@ -56,6 +58,7 @@ impl Worker {
             files: Rc::default(),
             clock: Clock::default(),
             trouble: Trouble::default(),
+            spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
         }
@@ -80,7 +83,7 @@ impl Worker {
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }
-        reply(answer, &circumstances, outbox)
+        reply(answer, &circumstances, self.spare.take(), outbox)
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
@@ -95,9 +98,15 @@ impl Worker {
         refuse(refusal, &circumstances, outbox);
     }
 
-    /// Keeps account of an answer that was sent, or of what was sent of it.
-    pub(crate) fn record(&self, account: &Account) {
-        self.account.borrow_mut().add(account);
+    /// Keeps account of what was sent of an answer, and the memory its head had.
+    pub(crate) fn record(&self, outbox: &mut Outbox) {
+        let mut account = self.account.borrow_mut();
+        let known = account.refusals.len();
+        account.add(&outbox.take_account());
+        for refusal in &account.refusals[known..] {
+            tracing::warn!("bodies leave in another way: {refusal}");
+        }
+        self.spare.replace(outbox.spare());
     }
 
     pub(crate) fn summary(&self) -> Summary {

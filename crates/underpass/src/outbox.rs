@@ -22,6 +22,7 @@ use crate::error::{Error, Fault};
 use crate::host::Host;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
+use crate::sys::signals::Raised;
 use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
 
@@ -53,11 +54,25 @@ pub struct Outbox {
     account: Account,
     spare: Vec<u8>,
     /// What the socket is, once a driver has looked.
-    pub(crate) sink: Option<Endpoint>,
+    pub(crate) sink: Option<Known>,
     /// What the first range's transfer is relayed through, kept between turns.
     pub(crate) middles: Middles,
     /// The first range is known to be in the page cache up to this offset.
     pub(crate) warm_until: u64,
+}
+
+/// What a driver has found out about the socket, once for all calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) end: Endpoint,
+    pub(crate) raised: Option<Raised>,
+}
+
+impl Known {
+    pub(crate) fn of(end: Endpoint) -> Self {
+        let raised = Raised::by(end.kind);
+        Self { end, raised }
+    }
 }
 
 /// What is known of the first piece beyond itself.
@@ -96,6 +111,10 @@ pub(crate) enum Loaded {
     /// Some of it, or all.
     Some,
     /// Nothing: this range is not in the page cache.
+    #[cfg_attr(
+        not(feature = "tokio"),
+        expect(dead_code, reason = "the blocking driver waits for the disk")
+    )]
     Cold(FileRange),
 }
 
@@ -121,14 +140,22 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
-    /// What has been sent of the ranges, and how, since the beginning. Heads are not counted.
-    pub fn account(&self) -> &Account {
-        &self.account
+    /// What has been sent of the ranges, and how, up to now. Heads are not counted.
+    pub fn account(&self) -> Account {
+        let mut account = self.account.clone();
+        if let Some(transfer) = &self.front.transfer {
+            account.add(transfer.account());
+        }
+        account
     }
 
-    /// The account so far, and a new one begins: for those who count per answer.
+    /// The account up to now, and a new one begins: for those who count per answer.
     pub fn take_account(&mut self) -> Account {
-        std::mem::take(&mut self.account)
+        let mut account = std::mem::take(&mut self.account);
+        if let Some(transfer) = &mut self.front.transfer {
+            account.add(&transfer.take_account());
+        }
+        account
     }
 
     /// An empty buffer for the next head, with the room of one that is sent.
@@ -311,9 +338,9 @@ impl Outbox {
     fn situation(&self) -> Situation {
         Situation {
             source: Kind::File,
-            sink: self.sink.map_or(Kind::Tcp, |end| end.kind),
+            sink: self.sink.map_or(Kind::Tcp, |known| known.end.kind),
             source_waits: Waits::Blocks,
-            sink_waits: self.sink.map_or(Waits::Polls, |end| end.waits),
+            sink_waits: self.sink.map_or(Waits::Polls, |known| known.end.waits),
             done: self.account.bytes(),
         }
     }

@@ -151,6 +151,11 @@ impl Transfer {
         &self.account
     }
 
+    /// What has happened so far, which is forgotten here; the cursor stays.
+    pub(crate) fn take_account(&mut self) -> Account {
+        std::mem::take(&mut self.account)
+    }
+
     /// The plan it follows.
     pub fn plan(&self) -> &Plan {
         &self.plan

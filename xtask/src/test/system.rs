@@ -70,8 +70,20 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     SystemTest {
         package: "underpass-cli",
         target: "faults",
-        needs: &[needs::STRACE],
+        needs: &[needs::STRACE, needs::CURL],
         why: "the tool while system calls fail: a right result or a clear error",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "syscalls",
+        needs: &[needs::STRACE, needs::CURL],
+        why: "payload goes by the calls that the account names, and no other",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "folder",
+        needs: &[needs::CURL],
+        why: "a folder of a gibibyte, downloaded by many connections at once",
     },
 ];
 

@@ -13,9 +13,9 @@ use crate::drive::perform::{Ends, Middles, perform};
 use crate::endpoint::{Endpoint, Sink, Source};
 use crate::error::Error;
 use crate::host::Host;
-use crate::outbox::{Due, More, Outbox};
+use crate::outbox::{Due, Known, More, Outbox};
 use crate::plan::{Plan, Policy, plan};
-use crate::sys::signals::Shield;
+use crate::sys::signals::{Raised, Shield};
 use crate::transfer::{Step, Transfer};
 use crate::verdict::Wait;
 
@@ -131,7 +131,7 @@ impl<'a> Driver<'a> {
         let ends = Ends::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut middles = Middles::default();
-        let _shield = Shield::towards(sink.end.kind);
+        let _shield = Shield::against(Raised::by(sink.end.kind));
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
                 break;
@@ -291,8 +291,9 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
         end: Endpoint::of(output)?,
         to: 0,
     };
-    outbox.sink = Some(sink.end);
-    let _shield = Shield::towards(sink.end.kind);
+    let known = Known::of(sink.end);
+    outbox.sink = Some(known);
+    let _shield = Shield::against(known.raised);
     let wait_for_sink = || wait_for(output, PollFlags::OUT, None);
     while let Some(due) = outbox.due() {
         match due {

@@ -26,9 +26,9 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX};
 use crate::op::Op;
-use crate::outbox::{Due, FileRange, Loaded, Outbox, Piece};
+use crate::outbox::{Due, FileRange, Known, Loaded, Outbox, Piece};
 use crate::plan::{Policy, plan};
-use crate::sys::signals::Shield;
+use crate::sys::signals::{Raised, Shield};
 use crate::transfer::{Step, Transfer};
 
 mod sealed {
@@ -143,8 +143,8 @@ fn begin<S: Stream>(
     policy: &Policy,
 ) -> Result<(), Error> {
     let sink_end = match outbox.sink {
-        Some(end) => end,
-        None => *outbox.sink.insert(Endpoint::of(sink)?),
+        Some(known) => known.end,
+        None => outbox.sink.insert(Known::of(Endpoint::of(sink)?)).end,
     };
     let source = Source::range(&range.file, range.offset, range.len)
         .map_err(|errno| outbox.failed(errno))?;
@@ -186,6 +186,7 @@ enum Moved {
 }
 
 fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Moved, Error> {
+    let raised = outbox.sink.and_then(|known| known.raised);
     let Some(Due::Move(transfer, middles, file)) = outbox.due() else {
         return Ok(Moved::Nothing);
     };
@@ -203,7 +204,7 @@ fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Move
     };
     let result = if op.writes() {
         attempt(sink, Interest::WRITABLE, || {
-            let _shield = Shield::towards(sink_end.kind);
+            let _shield = Shield::against(raised);
             perform(op, &ends, middles, host)
         })
     } else {
@@ -387,9 +388,10 @@ async fn run<S: Stream, T: Stream>(
     sink: Option<&T>,
 ) -> Result<Account, Error> {
     let mut middles = Middles::default();
+    let raised = Raised::by(ends.sink.kind);
     while let Some(op) = transfer.next_op() {
         let mut call = || {
-            let _shield = Shield::towards(ends.sink.kind);
+            let _shield = Shield::against(raised);
             perform(op, ends, &mut middles, host)
         };
         let result = match sink {

@@ -119,6 +119,7 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Re
 }
 
 /// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
+#[cfg(feature = "tokio")]
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<u64, Errno> {
     /// The same number on every architecture, as for all calls since 2019.
     const SYS_CACHESTAT: libc::c_long = 451;

@@ -29,15 +29,25 @@ impl std::fmt::Debug for Guarded {
     }
 }
 
-impl Shield {
-    /// Against what a call towards such a sink may raise.
-    pub(crate) fn towards(sink: Kind) -> Self {
+/// A signal that calls towards a sink may raise and that nobody ignores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raised(libc::c_int);
+
+impl Raised {
+    /// By calls towards such a sink, as long as the program leaves its signal actions alone.
+    pub(crate) fn by(sink: Kind) -> Option<Self> {
         let signal = match sink.offsets() {
             Offsets::Explicit => libc::SIGXFSZ,
             Offsets::None => libc::SIGPIPE,
         };
+        (!is_ignored(signal)).then_some(Self(signal))
+    }
+}
+
+impl Shield {
+    pub(crate) fn against(raised: Option<Raised>) -> Self {
         Self {
-            guarded: (!is_ignored(signal)).then(|| block(signal)),
+            guarded: raised.map(|Raised(signal)| block(signal)),
         }
     }
 }

@@ -189,6 +189,8 @@ fn clone_keeps_tail_and_so_is_not_used_on_a_longer_sink() {
         let refused = rustix::fs::ioctl_ficlone(&longer, &odd);
         assert_eq!(refused, Err(Errno::INVAL), "{}", place.name);
 
+        let account = copy(Policy::default(), &source, &longer).expect("copies");
+        assert_eq!(account.bytes(), 8192, "{account}");
         let account = copy(Policy::default(), &odd, &longer).expect("copies");
         assert_eq!(account.bytes(), 10_001, "{account}");
         let mut expected = content::bytes(7, 100_000);

@@ -304,3 +304,33 @@ fn a_peer_that_is_gone_ends_the_outbox() {
         }
     });
 }
+
+#[test]
+fn an_account_tells_of_the_range_under_way() {
+    let content = content::bytes(77, 3 << 20);
+    let file = file_of(&content);
+    let (ours, theirs) = tcp();
+    let mut outbox = Outbox::new();
+    outbox.push(range(&file, 0, content.len() as u64));
+    let host = Host::unprobed();
+    let socket_of = |ours: &std::net::TcpStream| stream(ours.try_clone().expect("a clone"));
+    let first = runtime().block_on(async {
+        let socket = socket_of(&ours);
+        let policy = Policy::default();
+        assert_eq!(
+            turn(&mut outbox, &socket, &host, &policy)
+                .await
+                .expect("sends"),
+            Turn::More
+        );
+        outbox.account().bytes()
+    });
+    assert!(first > 0 && first < content.len() as u64, "{first}");
+    assert_eq!(outbox.take_account().bytes(), first);
+    assert_eq!(outbox.account().bytes(), 0, "taken is taken");
+    let reader = reader(theirs);
+    flush(&mut outbox, &ours, &host).expect("the rest");
+    drop(ours);
+    assert_eq!(first + outbox.take_account().bytes(), content.len() as u64);
+    assert_same(&reader.join().expect("reads"), &content, "all of it");
+}

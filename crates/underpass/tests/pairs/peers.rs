@@ -245,3 +245,66 @@ fn a_file_that_ends_early_is_not_sent_to_its_end() {
         );
     }
 }
+
+/// What was on its way when a transfer failed must not arrive with the next one.
+#[test]
+fn a_pipe_that_still_holds_bytes_is_not_used_again() {
+    within(60, check_pipes);
+}
+
+fn check_pipes() {
+    let host = Host::unprobed();
+    let (lost, kept) = (content::bytes(26, 1 << 20), content::bytes(27, 1 << 20));
+    let from = file_of(&lost);
+    let run = |from: &File, to: OwnedFd| {
+        Driver::new(&host)
+            .policy(Policy::only(Mechanism::Splice))
+            .run(
+                &Source::whole(from).expect("a source"),
+                &Sink::new(to).expect("a sink"),
+            )
+    };
+    for _ in 0..20 {
+        let (ours, theirs) = unix();
+        drop(theirs);
+        let error = run(&from, ours.into()).expect_err("gone");
+        assert!(error.lost > 0, "{error}");
+        let to = file();
+        run(&file_of(&kept), to.try_clone().expect("a clone").into()).expect("copies");
+        assert_same(&content_of(&to), &kept, "the next transfer");
+    }
+}
+
+/// The sink becomes one that appends while the pipe is full: splice is refused in the middle, and
+/// what the pipe holds exists nowhere else any more.
+#[test]
+fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
+    let content = content::bytes(28, 700_001);
+    for calls_before in [1, 3, 5] {
+        let (ours, mut theirs) = unix();
+        let sent = content.clone();
+        let feeder = std::thread::spawn(move || theirs.write_all(&sent));
+        let to = file();
+        let mut calls = 0;
+        let mut watch = |_: Progress| {
+            if calls == calls_before {
+                rustix::fs::fcntl_setfl(&to, rustix::fs::OFlags::APPEND).expect("flags");
+            }
+            calls += 1;
+            ControlFlow::Continue(())
+        };
+        let account = Driver::new(&Host::unprobed())
+            .call_bytes_max(50_000)
+            .watch(&mut watch)
+            .run(
+                &Source::whole(&ours).expect("a source"),
+                &Sink::new(&to).expect("a sink"),
+            )
+            .expect("falls back");
+        feeder.join().expect("feeds").expect("writes");
+        assert_eq!(account.refusals.len(), 1, "{account}");
+        assert!(account.crossed() > 0, "{account}");
+        assert_eq!(account.bytes(), 700_001, "{account}");
+        assert_same(&content_of(&to), &content, "the whole stream");
+    }
+}
