@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Load};
+use super::client::Waiting;
 use super::error::{Error, Result};
 use super::load::Site;
 use super::machine::Machine;
@@ -40,6 +41,8 @@ pub(crate) struct Ground {
     /// The program of this project's server.
     pub(crate) underpass: PathBuf,
     pub(crate) throttle: Option<Throttle>,
+    /// How the client waits for all of them.
+    pub(crate) waiting: Waiting,
 }
 
 /// A server with its place; running from `Bench::start` on.
@@ -224,7 +227,10 @@ impl Stage for OnStage<'_> {
             bench.entrants[index].restart(&bench.ground)?;
         }
         let server = self.bench.entrants[index].server()?;
-        let observation = self.case.load.measure(&self.bench.site, server);
+        let observation =
+            self.case
+                .load
+                .measure(&self.bench.site, server, self.bench.ground.waiting);
         observation.map_err(|error| self.bench.name_it(index, error))
     }
 

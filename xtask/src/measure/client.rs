@@ -7,12 +7,16 @@
 //!   open lane     a request falls due every interval, whatever the answers do, until the
 //!                 closed lanes are finished; its latency counts from when it was due
 //! ```
+//!
+//! Waking a sleeping client on another processor is charged to the one who wakes it, which is the
+//! server. [`Waiting::Spinning`] takes that out of the figures, at the price of a busy processor.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use rustix::event::{Timespec, epoll};
 
 use super::error::{Doing, Error, Result};
@@ -24,7 +28,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// No load may last longer, whatever it was asked to fetch.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long one wait for events may last while an open lane has requests falling due.
+/// How long a sleep may last while an open lane has requests falling due.
 const OPEN_WAIT: Duration = Duration::from_millis(1);
 
 const EVENTS_MAX: usize = 256;
@@ -43,6 +47,23 @@ pub(crate) enum Pace {
     Open { interval: Duration },
 }
 
+/// What the client does while no answer is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Waiting {
+    /// Asks again at once
+    Spinning,
+    /// Sleeps until it is woken, at the server's cost
+    Sleeping,
+}
+
+/// What all lanes achieved.
+pub(crate) struct Outcome {
+    /// In the order of the lanes.
+    pub(crate) tallies: Vec<Tally>,
+    /// How long the client found nothing to do.
+    pub(crate) idle: Duration,
+}
+
 /// What one lane achieved.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -57,6 +78,7 @@ pub(crate) struct Client<'a> {
     exchanges: Vec<Exchange>,
     lanes: Vec<Running<'a>>,
     lane_of: Vec<usize>,
+    waiting: Waiting,
 }
 
 struct Running<'a> {
@@ -72,7 +94,11 @@ struct Running<'a> {
 
 impl<'a> Client<'a> {
     /// Opens every connection of every lane.
-    pub(crate) fn connect(address: SocketAddr, lanes: Vec<Lane<'a>>) -> Result<Client<'a>> {
+    pub(crate) fn connect(
+        address: SocketAddr,
+        lanes: Vec<Lane<'a>>,
+        waiting: Waiting,
+    ) -> Result<Client<'a>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "creating epoll".into())?;
         let lanes: Vec<_> = lanes.into_iter().map(Running::new).collect();
         let mut client = Client {
@@ -80,6 +106,7 @@ impl<'a> Client<'a> {
             exchanges: Vec::new(),
             lanes,
             lane_of: Vec::new(),
+            waiting,
         };
         for lane in 0..client.lanes.len() {
             for _ in 0..client.lanes[lane].lane.connections {
@@ -102,24 +129,27 @@ impl<'a> Client<'a> {
     }
 
     /// Runs until every closed lane has used up its quota and every answer is complete. The
-    /// tallies come in the order of the lanes; the connections stay open for another run.
-    pub(crate) fn run(&mut self) -> Result<Vec<Tally>> {
+    /// connections stay open for another run.
+    pub(crate) fn run(&mut self) -> Result<Outcome> {
         let start = Instant::now();
         self.lanes.iter_mut().for_each(|lane| lane.restart(start));
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut idle = Duration::ZERO;
+        let mut waiting_since = None;
         let mut last_progress = start;
         loop {
             let now = Instant::now();
+            idle += waiting_since.map_or(Duration::ZERO, |since| now - since);
             self.begin_due(now)?;
             if self.is_finished() {
-                return Ok(self
-                    .lanes
-                    .iter_mut()
-                    .map(|l| std::mem::take(&mut l.tally))
-                    .collect());
+                let tallies = self.lanes.iter_mut().map(|l| std::mem::take(&mut l.tally));
+                let tallies = tallies.collect();
+                return Ok(Outcome { tallies, idle });
             }
             check_time(now, start, last_progress)?;
-            if self.wait(&mut events)? {
+            self.wait(&mut events)?;
+            waiting_since = events.is_empty().then_some(now);
+            if !events.is_empty() {
                 last_progress = now;
             }
             for event in &events {
@@ -129,18 +159,18 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<bool> {
-        let open = self
-            .lanes
-            .iter()
-            .any(|lane| matches!(lane.lane.pace, Pace::Open { .. }));
-        let timeout = if open { OPEN_WAIT } else { STALL_TIMEOUT };
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
+        let is_open = |lane: &Running<'_>| matches!(lane.lane.pace, Pace::Open { .. });
+        let timeout = match self.waiting {
+            Waiting::Spinning => Duration::ZERO,
+            Waiting::Sleeping if self.lanes.iter().any(is_open) => OPEN_WAIT,
+            Waiting::Sleeping => STALL_TIMEOUT,
+        };
         let timeout = Timespec::try_from(timeout).ok();
         events.clear();
         let space = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, space, timeout.as_ref()) {
-            Ok(count) => Ok(count > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(errno).doing(|| "waiting for answers".into()),
         }
     }

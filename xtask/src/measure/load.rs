@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use super::case::Load;
-use super::client::{Client, Lane, Pace, Tally};
+use super::client::{Client, Lane, Pace, Tally, Waiting};
 use super::data::{Batch, Specimen};
 use super::error::{Doing, Error, Result};
 use super::exchange::{Discard, Exchange, Progress, Target};
@@ -101,7 +101,12 @@ impl Load {
     }
 
     /// Runs the load once, measured.
-    pub(crate) fn measure(&self, site: &Site, server: &Server) -> Result<Observation> {
+    pub(crate) fn measure(
+        &self,
+        site: &Site,
+        server: &Server,
+        waiting: Waiting,
+    ) -> Result<Observation> {
         match self {
             Load::Closed {
                 batch,
@@ -111,7 +116,7 @@ impl Load {
                 site.specimens(batch).iter().try_for_each(Specimen::warm)?;
                 let targets = site.targets(batch, server);
                 let lane = closed_lane(&targets, *connections, *requests);
-                measure_lanes(server, vec![lane], 0)
+                measure_lanes(server, vec![lane], waiting)
             }
             Load::Slow {
                 batch,
@@ -141,7 +146,7 @@ impl Load {
                     pace,
                     receive_bytes_max,
                 };
-                measure_lanes(server, vec![hot, stream], 0)
+                measure_lanes(server, vec![hot, stream], waiting)
             }
         }
     }
@@ -167,7 +172,7 @@ impl Load {
             .min((TRACED_BODY_BYTES_MAX / batch.bytes).max(1))
             .max(*connections as u64);
         let lane = closed_lane(&targets, *connections, requests);
-        let mut client = Client::connect(server.setup.address, vec![lane])?;
+        let mut client = Client::connect(server.setup.address, vec![lane], Waiting::Sleeping)?;
         server.settled_cpu()?;
         let calls = trace::count_calls(server, log, || client.run().map(drop))?;
         Ok(Some((calls, requests)))
@@ -184,20 +189,25 @@ fn closed_lane(targets: &[Target], connections: usize, requests: u64) -> Lane<'_
     }
 }
 
-/// Latencies are those of the lane `timed`; requests likewise; bytes are those of all lanes.
-fn measure_lanes(server: &Server, lanes: Vec<Lane<'_>>, timed: usize) -> Result<Observation> {
-    let mut client = Client::connect(server.setup.address, lanes)?;
+/// Requests and latencies are those of the first lane, bytes those of all.
+fn measure_lanes(server: &Server, lanes: Vec<Lane<'_>>, waiting: Waiting) -> Result<Observation> {
+    let mut client = Client::connect(server.setup.address, lanes, waiting)?;
     let stored = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
-    let (mut tallies, window) = observe(server, || client.run())?;
+    let (mut outcome, mut window) = observe(server, || client.run())?;
+    window.client_idle = match waiting {
+        Waiting::Spinning => outcome.idle,
+        Waiting::Sleeping => Duration::ZERO,
+    };
     let stored = proc::storage_read_bytes(server.pid())?
         .unwrap_or(0)
         .saturating_sub(stored);
-    let body_bytes = tallies.iter().map(|tally| tally.body_bytes).sum();
+    let body_bytes = outcome.tallies.iter().map(|tally| tally.body_bytes).sum();
+    let timed = &mut outcome.tallies[0];
     Ok(Observation {
         window,
-        requests: tallies[timed].requests,
+        requests: timed.requests,
         body_bytes,
-        latency: latency(&mut tallies[timed]),
+        latency: latency(timed),
         peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
         tcp_buffer_bytes: proc::tcp_buffer_bytes().unwrap_or(0),
         storage_read_bytes: stored,

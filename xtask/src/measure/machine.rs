@@ -41,6 +41,14 @@ impl Machine {
         }
     }
 
+    /// A route may name another congestion control than the machine's.
+    pub(crate) fn with_congestion_control(self, name: &str) -> Machine {
+        Machine {
+            congestion_control: name.to_owned(),
+            ..self
+        }
+    }
+
     pub(crate) fn describe(&self) -> String {
         let kind = if self.virtual_machine {
             "virtual machine"

@@ -105,7 +105,7 @@ impl Metric {
     pub(crate) fn of(self, observation: &Observation) -> f64 {
         let o = observation;
         let w = &o.window;
-        let all_cpu = w.server_cpu + w.client_cpu + w.network_cpu;
+        let all_cpu = w.server_cpu + w.client_busy() + w.network_cpu;
         let microseconds = |latency: Duration| latency.as_secs_f64() * 1e6;
         match self {
             Metric::ServerCpuPerGib => w.server_cpu.as_secs_f64() / (o.body_bytes as f64 / GIB),

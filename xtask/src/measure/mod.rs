@@ -28,6 +28,7 @@ mod exchange;
 mod load;
 mod machine;
 mod metric;
+mod network;
 mod noise;
 mod notes;
 mod peer;
@@ -51,6 +52,7 @@ use crate::workspace::Workspace;
 
 use bench::{Bench, Ground, Tracing};
 use case::{Case, CaseName, Scale};
+use client::Waiting;
 use error::{Doing, Error, Result};
 use machine::Machine;
 use peer::{Contender, Peer};
@@ -61,6 +63,8 @@ use throttle::Throttle;
 
 const ROUNDS_FULL: usize = 7;
 const ROUNDS_QUICK: usize = 3;
+
+const ISOLATED: &str = "--isolated";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -122,6 +126,16 @@ struct ServeArguments {
     /// The underpass program to measure [default: a fresh release build]
     #[arg(long)]
     underpass: Option<PathBuf>,
+    /// What the client does while no answer is there
+    #[arg(long, default_value = "sleeping")]
+    client: Waiting,
+    /// Measure on a loopback of its own with this TCP congestion control, as root; cubic is the
+    /// kernel's default [default: the machine's]
+    #[arg(long)]
+    congestion: Option<String>,
+    /// The loopback is set up: said by the program to itself
+    #[arg(long, hide = true)]
+    isolated: bool,
     /// Let the servers read at most so many MiB per second from the disk, as root
     #[arg(long)]
     disk_mib: Option<u64>,
@@ -159,6 +173,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> ExitCode {
 }
 
 fn serve(workspace: &Workspace, arguments: &ServeArguments) -> Result<()> {
+    match &arguments.congestion {
+        Some(_) if !arguments.isolated => return network::become_isolated(ISOLATED),
+        Some(congestion) => network::set_up_loopback(congestion)?,
+        None => {}
+    }
     let underpass = arguments.underpass_program(workspace)?;
     server::bind_to(Processor(arguments.client_processor))?;
     let scratch = Scratch::create(&arguments.directory)?;
@@ -171,10 +190,15 @@ fn serve(workspace: &Workspace, arguments: &ServeArguments) -> Result<()> {
 
 fn measure(arguments: &ServeArguments, scratch: &Scratch, underpass: PathBuf) -> Result<Document> {
     let machine = Machine::look(scratch.path());
+    let machine = match &arguments.congestion {
+        Some(congestion) => machine.with_congestion_control(congestion),
+        None => machine,
+    };
     let throttle = |mib: u64| Throttle::create(scratch.path(), mib << 20);
     let ground = Ground {
         processor: Processor(arguments.server_processor),
         underpass,
+        waiting: arguments.client,
         throttle: arguments.disk_mib.map(throttle).transpose()?,
     };
     let mut bench = Bench::start(scratch, &arguments.contenders(), ground)?
@@ -214,7 +238,8 @@ fn run_all(bench: &mut Bench, cases: &[Case]) -> Result<Vec<CaseEntry>> {
 
 /// As it was typed, without the path of the program.
 fn command_line() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args().skip(1).filter(|word| word != ISOLATED);
+    let words: Vec<String> = words.collect();
     format!("cargo xtask {}", words.join(" "))
 }
 

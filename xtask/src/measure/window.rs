@@ -27,6 +27,8 @@ pub(crate) struct Window {
     pub(crate) server_cpu: Duration,
     pub(crate) server_cpu_source: CpuSource,
     pub(crate) client_cpu: Duration,
+    /// The part of it in which the client only looked for something to do.
+    pub(crate) client_idle: Duration,
     /// The kernel's network threads.
     pub(crate) network_cpu: Duration,
     /// Processor time of everything else on this machine.
@@ -80,6 +82,7 @@ impl Moment {
             server_cpu,
             server_cpu_source,
             client_cpu,
+            client_idle: Duration::ZERO,
             network_cpu,
             foreign_cpu,
             steal,
@@ -111,7 +114,12 @@ impl Window {
     }
 
     pub(crate) fn client_share(&self) -> f64 {
-        self.client_cpu.as_secs_f64() / self.wall.as_secs_f64()
+        self.client_busy().as_secs_f64() / self.wall.as_secs_f64()
+    }
+
+    /// The client's processor time without its spinning.
+    pub(crate) fn client_busy(&self) -> Duration {
+        self.client_cpu.saturating_sub(self.client_idle)
     }
 }
 
@@ -126,6 +134,7 @@ pub(crate) mod tests {
             server_cpu: Duration::from_secs_f64(server),
             server_cpu_source: CpuSource::Schedstat,
             client_cpu: Duration::from_secs_f64(client),
+            client_idle: Duration::ZERO,
             network_cpu: Duration::ZERO,
             foreign_cpu: Duration::from_secs_f64(foreign),
             steal: Duration::from_secs_f64(steal),
@@ -138,6 +147,13 @@ pub(crate) mod tests {
         assert!(window(0.6, 0.99, 0.0, 0.0).is_client_bound());
         assert!(!window(0.9, 0.99, 0.0, 0.0).is_client_bound());
         assert!(!window(0.6, 0.8, 0.0, 0.0).is_client_bound());
+    }
+
+    #[test]
+    fn a_spinning_client_is_not_a_busy_one() {
+        let mut spinning = window(0.6, 0.99, 0.0, 0.0);
+        spinning.client_idle = Duration::from_millis(400);
+        assert!(!spinning.is_client_bound());
     }
 
     #[test]
