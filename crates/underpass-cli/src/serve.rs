@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
-use underpass::{Endpoint, Host, Kind, Mechanism, Owed, Plan, Policy, Reason, Sink, Source};
+use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
 use underpass_net::Running;
 use underpass_serve::{Error, Options, Site, Summary};
 
@@ -63,10 +62,7 @@ fn greeting(folder: &Path, running: &Running<Summary>, workers: usize) -> String
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let how = match body_plan(folder) {
-        Ok(plan) => bodies(&plan),
-        Err(error) => format!("how bodies leave is not known yet: {error}"),
-    };
+    let how = bodies(&body_plan());
     format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
 }
 
@@ -96,26 +92,10 @@ fn bodies(plan: &Plan) -> String {
     )
 }
 
-/// How a file of this folder would get to a TCP socket.
-fn body_plan(folder: &Path) -> io::Result<Plan> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(folder, flags, Mode::empty())?;
-    let source = Source {
-        fd: (),
-        end: Endpoint {
-            device: rustix::fs::fstat(&opened)?.st_dev,
-            ..Endpoint::sample(Kind::File)
-        },
-        from: 0,
-        owed: Owed::Exactly(Endpoint::sample(Kind::File).size),
-    };
-    let sink = Sink {
-        fd: (),
-        end: Endpoint::sample(Kind::Tcp),
-        to: 0,
-    };
-    let plan = underpass::plan(&source, &sink, &Host::probe(), &Policy::default());
-    Ok(plan)
+/// How a file gets to a TCP socket on this host.
+fn body_plan() -> Plan {
+    let (file, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+    underpass::plan(&file, &socket, &Host::probe(), &Policy::default())
 }
 
 fn farewell(summary: &Summary) -> String {

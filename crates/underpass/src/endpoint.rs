@@ -255,6 +255,23 @@ pub struct Source<F> {
     pub owed: Owed,
 }
 
+impl Source<()> {
+    /// A source that is known by its kind alone, whole: for planning without a descriptor.
+    pub const fn sample(kind: Kind) -> Self {
+        let end = Endpoint::sample(kind);
+        let owed = match end.size {
+            0 => Owed::ToEnd,
+            size => Owed::Exactly(size),
+        };
+        Self {
+            fd: (),
+            end,
+            from: 0,
+            owed,
+        }
+    }
+}
+
 impl<F: AsFd> Source<F> {
     /// All of a file from its beginning (as long as it is now), or a stream until it ends.
     ///
@@ -304,6 +321,16 @@ pub struct Sink<F> {
     pub end: Endpoint,
     /// Offset of the first byte; meaningless for streams and files opened with `O_APPEND`.
     pub to: u64,
+}
+
+impl Sink<()> {
+    /// A sink that is known by its kind alone, a file being empty: for planning without a
+    /// descriptor.
+    pub const fn sample(kind: Kind) -> Self {
+        let mut end = Endpoint::sample(kind);
+        (end.size, end.allocated) = (0, 0);
+        Self { fd: (), end, to: 0 }
+    }
 }
 
 impl<F: AsFd> Sink<F> {

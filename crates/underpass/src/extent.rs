@@ -11,6 +11,7 @@
 
 use rustix::io::Errno;
 
+use crate::endpoint::{Kind, Owed, Sink, Source, Writes};
 use crate::op::Op;
 
 /// How far the map is known. Offsets are the source's.
@@ -38,6 +39,20 @@ pub(crate) enum Found {
 }
 
 impl Extents {
+    /// Holes are looked for between files where there must be some, and only towards a place where
+    /// the sink has nothing yet: elsewhere old bytes would shine through.
+    pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>) -> Self {
+        let sparse = source.end.allocated < source.end.size;
+        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+        let fresh = sink.end.size <= sink.to && sink.end.writes == Writes::AtOffset;
+        let known = matches!(source.owed, Owed::Exactly(_));
+        if sparse && between_files && fresh && known {
+            Self::Unknown
+        } else {
+            Self::Plain
+        }
+    }
+
     /// The question that must be answered before the byte at `at` can be moved.
     pub(crate) fn question(&self, at: u64) -> Option<Op> {
         match *self {

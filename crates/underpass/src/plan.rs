@@ -331,34 +331,8 @@ pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::{Endpoint, Writes};
+    use crate::endpoint::Writes;
     use crate::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
-
-    fn source(kind: Kind) -> Source<()> {
-        let end = Endpoint::sample(kind);
-        let owed = if end.size > 0 {
-            Owed::Exactly(end.size)
-        } else {
-            Owed::ToEnd
-        };
-        Source {
-            fd: (),
-            end,
-            from: 0,
-            owed,
-        }
-    }
-
-    fn sink(kind: Kind) -> Sink<()> {
-        Sink {
-            fd: (),
-            end: Endpoint {
-                size: 0,
-                ..Endpoint::sample(kind)
-            },
-            to: 0,
-        }
-    }
 
     fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
         plan(source, sink, &Host::unprobed(), policy)
@@ -369,7 +343,7 @@ mod tests {
     #[test]
     fn the_ladders_are_those_of_the_documents() {
         let auto = Policy::default();
-        let ladder = |from, to| tiers(&source(from), &sink(to), &auto);
+        let ladder = |from, to| tiers(&Source::sample(from), &Sink::sample(to), &auto);
         assert_eq!(
             ladder(Kind::File, Kind::File),
             [Clone, CopyRange, Sendfile, Splice, ReadWrite]
@@ -390,14 +364,22 @@ mod tests {
             cloning: Cloning::Never,
             ..Policy::default()
         };
-        let ladder = tiers(&source(Kind::File), &sink(Kind::File), &never);
+        let ladder = tiers(
+            &Source::sample(Kind::File),
+            &Sink::sample(Kind::File),
+            &never,
+        );
         assert_eq!(ladder, [Sendfile, Splice, ReadWrite]);
         let always = Policy {
             cloning: Cloning::Always,
             ..Policy::default()
         };
         assert_eq!(
-            tiers(&source(Kind::File), &sink(Kind::File), &always),
+            tiers(
+                &Source::sample(Kind::File),
+                &Sink::sample(Kind::File),
+                &always
+            ),
             [Clone]
         );
     }
@@ -405,21 +387,27 @@ mod tests {
     #[test]
     fn appending_sinks_and_unknown_sizes_are_read_and_written() {
         let auto = Policy::default();
-        let mut appending = sink(Kind::File);
+        let mut appending = Sink::sample(Kind::File);
         appending.end.writes = Writes::Appends;
-        assert_eq!(tiers(&source(Kind::File), &appending, &auto), [ReadWrite]);
-        let mut unknown = source(Kind::File);
+        assert_eq!(
+            tiers(&Source::sample(Kind::File), &appending, &auto),
+            [ReadWrite]
+        );
+        let mut unknown = Source::sample(Kind::File);
         unknown.end.size = 0;
         unknown.owed = Owed::ToEnd;
-        assert_eq!(tiers(&unknown, &sink(Kind::File), &auto), [ReadWrite]);
+        assert_eq!(
+            tiers(&unknown, &Sink::sample(Kind::File), &auto),
+            [ReadWrite]
+        );
         let forced = Policy::only(Sendfile);
         assert_eq!(
-            tiers(&unknown, &sink(Kind::File), &forced),
+            tiers(&unknown, &Sink::sample(Kind::File), &forced),
             [Sendfile],
             "advice only"
         );
         assert_eq!(
-            tiers(&source(Kind::File), &appending, &forced),
+            tiers(&Source::sample(Kind::File), &appending, &forced),
             [],
             "the kernel refuses"
         );
@@ -432,11 +420,19 @@ mod tests {
             ..Policy::default()
         };
         assert_eq!(
-            tiers(&source(Kind::File), &sink(Kind::Tcp), &policy),
+            tiers(
+                &Source::sample(Kind::File),
+                &Sink::sample(Kind::Tcp),
+                &policy
+            ),
             [ReadWrite]
         );
         assert_eq!(
-            tiers(&source(Kind::Tcp), &sink(Kind::Tcp), &policy),
+            tiers(
+                &Source::sample(Kind::Tcp),
+                &Sink::sample(Kind::Tcp),
+                &policy
+            ),
             [Splice, ReadWrite]
         );
     }
@@ -444,20 +440,20 @@ mod tests {
     /// QUIRK(clone-keeps-tail)
     #[test]
     fn clone_keeps_tail() {
-        let mut longer = sink(Kind::File);
+        let mut longer = Sink::sample(Kind::File);
         longer.end.size = 2 << 20;
-        let mut odd = source(Kind::File);
+        let mut odd = Source::sample(Kind::File);
         odd.end.size = 1_000_001;
         odd.owed = Owed::Exactly(1_000_001);
         assert!(!is_whole(&odd, &longer));
-        assert!(is_whole(&odd, &sink(Kind::File)));
+        assert!(is_whole(&odd, &Sink::sample(Kind::File)));
     }
 
     #[test]
     fn every_mechanism_is_planned_or_has_a_reason() {
         for from in Kind::ALL {
             for to in Kind::ALL {
-                let (source, sink) = (source(from), sink(to));
+                let (source, sink) = (Source::sample(from), Sink::sample(to));
                 let plan = plan(&source, &sink, &Host::unprobed(), &Policy::default());
                 assert_eq!(
                     plan.tiers().count() + plan.left_out().count(),

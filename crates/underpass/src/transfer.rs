@@ -115,7 +115,7 @@ impl Transfer {
             done: 0,
             phase,
             relay: Relay::default(),
-            extents: extents_of(source, sink),
+            extents: Extents::of(source, sink),
             punching: Punching::Wanted,
             sink_position: None,
             call_bytes_max: if between_files {
@@ -592,19 +592,5 @@ impl Transfer {
     fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {
         self.phase = Phase::Failed(Some(mechanism), fault, errno);
         Step::Failed
-    }
-}
-
-/// Holes are looked for between files where there must be some, and only towards a place where the
-/// sink has nothing yet: elsewhere old bytes would shine through.
-fn extents_of<F, G>(source: &Source<F>, sink: &Sink<G>) -> Extents {
-    let sparse = source.end.allocated < source.end.size;
-    let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
-    let fresh = sink.end.size <= sink.to && sink.end.writes == crate::endpoint::Writes::AtOffset;
-    let known = matches!(source.owed, Owed::Exactly(_));
-    if sparse && between_files && fresh && known {
-        Extents::Unknown
-    } else {
-        Extents::Plain
     }
 }

@@ -5,9 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use underpass::{
-    Endpoint, Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Waits, Writes, plan,
-};
+use underpass::{Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan};
 
 const HEAD: &str = "\
 # Decisions: what is tried for which pair
@@ -48,7 +46,11 @@ fn decisions() -> String {
         text.push_str("| to | clone | copy_range | sendfile | splice | read_write |\n");
         text.push_str("|---|---|---|---|---|---|\n");
         for to in Kind::ALL {
-            row(&mut text, to.name(), &planned(&source(from), &sink(to)));
+            row(
+                &mut text,
+                to.name(),
+                &planned(&Source::sample(from), &Sink::sample(to)),
+            );
         }
     }
     text.push_str(SPECIAL);
@@ -57,31 +59,31 @@ fn decisions() -> String {
 }
 
 fn special(text: &mut String) {
-    let mut unknown = source(Kind::File);
+    let mut unknown = Source::sample(Kind::File);
     (unknown.end.size, unknown.owed) = (0, Owed::ToEnd);
     row(
         text,
         "file of size 0 (procfs) → file",
-        &planned(&unknown, &sink(Kind::File)),
+        &planned(&unknown, &Sink::sample(Kind::File)),
     );
     row(
         text,
         "file of size 0 (procfs) → TCP socket",
-        &planned(&unknown, &sink(Kind::Tcp)),
+        &planned(&unknown, &Sink::sample(Kind::Tcp)),
     );
-    let mut appending = sink(Kind::File);
+    let mut appending = Sink::sample(Kind::File);
     appending.end.writes = Writes::Appends;
     row(
         text,
         "file → file open for appending",
-        &planned(&source(Kind::File), &appending),
+        &planned(&Source::sample(Kind::File), &appending),
     );
-    let mut part = source(Kind::File);
+    let mut part = Source::sample(Kind::File);
     (part.from, part.owed) = (1, Owed::Exactly(10));
     row(
         text,
         "odd part of a file → file",
-        &planned(&part, &sink(Kind::File)),
+        &planned(&part, &Sink::sample(Kind::File)),
     );
 }
 
@@ -101,33 +103,4 @@ fn row(text: &mut String, name: &str, plan: &Plan) {
     };
     let cells: Vec<_> = Mechanism::ALL.into_iter().map(cell).collect();
     writeln!(text, "| {name} | {} |", cells.join(" | ")).expect("a string");
-}
-
-fn source(kind: Kind) -> Source<()> {
-    let end = Endpoint {
-        waits: Waits::Blocks,
-        ..Endpoint::sample(kind)
-    };
-    let owed = if end.size > 0 {
-        Owed::Exactly(end.size)
-    } else {
-        Owed::ToEnd
-    };
-    Source {
-        fd: (),
-        end,
-        from: 0,
-        owed,
-    }
-}
-
-fn sink(kind: Kind) -> Sink<()> {
-    Sink {
-        fd: (),
-        end: Endpoint {
-            size: 0,
-            ..Endpoint::sample(kind)
-        },
-        to: 0,
-    }
 }

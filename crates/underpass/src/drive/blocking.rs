@@ -269,15 +269,20 @@ pub fn relay_streams(host: &Host, one: impl AsFd, other: impl AsFd) -> Relayed {
 fn relay_one_way(host: &Host, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<Account, Error> {
     let run = || Driver::new(host).run(&Source::whole(from)?, &Sink::new(to)?);
     let relayed = run();
-    match &relayed {
-        // The peer may have closed already: there is nobody left to tell.
+    end_direction(&relayed, from, to);
+    relayed
+}
+
+/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
+pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
+    // The peer may have closed already: there is nobody left to tell.
+    match relayed {
         Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
         Err(_) => {
             let _gone = rustix::net::shutdown(from, Shutdown::Both);
             let _gone = rustix::net::shutdown(to, Shutdown::Both);
         }
     }
-    relayed
 }
 
 /// Sends all that an outbox owes to a connected stream socket, and blocks until it has.

@@ -15,10 +15,9 @@ use std::task::Poll;
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 
 use crate::account::Account;
-use crate::drive::blocking::{Relayed, send_flags};
+use crate::drive::blocking::{Relayed, end_direction, send_flags};
 use crate::drive::perform::{Ends, Middles, perform};
 use crate::drive::warm;
 use crate::endpoint::{Endpoint, Sink, Source};
@@ -362,14 +361,7 @@ async fn relay_one_way<S: Stream, T: Stream>(
         .await
     };
     let relayed = relayed.await;
-    match &relayed {
-        // The peer may have closed already: there is nobody left to tell.
-        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
-        Err(_) => {
-            let _gone = rustix::net::shutdown(from, Shutdown::Both);
-            let _gone = rustix::net::shutdown(to, Shutdown::Both);
-        }
-    }
+    end_direction(&relayed, from, to);
     relayed
 }
 
