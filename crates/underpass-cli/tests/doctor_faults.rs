@@ -10,11 +10,14 @@ use std::process::Command;
 use serde_json::Value;
 use support::{BINARY, json_of, pair};
 
+/// The tool under strace. Whoever runs tests in the background ignores SIGINT for all of them.
 fn under(fault: &str, directory: &Path) -> Command {
-    let mut command = Command::new("strace");
+    let mut command = Command::new("env");
     let inject = format!("inject={fault}");
     command
         .args([
+            "--default-signal=INT",
+            "strace",
             "-f",
             "-q",
             "-o",
