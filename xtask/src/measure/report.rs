@@ -167,15 +167,22 @@ fn spread(spread: &Spread) -> String {
 }
 
 fn comparison(comparison: &Comparison) -> String {
-    let Comparison {
-        ratio, low, high, ..
-    } = *comparison;
+    let (low, high) = (ratio(comparison.low), ratio(comparison.high));
     match comparison.verdict {
-        Verdict::Different => format!("{ratio:.2} ({low:.2}–{high:.2})"),
-        Verdict::NotDistinguishable => {
-            format!("not distinguishable: spread {low:.2}–{high:.2}")
+        Verdict::Different => format!("{} ({low}–{high})", ratio(comparison.ratio)),
+        Verdict::NotDistinguishable => format!("not distinguishable: spread {low}–{high}"),
+        Verdict::TooFewRounds => format!("too few rounds: {low}–{high}"),
+    }
+}
+
+/// Hundredths, and for what is smaller one digit that is not 0.
+fn ratio(value: f64) -> String {
+    match value {
+        0.1.. => format!("{value:.2}"),
+        _ => {
+            let zeros = (-value.max(1e-9).log10()).floor() as usize;
+            format!("{value:.*}", zeros + 1)
         }
-        Verdict::TooFewRounds => format!("too few rounds: {low:.2}–{high:.2}"),
     }
 }
 
@@ -326,6 +333,12 @@ mod tests {
         let swallowed = compared(Verdict::NotDistinguishable);
         assert_eq!(swallowed, "not distinguishable: spread 0.93–1.10");
         assert_eq!(compared(Verdict::TooFewRounds), "too few rounds: 0.93–1.10");
+    }
+
+    #[test]
+    fn a_small_ratio_keeps_a_digit() {
+        let ratios = [1.234, 0.1, 0.0654, 0.000_32].map(ratio);
+        assert_eq!(ratios, ["1.23", "0.10", "0.07", "0.0003"]);
     }
 
     fn entry(part: &str, notes: &[&str]) -> CaseEntry {
