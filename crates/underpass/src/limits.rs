@@ -12,8 +12,8 @@ pub const FILE_CALL_BYTES_MAX: u64 = 8 << 20;
 pub const STREAM_CALL_BYTES_MAX: u64 = 4 << 20;
 
 /// What one connection may send before an event loop turns to the others. A fast reader takes this
-/// in a tenth of a millisecond. On loopback, where sender and receiver share caches, 128 to 256 KiB
-/// cost least CPU per byte and 1 MiB up to twice as much; over a wire it makes no difference.
+/// in a tenth of a millisecond. It was chosen on loopback under bbr, where 1 MiB cost up to twice
+/// the CPU per byte; under cubic it costs a quarter more than nginx's 2 MiB (docs/measurements.md).
 pub const TURN_BYTES_MAX: u64 = 256 << 10;
 
 /// The buffer of the read/write mechanism: fits the second-level cache of most cores, and larger
