@@ -136,7 +136,14 @@ impl Stream {
                 patience: Patience::Busy,
             };
             let ground = &*self.ground;
-            let turn = turn(&mut self.outbox, &self.socket, &ground.host, &ground.policy);
+            let (outbox, bytes_max) = (&mut self.outbox, ground.turn_bytes());
+            let turn = turn(
+                outbox,
+                &self.socket,
+                &ground.host,
+                &ground.policy,
+                bytes_max,
+            );
             match wait.until(turn).await?.map_err(move_error)? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,

@@ -11,12 +11,13 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
+use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Host, Policy};
 
 use crate::accept::accept;
 use crate::descriptors;
 use crate::error::Error;
-use crate::limits::{Limits, READERS_MAX, STOP_NOW_TIMEOUT};
+use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, STOP_NOW_TIMEOUT};
 use crate::listen::listen;
 use crate::roster::Roster;
 use crate::shutdown::{Phase, Shutdown, reached};
@@ -45,6 +46,14 @@ pub(crate) struct Ground {
     pub(crate) roster: Rc<Roster>,
     pub(crate) host: Host,
     pub(crate) policy: Policy,
+}
+
+impl Ground {
+    /// What a connection may send in one turn: a fair share of the round.
+    pub(crate) fn turn_bytes(&self) -> u64 {
+        let connections = self.roster.len().max(1) as u64;
+        (ROUND_BYTES / connections).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
+    }
 }
 
 /// A server at work.

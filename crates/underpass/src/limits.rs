@@ -11,10 +11,12 @@ pub const FILE_CALL_BYTES_MAX: u64 = 8 << 20;
 /// One call towards or from a socket on a thread of its own: deadlines see progress this often.
 pub const STREAM_CALL_BYTES_MAX: u64 = 4 << 20;
 
-/// What one connection may send before an event loop turns to the others. A fast reader takes this
-/// in a tenth of a millisecond. It was chosen on loopback under bbr, where 1 MiB cost up to twice
-/// the CPU per byte; under cubic it costs a quarter more than nginx's 2 MiB (docs/measurements.md).
-pub const TURN_BYTES_MAX: u64 = 256 << 10;
+/// What one connection may send before an event loop turns to the others, when there are few of
+/// them. A fast reader takes this in a fifth of a millisecond; smaller turns cost more calls.
+pub const TURN_BYTES_MAX: u64 = 2 << 20;
+
+/// The same when there are many: enough that the calls cost a tenth of the moving at most.
+pub const TURN_BYTES_MIN: u64 = 256 << 10;
 
 /// The buffer of the read/write mechanism: fits the second-level cache of most cores, and larger
 /// ones gain nothing.

@@ -59,6 +59,22 @@ pub struct Outbox {
     pub(crate) middles: Middles,
     /// The first range is known to be in the page cache up to this offset.
     pub(crate) warm_until: u64,
+    /// Whether a driver has corked the socket.
+    pub(crate) cork: Cork,
+}
+
+/// Whether packets that aren't full wait for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cork {
+    /// They leave; nobody knows yet whether waiting would do any good.
+    #[default]
+    Untried,
+    /// They leave, since waiting would do no good.
+    Useless,
+    /// They wait.
+    In,
+    /// They leave.
+    Out,
 }
 
 /// What a driver has found out about the socket, once for all calls.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
 use underpass::drive::tokio::{Turn, recv_file, relay_streams, send_file, turn};
+use underpass::limits::TURN_BYTES_MIN;
 use underpass::{Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed};
 
 use crate::content::{self, assert_same, within};
@@ -205,7 +206,14 @@ fn a_busy_connection_leaves_turns_to_others() {
             outbox.push(range(&from, 0, LEN));
             loop {
                 let before = others.load(Ordering::Relaxed);
-                let more = turn(&mut outbox, &socket, &host, &Policy::default()).await;
+                let more = turn(
+                    &mut outbox,
+                    &socket,
+                    &host,
+                    &Policy::default(),
+                    TURN_BYTES_MIN,
+                )
+                .await;
                 if more.expect("sends") == Turn::Empty {
                     break;
                 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use underpass::drive::blocking::flush;
 use underpass::drive::tokio::{Turn, turn};
+use underpass::limits::TURN_BYTES_MIN;
 use underpass::{Account, Error, Fault, Host, Mechanism, Outbox, Piece, Policy};
 
 use crate::content::{self, Random, assert_same, within};
@@ -34,7 +35,7 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
         Driven::ByTokio => runtime().block_on(async {
             let socket = stream(ours.try_clone().expect("a clone"));
             loop {
-                match turn(outbox, &socket, &host, &policy).await {
+                match turn(outbox, &socket, &host, &policy, TURN_BYTES_MIN).await {
                     Ok(Turn::More) => (),
                     Ok(Turn::Empty) => return Ok(()),
                     Err(error) => return Err(error),
@@ -162,12 +163,61 @@ fn head_arrives_at_once(driven: Driven) -> bool {
         Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
         Driven::ByTokio => runtime().block_on(async {
             let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
-            let left = turn(&mut outbox, &socket, &host, &Policy::default()).await;
+            let left = turn(
+                &mut outbox,
+                &socket,
+                &host,
+                &Policy::default(),
+                TURN_BYTES_MIN,
+            )
+            .await;
             assert_eq!(left.expect("sends"), Turn::Empty);
         }),
     }
     let mut got = [0; 4];
     theirs.read_exact(&mut got).is_ok() && &got == b"head"
+}
+
+/// Whether the socket was corked after its first turn, and is after its last one.
+fn corked(congestion: &str) -> (bool, bool) {
+    let (ours, theirs) = tcp();
+    rustix::net::sockopt::set_tcp_congestion(&ours, congestion).expect("congestion control");
+    let reader = reader(theirs);
+    let content = content::bytes(7, 1 << 20);
+    let file = file_of(&content);
+    let mut outbox = Outbox::new();
+    outbox.push(range(&file, 0, content.len() as u64));
+    let seen = runtime().block_on(async {
+        let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
+        let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
+        let mut between = false;
+        let policy = Policy::default();
+        while turn(&mut outbox, &socket, &host, &policy, TURN_BYTES_MIN)
+            .await
+            .expect("sends")
+            == Turn::More
+        {
+            between = is_corked();
+        }
+        (between, is_corked())
+    });
+    drop(ours);
+    assert!(reader.join().expect("reads") == content);
+    seen
+}
+
+#[test]
+fn turns_end_in_full_packets_and_the_last_one_leaves_at_once() {
+    assert_eq!(corked("reno"), (true, false));
+}
+
+#[test]
+fn cork_under_bbr() {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    // A kernel without bbr has no such quirk.
+    if available.is_ok_and(|names| names.split_whitespace().any(|name| name == "bbr")) {
+        assert_eq!(corked("bbr"), (false, false));
+    }
 }
 
 #[test]
@@ -295,7 +345,14 @@ fn a_peer_that_is_gone_ends_the_outbox() {
             let error = runtime()
                 .block_on(async {
                     let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
-                    turn(&mut outbox, &socket, &Host::unprobed(), &Policy::default()).await
+                    turn(
+                        &mut outbox,
+                        &socket,
+                        &Host::unprobed(),
+                        &Policy::default(),
+                        TURN_BYTES_MIN,
+                    )
+                    .await
                 })
                 .expect_err("gone");
             assert_eq!(
@@ -320,7 +377,7 @@ fn an_account_tells_of_the_range_under_way() {
         let socket = socket_of(&ours);
         let policy = Policy::default();
         assert_eq!(
-            turn(&mut outbox, &socket, &host, &policy)
+            turn(&mut outbox, &socket, &host, &policy, TURN_BYTES_MIN)
                 .await
                 .expect("sends"),
             Turn::More
