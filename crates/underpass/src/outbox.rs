@@ -60,10 +60,12 @@ pub struct Outbox {
     /// The first range is known to be in the page cache up to this offset.
     pub(crate) warm_until: u64,
     /// Whether a driver has corked the socket.
+    #[cfg(feature = "tokio")]
     pub(crate) cork: Cork,
 }
 
 /// Whether packets that aren't full wait for more.
+#[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cork {
     /// They leave; nobody knows yet whether waiting would do any good.

@@ -10,6 +10,7 @@ use crate::workspace::{Dependency, Package};
 const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass", &[]),
     ("underpass-net", &["underpass"]),
+    ("underpass-bench", &["underpass"]),
     ("underpass-copy", &["underpass"]),
     ("underpass-log", &["underpass"]),
     ("underpass-serve", &["underpass-net", "underpass"]),

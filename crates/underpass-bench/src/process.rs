@@ -1,0 +1,152 @@
+//! A process under test: on its own processor, watched, stopped by pid.
+//!
+//! It is started through a wrapper, this program again: it moves to a processor, asks the kernel for
+//! SIGTERM should its parent die, and becomes the command. No process is left behind however a
+//! measurement ends, and the pid is the command's own.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::error::{Doing, Error, Result};
+use crate::proc;
+use crate::role::Role;
+
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);
+
+/// What is started, and how.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Program {
+    /// Unique among the contenders.
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+}
+
+impl Program {
+    /// The command by which it runs on `processor`: streams are the caller's to set.
+    pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
+        let wrapper = std::env::current_exe().doing(|| "finding this program".into())?;
+        let command = self.command.clone();
+        let mut wrapped = Command::new(wrapper);
+        wrapped
+            .args(Role::Become { processor, command }.arguments())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(wrapped)
+    }
+}
+
+impl Process {
+    /// Starts it. Ctrl-C does not reach it: whoever measures stops it.
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Process> {
+        let started = command.process_group(0).spawn();
+        let child = started.doing(|| format!("starting {name}"))?;
+        Ok(Process {
+            name: name.to_owned(),
+            child,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether it ended by itself.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        let ended = self.child.try_wait();
+        let ended = ended.doing(|| format!("looking at {}", self.name))?;
+        Ok(ended.is_some())
+    }
+
+    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let tree = proc::process_tree(self.pid())?;
+        signal(self.pid(), Signal::TERM);
+        let start = Instant::now();
+        while start.elapsed() < STOP_TIMEOUT {
+            if self.has_ended()? {
+                return Ok(());
+            }
+            sleep(POLL);
+        }
+        tree.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        let killed = self.child.wait();
+        killed.doing(|| format!("killing {}", self.name))?;
+        Err(Error::Contender(format!(
+            "{} ignored SIGTERM for {STOP_TIMEOUT:?}",
+            self.name
+        )))
+    }
+}
+
+/// The wrapper's part: moves to a processor and becomes the command. Returns only on failure.
+pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .doing(|| "asking to end with the parent".into())?;
+    if let Some(processor) = processor {
+        bind_to(processor)?;
+    }
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| Error::Setting("no command to become".into()))?;
+    let failed = Command::new(program).args(arguments).exec();
+    Err(failed).doing(|| format!("becoming {}", program.display()))
+}
+
+/// Keeps the calling thread, and what it starts from here on, on one processor.
+pub(crate) fn bind_to(processor: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    sched_setaffinity(None, &set).doing(|| format!("moving to processor {processor}"))
+}
+
+/// A processor for those measured and another for whoever measures, if there are two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seats {
+    pub(crate) contender: Option<usize>,
+    pub(crate) bench: Option<usize>,
+}
+
+impl Seats {
+    /// The first two processors that this process may use.
+    pub(crate) fn find() -> Seats {
+        let allowed = rustix::thread::sched_getaffinity(None).ok();
+        let mut processors = (0..CpuSet::MAX_CPU)
+            .filter(|&processor| allowed.is_some_and(|set| set.is_set(processor)));
+        match (processors.next(), processors.next()) {
+            (Some(contender), Some(bench)) => Seats {
+                contender: Some(contender),
+                bench: Some(bench),
+            },
+            _ => Seats {
+                contender: None,
+                bench: None,
+            },
+        }
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // One that is already gone is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
+}

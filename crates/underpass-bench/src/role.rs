@@ -1,0 +1,60 @@
+//! What this program becomes when a measurement starts it again.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::{mover, process, scratch};
+
+/// The hidden parts of `underpass bench`: `bench role NAME …`.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// Moves to a processor and becomes a command; ends with its parent.
+    Become {
+        /// Where to run; anywhere if none.
+        processor: Option<usize>,
+        /// The program and its arguments.
+        command: Vec<OsString>,
+    },
+    /// Removes a directory once standard input ends.
+    TakeCare(PathBuf),
+    /// Does the jobs that standard input names by this project's own mover.
+    Mover(mover::Settings),
+}
+
+impl Role {
+    /// Plays the part.
+    ///
+    /// # Errors
+    /// What went wrong, for standard error.
+    pub fn play(self) -> Result<()> {
+        match self {
+            Role::Become { processor, command } => process::become_command(processor, &command),
+            Role::TakeCare(directory) => scratch::take_care(&directory),
+            Role::Mover(settings) => mover::work(&settings),
+        }
+    }
+
+    /// The arguments that make this program play it.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["bench".into(), "role".into()];
+        match self {
+            Role::Become { processor, command } => {
+                words.push("become".into());
+                if let Some(processor) = processor {
+                    words.extend(["--processor".into(), processor.to_string().into()]);
+                }
+                words.push("--".into());
+                words.extend(command.iter().cloned());
+            }
+            Role::TakeCare(directory) => {
+                words.extend(["take-care".into(), directory.clone().into()]);
+            }
+            Role::Mover(settings) => {
+                words.push("mover".into());
+                words.extend(settings.arguments().into_iter().map(OsString::from));
+            }
+        }
+        words
+    }
+}

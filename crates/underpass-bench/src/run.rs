@@ -1,0 +1,191 @@
+//! Plays one case: every contender in turns, metrics read off, what has to be said beside them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::document::{Better, Case, Figures, Measured, Unit};
+use crate::error::Result;
+use crate::noise::wait_until_quiet;
+use crate::progress::Progress;
+use crate::rounds::{Played, Stage, interleave};
+use crate::stats::{Comparison, Spread, Verdict};
+
+/// How thoroughly to measure, and who may end it early.
+pub(crate) struct Run<'a> {
+    /// Rounds that count.
+    pub(crate) rounds: usize,
+    /// How long one case may wait for a quiet machine and repeat disturbed rounds.
+    pub(crate) patience: Duration,
+    /// Set by Ctrl-C.
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) progress: &'a Progress,
+}
+
+/// What can be read off an observation.
+pub(crate) struct Metric<O> {
+    /// For programs.
+    pub(crate) name: &'static str,
+    pub(crate) label: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) better: Option<Better>,
+    /// None where this contender has no such thing.
+    pub(crate) of: fn(&O) -> Option<f64>,
+}
+
+/// One case of one experiment: what an experiment has to know how to do.
+pub(crate) trait Trial {
+    type Observation;
+
+    /// One contender, once.
+    fn play(&mut self, contender: usize) -> Result<Self::Observation>;
+
+    /// Whether other programs or the hypervisor spoilt it: judged by the machine's clocks, never by
+    /// the figures.
+    fn is_disturbed(&self, observation: &Self::Observation) -> bool;
+}
+
+/// Rounds that differ by more than this make a machine noisy: half of the range, of the median.
+const NOISY: f64 = 0.15;
+
+impl Run<'_> {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Plays all rounds of a case. `weight` is what one play of it adds to the progress.
+    pub(crate) fn play<T: Trial>(
+        &self,
+        trial: &mut T,
+        contenders: usize,
+        weight: u64,
+    ) -> Result<Played<T::Observation>> {
+        let mut stage = OnStage {
+            run: self,
+            trial,
+            weight,
+            patient_until: Instant::now() + self.patience,
+        };
+        interleave(&mut stage, contenders, self.rounds)
+    }
+}
+
+struct OnStage<'a, 'r, T> {
+    run: &'a Run<'r>,
+    trial: &'a mut T,
+    weight: u64,
+    /// Until when it may wait for quiet and repeat rounds.
+    patient_until: Instant,
+}
+
+impl<T: Trial> Stage for OnStage<'_, '_, T> {
+    type Figure = T::Observation;
+
+    fn before_round(&mut self) -> Result<()> {
+        wait_until_quiet(self.patient_until)
+    }
+
+    fn play(&mut self, contender: usize) -> Result<T::Observation> {
+        let observation = self.trial.play(contender)?;
+        self.run.progress.done(self.weight);
+        Ok(observation)
+    }
+
+    fn is_disturbed(&self, observation: &T::Observation) -> bool {
+        self.trial.is_disturbed(observation)
+    }
+
+    fn is_patient(&self) -> bool {
+        Instant::now() < self.patient_until
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.run.is_stopped()
+    }
+}
+
+/// Reads the metrics off the rounds; one that nobody has is left out.
+pub(crate) fn read_off<O>(metrics: &[Metric<O>], played: &Played<O>) -> Vec<Measured> {
+    let read = metrics.iter().filter_map(|metric| measured(metric, played));
+    read.collect()
+}
+
+fn measured<O>(metric: &Metric<O>, played: &Played<O>) -> Option<Measured> {
+    let contenders = played.rounds.first().map_or(0, Vec::len);
+    let of_contender = |contender: usize| -> Option<Vec<f64>> {
+        let rounds = played.rounds.iter();
+        rounds.map(|round| (metric.of)(&round[contender])).collect()
+    };
+    let by_contender: Vec<Option<Vec<f64>>> = (0..contenders).map(of_contender).collect();
+    if by_contender.iter().all(Option::is_none) {
+        return None;
+    }
+    let comparisons = by_contender
+        .iter()
+        .enumerate()
+        .map(|(index, theirs)| {
+            let ours = by_contender[0].as_ref().filter(|_| index > 0)?;
+            metric.better.and(Comparison::of(ours, theirs.as_ref()?))
+        })
+        .collect();
+    let figures = by_contender.into_iter().map(|rounds| {
+        let rounds = rounds?;
+        let spread = Spread::of(&rounds)?;
+        Some(Figures { spread, rounds })
+    });
+    Some(Measured {
+        metric: metric.name.to_owned(),
+        label: metric.label.to_owned(),
+        unit: metric.unit,
+        better: metric.better,
+        figures: figures.collect(),
+        comparisons,
+    })
+}
+
+/// What has to be said of the rounds of any case.
+pub(crate) fn notes_of_rounds<O>(played: &Played<O>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if played.repeated > 0 {
+        notes.push(format!(
+            "{} rounds were broken off and played again, since other programs or the hypervisor \
+             took more than a tenth of a processor",
+            played.repeated
+        ));
+    }
+    if played.disturbed > 0 {
+        notes.push(format!(
+            "{} of {} rounds were disturbed by other programs or the hypervisor and count all the \
+             same",
+            played.disturbed,
+            played.rounds.len()
+        ));
+    }
+    notes
+}
+
+/// Says how noisy the machine was, if it was, by the most telling metric of each case.
+pub(crate) fn warn_of_noise(cases: &[Case]) -> Option<String> {
+    let first = cases.iter().filter_map(|case| case.metrics.first());
+    let figures = first.flat_map(|metric| metric.figures.iter().flatten());
+    let half_range = |figures: &Figures| {
+        let Spread { median, min, max } = figures.spread;
+        (max - min) / 2.0 / median
+    };
+    let mut ranges: Vec<f64> = figures.map(half_range).filter(|r| r.is_finite()).collect();
+    ranges.sort_by(f64::total_cmp);
+    let typical = *ranges.get(ranges.len() / 2)?;
+    (typical > NOISY).then(|| {
+        format!(
+            "the machine was noisy: the same work took up to {:.0} % more or less from round to \
+             round; a quieter machine or more --rounds tell smaller differences",
+            typical * 100.0
+        )
+    })
+}
+
+/// Whether any comparison of these metrics may be believed; without one, more rounds are needed.
+pub(crate) fn has_too_few_rounds(cases: &[Case]) -> bool {
+    let metrics = cases.iter().flat_map(|case| &case.metrics);
+    let mut compared = metrics.flat_map(|metric| metric.comparisons.iter().flatten());
+    compared.any(|comparison| comparison.verdict == Verdict::TooFewRounds)
+}

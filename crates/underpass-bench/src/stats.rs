@@ -1,0 +1,207 @@
+//! What may be said about a handful of rounds, and what may not.
+//!
+//! A round gives each contender one figure. Two contenders are compared pair by pair within a round, so
+//! that whatever the machine did to that round it did to both. The median of those ratios gets
+//! the interval of the sign test: it supposes nothing about how noise is distributed. Where the
+//! interval contains 1 there is no ratio to print.
+
+use serde::{Deserialize, Serialize};
+
+/// A ratio is called real only if its interval would miss it less often than once in twenty.
+const CONFIDENCE_MIN: f64 = 0.95;
+
+/// The middle of some figures, and how far they reach.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The one in the middle, or the mean of the two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// Two contenders, one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What may be said of it.
+    pub verdict: Verdict,
+    /// The median of the ratios within each round.
+    pub ratio: f64,
+    /// The lower end of the interval that holds the true median with this confidence.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// From 0 to 1.
+    pub confidence: f64,
+}
+
+/// What may be said of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The interval lies on one side of 1.
+    Different,
+    /// The spread swallows the difference: the interval contains 1.
+    NotDistinguishable,
+    /// All rounds on one side would still happen by chance too often.
+    TooFewRounds,
+}
+
+impl Spread {
+    /// The median and the extremes; `None` for no figures.
+    pub(crate) fn of(figures: &[f64]) -> Option<Spread> {
+        let sorted = sorted(figures);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        Some(Spread {
+            median: median(&sorted),
+            min,
+            max,
+        })
+    }
+}
+
+impl Comparison {
+    /// Compares figures of the same rounds, `ours[i]` with `theirs[i]`; `None` without a pair.
+    pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+        let ratios = sorted(&ratios);
+        let (rank, confidence) = sign_test_rank(ratios.len())?;
+        let (low, high) = (ratios[rank], ratios[ratios.len() - 1 - rank]);
+        let verdict = if confidence < CONFIDENCE_MIN {
+            Verdict::TooFewRounds
+        } else if low > 1.0 || high < 1.0 {
+            Verdict::Different
+        } else {
+            Verdict::NotDistinguishable
+        };
+        let ratio = median(&ratios);
+        Some(Comparison {
+            verdict,
+            ratio,
+            low,
+            high,
+            confidence,
+        })
+    }
+}
+
+/// Nearest-rank percentile of unsorted figures; `share` from 0 to 1. `None` for no figures.
+pub(crate) fn percentile(figures: &mut [u64], share: f64) -> Option<u64> {
+    let rank = (share * figures.len() as f64).ceil() as usize;
+    let index = rank.clamp(1, figures.len().max(1)) - 1;
+    (!figures.is_empty()).then(|| *figures.select_nth_unstable(index).1)
+}
+
+/// How many figures may be cut from each end such that the rest still holds the true median with
+/// the wanted confidence, and that confidence. Cuts none where even min–max falls short.
+fn sign_test_rank(count: usize) -> Option<(usize, f64)> {
+    (count > 0).then_some(())?;
+    let confidence = |rank| 1.0 - 2.0 * coin_at_most(rank, count);
+    let deepest = (0..count.div_ceil(2))
+        .rev()
+        .find(|&rank| confidence(rank) >= CONFIDENCE_MIN);
+    let rank = deepest.unwrap_or(0);
+    Some((rank, confidence(rank)))
+}
+
+/// The chance of at most `heads` heads in `throws` throws of a fair coin.
+fn coin_at_most(heads: usize, throws: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut sum = 0.0;
+    for i in 0..=heads {
+        sum += ways;
+        ways = ways * (throws - i) as f64 / (i + 1) as f64;
+    }
+    sum * 0.5_f64.powi(i32::try_from(throws).unwrap_or(i32::MAX))
+}
+
+fn sorted(figures: &[f64]) -> Vec<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_median_min_and_max() {
+        let odd = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(
+            odd,
+            Spread {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            }
+        );
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn a_percentile_is_the_nearest_rank() {
+        let mut figures: Vec<u64> = (1..=100).rev().collect();
+        assert_eq!(percentile(&mut figures, 0.50), Some(50));
+        assert_eq!(percentile(&mut figures, 0.99), Some(99));
+        assert_eq!(percentile(&mut figures, 1.0), Some(100));
+        assert_eq!(percentile(&mut [7], 0.5), Some(7));
+        assert_eq!(percentile(&mut [], 0.5), None);
+    }
+
+    fn verdict(ours: &[f64], theirs: &[f64]) -> Verdict {
+        Comparison::of(ours, theirs).unwrap().verdict
+    }
+
+    #[test]
+    fn seven_rounds_on_one_side_make_a_ratio() {
+        let ours = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0, 1.1];
+        let comparison = Comparison::of(&ours, &ours.map(|figure| figure * 2.0)).unwrap();
+        assert_eq!(comparison.verdict, Verdict::Different);
+        assert_eq!(
+            (comparison.ratio, comparison.low, comparison.high),
+            (0.5, 0.5, 0.5)
+        );
+        assert!((comparison.confidence - 0.984_375).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_spread_that_contains_one_makes_no_ratio() {
+        let ours = [0.8, 0.9, 0.8, 0.7, 0.9, 0.8, 1.01];
+        let comparison = Comparison::of(&ours, &[1.0; 7]).unwrap();
+        assert_eq!(comparison.verdict, Verdict::NotDistinguishable);
+        assert_eq!((comparison.low, comparison.high), (0.7, 1.01));
+    }
+
+    #[test]
+    fn too_few_rounds_make_no_ratio_however_clear() {
+        assert_eq!(verdict(&[1.0; 5], &[2.0; 5]), Verdict::TooFewRounds);
+        assert_eq!(verdict(&[1.0; 6], &[2.0; 6]), Verdict::Different);
+        assert_eq!(Comparison::of(&[], &[]), None);
+    }
+
+    #[test]
+    fn more_rounds_forgive_an_outlier() {
+        assert_eq!(sign_test_rank(9).unwrap().0, 1);
+        let mut ours = [0.8; 9];
+        ours[4] = 1.5;
+        assert_eq!(verdict(&ours, &[1.0; 9]), Verdict::Different);
+    }
+
+    #[test]
+    fn pairs_cancel_what_the_machine_did_to_a_round() {
+        let theirs = [1.0, 5.0, 1.0, 9.0, 2.0, 1.0, 3.0];
+        let ours = theirs.map(|figure| figure * 0.9);
+        assert_eq!(verdict(&ours, &theirs), Verdict::Different);
+    }
+}
