@@ -27,16 +27,20 @@
 
 #![forbid(unsafe_code)]
 
+mod content;
 pub mod document;
 mod error;
 pub mod experiment;
 mod machine;
+mod measure;
 mod mover;
+mod named;
 mod network;
 mod noise;
 mod proc;
 mod process;
 mod progress;
+mod receiver;
 mod role;
 mod rounds;
 mod run;
@@ -49,5 +53,9 @@ mod worker;
 
 pub use error::Error;
 pub use machine::Machine;
+pub use measure::{Settings, Wanted, measure};
 pub use mover::Settings as MoverSettings;
+pub use named::Named;
+pub use network::{become_isolated, set_up_loopback};
+pub use receiver::{Taking, receive_for_others};
 pub use role::Role;

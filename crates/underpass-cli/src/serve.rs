@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
-use underpass_net::Running;
+use underpass_net::{Limits, Running};
 use underpass_serve::{Error, Options, Site, Summary};
 
 /// Serve the files of a folder over HTTP
@@ -23,7 +24,22 @@ pub(crate) struct Arguments {
     /// Threads that answer, each with its own connections [default: the cores this process may use]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+
+    /// Send bodies by this mechanism and no other, small ones too: a connection is reset rather
+    /// than served in another way. For measuring, and to find out which one is at fault
+    /// [sendfile, splice, read_write]
+    #[arg(long, value_name = "MECHANISM")]
+    only: Option<Mechanism>,
+
+    /// Answers that fit into so many bytes with their head leave in one write, 0 for none;
+    /// `underpass bench small` tells what suits this machine
+    #[arg(long, value_name = "BYTES", default_value_t = JOINED_BYTES_MAX,
+          value_parser = clap::value_parser!(u64).range(..=JOIN_MAX))]
+    join: u64,
 }
+
+/// A connection whose peer is slow holds as much memory. Nothing of this size is any faster so.
+const JOIN_MAX: u64 = 1 << 20;
 
 /// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
 /// stop it, and at the end how they did.
@@ -34,13 +50,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let options = Options {
         listen: arguments.listen,
         workers: arguments.workers.map_or(cores, NonZeroUsize::get),
+        policy: arguments.only.map(Policy::only).unwrap_or_default(),
+        net: Limits {
+            joined_bytes_max: arguments.join,
+            ..Limits::default()
+        },
         ..Options::default()
     };
+    let plan = body_plan(&options.policy);
+    if let Some(only) = arguments.only {
+        check(only, &plan)?;
+    }
     let running = Site::open(&arguments.folder)
         .and_then(|site| underpass_serve::serve(site, &options))
         .map_err(|error| with_advice(&error))?;
     underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
-    say(&greeting(&arguments.folder, &running, options.workers));
+    say(&greeting(
+        &arguments.folder,
+        &running,
+        options.workers,
+        &plan,
+    ));
     let mut summary = Summary::default();
     for worker in running.join() {
         summary.add(&worker);
@@ -55,14 +85,14 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn greeting(folder: &Path, running: &Running<Summary>, workers: usize) -> String {
+fn greeting(folder: &Path, running: &Running<Summary>, workers: usize, plan: &Plan) -> String {
     let address = running.address();
     let shown = folder.display();
     let threads = match workers {
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let how = bodies(&body_plan());
+    let how = bodies(plan);
     format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
 }
 
@@ -93,9 +123,24 @@ fn bodies(plan: &Plan) -> String {
 }
 
 /// How a file gets to a TCP socket on this host.
-fn body_plan() -> Plan {
+fn body_plan(policy: &Policy) -> Plan {
     let (file, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
-    underpass::plan(&file, &socket, &Host::probe(), &Policy::default())
+    underpass::plan(&file, &socket, &Host::probe(), policy)
+}
+
+/// A mechanism that no body can leave by is told before anybody asks for one.
+fn check(only: Mechanism, plan: &Plan) -> Result<(), String> {
+    if plan.tiers().next().is_some() {
+        return Ok(());
+    }
+    let reason = plan
+        .left_out()
+        .find(|(mechanism, _)| *mechanism == only)
+        .map(|(_, reason)| format!(": {reason}"));
+    Err(format!(
+        "no body can leave by {only}{}; choose another one with --only, or leave it away",
+        reason.unwrap_or_default()
+    ))
 }
 
 fn farewell(summary: &Summary) -> String {

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Output};
 
 use rustix::process::Signal;
+use sha2::{Digest as _, Sha256};
 use support::{Server, get, read_head};
 
 const SIZE: usize = 24 << 20;
@@ -57,6 +58,82 @@ fn it_says_where_how_and_what_became_of_it() {
         "{}",
         end.farewell
     );
+}
+
+/// Sizes that are joined by default, and not.
+const SIZES: [usize; 4] = [1, 5000, 100_000, 3 << 20];
+
+#[test]
+fn by_only_one_mechanism_bodies_are_right_and_travel_by_no_other() {
+    for only in ["sendfile", "splice", "read_write"] {
+        let server = Server::with(&["--only", only]);
+        let greeting = &server.greeting;
+        let alone = greeting.contains(&format!("bodies leave by {only}: "))
+            && !greeting.contains("where it is refused");
+        assert!(alone, "{greeting}");
+        let mut socket = server.connect();
+        for size in SIZES {
+            let content = pattern(size);
+            server.write("file", &content);
+            let expected = Sha256::digest(&content);
+            assert_eq!(Sha256::digest(get(&mut socket, "/file")), expected);
+        }
+        let end = server.stop();
+        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        let all = format!("{} bytes by {only}", SIZES.iter().sum::<usize>());
+        assert!(end.farewell.contains(&all), "{}", end.farewell);
+        for other in ["sendfile", "splice", "read_write"] {
+            let travelled = end.farewell.contains(&format!("bytes by {other}"));
+            assert_eq!(travelled, other == only, "{}", end.farewell);
+        }
+    }
+}
+
+#[test]
+fn a_mechanism_that_no_body_can_leave_by_is_refused_at_the_start() {
+    let output = serve(&["--listen", "127.0.0.1:0", "--only", "clone"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = errors(&output);
+    assert!(said.contains("no body can leave by clone: "), "{said}");
+    let unknown = serve(&["--only", "teleport"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(
+        errors(&unknown).contains("sendfile"),
+        "{}",
+        errors(&unknown)
+    );
+}
+
+#[test]
+fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
+    for (join, joined) in [("0", 0), ("4000", 1), ("16384", 5001), ("1048576", 105_001)] {
+        let server = Server::with(&["--join", join]);
+        let mut socket = server.connect();
+        for size in SIZES {
+            server.write("file", pattern(size));
+            assert_eq!(get(&mut socket, "/file"), pattern(size));
+        }
+        let sent = SIZES.iter().sum::<usize>() - joined;
+        let end = server.stop();
+        let (crossed, other) = (
+            format!("{joined} bytes by read_write"),
+            format!("{sent} bytes by sendfile"),
+        );
+        assert_eq!(
+            end.farewell.contains(&crossed),
+            joined > 0,
+            "{}",
+            end.farewell
+        );
+        assert!(end.farewell.contains(&other), "{}", end.farewell);
+    }
+    let output = serve(&["--join", "1048577"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+/// Bytes in which every place differs from its neighbours.
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at ^ ((at >> 8) * 7)) as u8).collect()
 }
 
 #[test]

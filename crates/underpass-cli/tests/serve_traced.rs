@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
@@ -141,4 +142,26 @@ fn a_fallback_is_told_once_and_the_body_is_right() {
     assert_eq!(end.code, Some(0));
     let told = "bodies leave in another way: sendfile refused this once";
     assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_refused_mechanism_that_is_the_only_one_is_an_error() {
+    const SIZE: usize = 3 << 20;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let inject = "inject=sendfile:error=EINVAL:when=2+";
+    let traced = strace(log.path(), &["-e", "trace=sendfile", "-e", inject]);
+    let server = Server::by_with(traced, &["--only", "sendfile"]);
+    server.write("f", vec![b'f'; SIZE]);
+    let mut socket = server.connect();
+    socket
+        .write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut got = Vec::new();
+    let ended = socket.read_to_end(&mut got);
+    assert!(ended.is_err(), "no reset after {} bytes", got.len());
+    assert!(got.len() < SIZE, "the body came in some other way");
+    let end = server.stop();
+    assert!(end.errors.contains("connection closed: "), "{}", end.errors);
+    assert!(end.errors.contains("sendfile"), "{}", end.errors);
 }

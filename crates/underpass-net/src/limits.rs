@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use underpass::limits::JOINED_BYTES_MAX;
+
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -12,6 +14,9 @@ pub struct Limits {
     /// Handshakes the kernel completes ahead of us, per worker. The kernel clamps it to
     /// `net.core.somaxconn` (4,096 since Linux 5.4), so this only asks for all there is.
     pub backlog: i32,
+    /// A head and a body that fit into this together leave in one call, the body read behind the
+    /// head; 0 for never. A connection may hold as much memory.
+    pub joined_bytes_max: u64,
     /// Unread input kept for one connection. A peer that sends more than a protocol takes is held
     /// back by its own window.
     pub input_bytes_max: usize,
@@ -38,6 +43,7 @@ impl Default for Limits {
         Limits {
             connections_max: 65_536,
             backlog: 4_096,
+            joined_bytes_max: JOINED_BYTES_MAX,
             input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(300),

@@ -59,7 +59,7 @@ impl Stream {
         Stream {
             socket,
             input: Input::default(),
-            outbox: Outbox::new(),
+            outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
             deadline: Deadline::new(ground.limits.idle_timeout),
             ground,
         }

@@ -72,8 +72,8 @@ pub fn cores() -> usize {
     }
 }
 
-/// Listens on `address` and starts `workers` (at least one) threads that speak `protocol`.
-/// Returns when all of them take connections.
+/// Listens on `address` and starts `workers` (at least one) threads that speak `protocol` and send
+/// what `policy` allows. Returns when all of them take connections.
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running and the port is free.
@@ -81,6 +81,7 @@ pub fn start<P: Protocol>(
     protocol: &P,
     address: SocketAddr,
     workers: usize,
+    policy: Policy,
     limits: &Limits,
 ) -> Result<Running<P::Summary>, Error> {
     let workers = workers.max(1);
@@ -99,6 +100,7 @@ pub fn start<P: Protocol>(
         let worker = Worker {
             protocol: protocol.clone(),
             listener,
+            policy,
             limits: limits.clone(),
             phases: running.shutdown.phases(),
             ready: ready.clone(),
@@ -147,6 +149,7 @@ impl<S> Drop for Running<S> {
 struct Worker<P> {
     protocol: P,
     listener: TcpListener,
+    policy: Policy,
     limits: Limits,
     phases: watch::Receiver<Phase>,
     ready: mpsc::Sender<io::Result<()>>,
@@ -172,7 +175,13 @@ impl<P: Protocol> Worker<P> {
             Ok((runtime, listener)) => {
                 let _ = self.ready.send(Ok(()));
                 drop(self.ready);
-                let work = work::<P>(listener, Rc::clone(&state), self.limits, self.phases);
+                let ground = Rc::new(Ground {
+                    limits: self.limits,
+                    roster: Rc::new(Roster::new()),
+                    host: Host::probe(),
+                    policy: self.policy,
+                });
+                let work = work::<P>(listener, Rc::clone(&state), ground, self.phases);
                 runtime.block_on(work);
             }
         }
@@ -197,15 +206,9 @@ fn runtime(listener: TcpListener) -> io::Result<(LocalRuntime, tokio::net::TcpLi
 async fn work<P: Protocol>(
     listener: tokio::net::TcpListener,
     state: Rc<P::Worker>,
-    limits: Limits,
+    ground: Rc<Ground>,
     mut phases: watch::Receiver<Phase>,
 ) {
-    let ground = Rc::new(Ground {
-        limits,
-        roster: Rc::new(Roster::new()),
-        host: Host::probe(),
-        policy: Policy::default(),
-    });
     let (roster, limits) = (&ground.roster, &ground.limits);
     tokio::select! {
         () = reached(&mut phases, Phase::Draining) => {}

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use underpass::Policy;
 use underpass_net::{Protocol, Running, Stream};
 
 mod answer;
@@ -66,6 +67,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Threads that answer, at least one.
     pub workers: usize,
+    /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
+    pub policy: Policy,
     /// The times a request has.
     pub limits: Limits,
     /// The bounds of connections.
@@ -78,6 +81,7 @@ impl Default for Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             workers: underpass_net::cores(),
+            policy: Policy::default(),
             limits: Limits::default(),
             net: underpass_net::Limits::default(),
         }
@@ -104,7 +108,8 @@ pub fn serve(site: Site, options: &Options) -> Result<Running<Summary>, Error> {
         site: Arc::new(site),
         limits: options.limits.clone(),
     };
-    let running = underpass_net::start(&http, options.listen, options.workers, &options.net)?;
+    let (listen, workers, policy) = (options.listen, options.workers, options.policy);
+    let running = underpass_net::start(&http, listen, workers, policy, &options.net)?;
     Ok(running)
 }
 

@@ -32,7 +32,7 @@ pub const PIPE_BYTES: usize = 1 << 20;
 pub const IDLE_PIPES_MAX: usize = 8;
 
 /// Head and body that together fit into this leave in one call, the body read behind the head.
-/// `cargo xtask measure serve --case crossover` shows where the other way becomes cheaper.
+/// `underpass bench small` shows where the other way becomes cheaper on a machine.
 pub const JOINED_BYTES_MAX: u64 = 16 << 10;
 
 /// The largest head buffer an outbox keeps for the next head: an idle connection costs no more.

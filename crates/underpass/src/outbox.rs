@@ -22,6 +22,7 @@ use crate::error::{Error, Fault};
 use crate::host::Host;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
+use crate::plan::Policy;
 use crate::sys::signals::Raised;
 use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
@@ -53,6 +54,7 @@ pub struct Outbox {
     front: Front,
     account: Account,
     spare: Vec<u8>,
+    joined_max: JoinedMax,
     /// What the socket is, once a driver has looked.
     pub(crate) sink: Option<Known>,
     /// What the first range's transfer is relayed through, kept between turns.
@@ -62,6 +64,16 @@ pub struct Outbox {
     /// Whether a driver has corked the socket.
     #[cfg(feature = "tokio")]
     pub(crate) cork: Cork,
+}
+
+/// What head and body may come to together, in bytes, to leave in one call.
+#[derive(Clone, Copy, Debug)]
+struct JoinedMax(u64);
+
+impl Default for JoinedMax {
+    fn default() -> Self {
+        Self(JOINED_BYTES_MAX)
+    }
 }
 
 /// Whether packets that aren't full wait for more.
@@ -142,6 +154,14 @@ impl Outbox {
         Self::default()
     }
 
+    /// Has a body be read behind its head, and leave with it in one call, where both together are
+    /// at most so many bytes, instead of [`JOINED_BYTES_MAX`]; 0 for never. As many bytes may be in
+    /// memory for as long as a slow peer takes them.
+    pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
+        self.joined_max = JoinedMax(bytes);
+        self
+    }
+
     /// Owes one more piece, after all others. Empty ones are nothing.
     pub fn push(&mut self, piece: Piece) {
         let empty = match &piece {
@@ -181,9 +201,9 @@ impl Outbox {
         std::mem::take(&mut self.spare)
     }
 
-    /// What has to be done next; `None` when nothing is owed.
-    pub(crate) fn due(&mut self) -> Option<Due<'_>> {
-        let joins = self.joins();
+    /// What has to be done next under the same policy as ever; `None` when nothing is owed.
+    pub(crate) fn due(&mut self, policy: &Policy) -> Option<Due<'_>> {
+        let joins = policy.allows(Mechanism::ReadWrite) && self.joins();
         let more = if self.pieces.len() > 1 {
             More::Follows
         } else {
@@ -212,7 +232,7 @@ impl Outbox {
         };
         // While a body is being read, what the head gains the body loses: the answer stays.
         let joined = (head.len() as u64).saturating_add(body.len);
-        self.front.sent == 0 && joined <= JOINED_BYTES_MAX
+        self.front.sent == 0 && joined <= self.joined_max.0
     }
 
     /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which

@@ -33,6 +33,14 @@ impl Policy {
             ..Self::default()
         }
     }
+
+    /// Whether payload may travel by it at all.
+    pub(crate) fn allows(&self, mechanism: Mechanism) -> bool {
+        match self.choice {
+            Choice::Auto => true,
+            Choice::Only(only) => only == mechanism,
+        }
+    }
 }
 
 /// Which mechanisms may be used.

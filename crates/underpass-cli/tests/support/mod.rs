@@ -36,11 +36,21 @@ impl Server {
         Server::by(Command::new(env!("CARGO_BIN_EXE_underpass")))
     }
 
+    /// With options of its own.
+    pub(crate) fn with(options: &[&str]) -> Server {
+        Server::by_with(Command::new(env!("CARGO_BIN_EXE_underpass")), options)
+    }
+
     /// Started by another program, whose arguments end with the path of the binary.
-    pub(crate) fn by(mut command: Command) -> Server {
+    pub(crate) fn by(command: Command) -> Server {
+        Server::by_with(command, &[])
+    }
+
+    pub(crate) fn by_with(mut command: Command, options: &[&str]) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let mut process = command
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
+            .args(options)
             .arg(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -300,7 +300,8 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
     outbox.sink = Some(known);
     let _shield = Shield::against(known.raised);
     let wait_for_sink = || wait_for(output, PollFlags::OUT, None);
-    while let Some(due) = outbox.due() {
+    let policy = Policy::default();
+    while let Some(due) = outbox.due(&policy) {
         match due {
             Due::Send(bytes, more) => {
                 let result = rustix::net::send(output, bytes, send_flags(more));
@@ -314,7 +315,7 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
             Due::Begin(range) => {
                 let source = Source::range(&range.file, range.offset, range.len)
                     .map_err(|errno| outbox.failed(errno))?;
-                let plan = plan(&source, &sink, host, &Policy::default());
+                let plan = plan(&source, &sink, host, &policy);
                 outbox.begin(Transfer::new(&source, &sink, plan));
             }
             Due::Move(transfer, middles, file) => {

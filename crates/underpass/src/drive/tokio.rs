@@ -98,7 +98,7 @@ pub async fn turn<S: Stream>(
     bytes_max: u64,
 ) -> Result<Turn, Error> {
     loop {
-        match outbox.due() {
+        match outbox.due(policy) {
             None => break,
             Some(Due::Send(bytes, more)) => {
                 let send = || rustix::net::send(sink, bytes, send_flags(more));
@@ -117,7 +117,7 @@ pub async fn turn<S: Stream>(
                 transfer.limit_calls(bytes_max);
                 let reads = transfer.next_op().and_then(Op::reads);
                 warm_up(outbox, &file, reads).await;
-                match move_on(outbox, sink, host)? {
+                match move_on(outbox, sink, host, policy)? {
                     Moved::Some => break,
                     Moved::Nothing => (),
                     Moved::Blocked => ready(sink, Interest::WRITABLE).await?,
@@ -217,9 +217,14 @@ enum Moved {
     Blocked,
 }
 
-fn move_on<S: Stream>(outbox: &mut Outbox, sink: &S, host: &Host) -> Result<Moved, Error> {
+fn move_on<S: Stream>(
+    outbox: &mut Outbox,
+    sink: &S,
+    host: &Host,
+    policy: &Policy,
+) -> Result<Moved, Error> {
     let raised = outbox.sink.and_then(|known| known.raised);
-    let Some(Due::Move(transfer, middles, file)) = outbox.due() else {
+    let Some(Due::Move(transfer, middles, file)) = outbox.due(policy) else {
         return Ok(Moved::Nothing);
     };
     let Some(op) = transfer.next_op() else {

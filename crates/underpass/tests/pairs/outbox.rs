@@ -118,6 +118,32 @@ fn a_small_body_joins_its_head_and_a_large_one_is_sent_by_sendfile() {
     });
 }
 
+#[test]
+fn the_line_between_small_and_large_can_be_moved_and_a_policy_has_none() {
+    within(60, || {
+        let content = content::bytes(53, 1 << 20);
+        let file = file_of(&content);
+        let everywhere = Policy::default();
+        let none = Policy::only(Mechanism::Sendfile);
+        for (max, len, policy, joins) in [
+            (0, 1, everywhere, false),
+            (100, 96, everywhere, true),
+            (100, 97, everywhere, false),
+            (1 << 20, 300_000, everywhere, true),
+            (1 << 20, 300_000, none, false),
+        ] {
+            let mut outbox = Outbox::new().joined_bytes_max(max);
+            outbox.push(Piece::Bytes(b"head".to_vec()));
+            outbox.push(range(&file, 0, len));
+            let (got, ended) = sent(Driven::ByTokio, &mut outbox, policy);
+            ended.expect("sends");
+            assert_same(&got[4..], &content[..len as usize], "the body");
+            let (account, crossed) = (outbox.take_account(), if joins { len } else { 0 });
+            assert_eq!(account.crossed(), crossed, "{max} {len}: {account}");
+        }
+    });
+}
+
 /// A body that joined its head must not draw the next one into memory, whatever its size.
 #[test]
 fn a_range_behind_a_joined_body_is_not_read_into_memory() {
