@@ -11,8 +11,10 @@
 mod kit;
 mod page;
 mod run;
+mod short;
 mod table;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use self::kit::Shop;
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     /// Only write the page anew, from what was measured
     #[arg(long)]
     page: bool,
-    /// Short rounds and few; the page goes to `target/peers` as well
+    /// Short rounds and few, to see that all of it works: everything goes to `target/peers/quick`
     #[arg(long)]
     quick: bool,
     /// Rounds that count, instead of those that fit
@@ -44,6 +46,18 @@ pub(crate) struct Arguments {
     /// More arguments for `underpass bench`
     #[arg(last = true)]
     more: Vec<String>,
+}
+
+impl Arguments {
+    /// Where results go, from the root of the workspace. Quick ones never get among the others.
+    fn results(&self) -> PathBuf {
+        let shop = Path::new(kit::SHOP);
+        if self.quick {
+            shop.join("quick")
+        } else {
+            shop.to_owned()
+        }
+    }
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<ExitCode> {

@@ -1,5 +1,6 @@
 //! `underpass bench` with everybody who is there.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -13,7 +14,7 @@ use crate::workspace::Fallible;
 /// rounds, for all shapes together less than 25 minutes, 5 with `--quick`.
 pub(super) struct Shape {
     /// Of the document, without `.json`.
-    pub(super) document: &'static str,
+    document: &'static str,
     experiment: Experiment,
     arguments: &'static [&'static str],
     full: Scale,
@@ -125,6 +126,7 @@ pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCo
         let experiments = &arguments.experiments;
         experiments.is_empty() || experiments.contains(&shape.experiment)
     };
+    fs::create_dir_all(shop.workspace.root.join(arguments.results()))?;
     let mut done = ExitCode::SUCCESS;
     for shape in SHAPES.iter().filter(is_wanted) {
         println!("\n== {}", shape.document);
@@ -141,8 +143,9 @@ pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCo
 
 impl Shape {
     /// From the root of the workspace.
-    pub(super) fn json(&self) -> PathBuf {
-        PathBuf::from(format!("{SHOP}/{}.json", self.document))
+    pub(super) fn json(&self, arguments: &Arguments) -> PathBuf {
+        let file = format!("{}.json", self.document);
+        arguments.results().join(file)
     }
 
     fn bench<'p>(
@@ -174,7 +177,10 @@ impl Shape {
             let contender = format!("{}={}", peer.name, peer.command);
             bench.args([peer.part.option(), &contender]);
         }
-        bench.arg("--json").arg(self.json()).args(&arguments.more);
+        bench
+            .arg("--json")
+            .arg(self.json(arguments))
+            .args(&arguments.more);
         bench
     }
 }
