@@ -37,6 +37,7 @@ mod noise;
 mod proc;
 mod process;
 mod progress;
+mod render;
 mod role;
 mod rounds;
 mod run;
