@@ -41,6 +41,7 @@ mod proc;
 mod process;
 mod progress;
 mod receiver;
+mod render;
 mod role;
 mod rounds;
 mod run;

@@ -1,6 +1,7 @@
 //! `underpass bench`: arguments, Ctrl-C, and where the result goes.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) struct Arguments {
 enum Command {
     Socket(Socket),
     Copy(Copy),
+    Render(Render),
     /// Receive from `bench socket --to` on another machine
     Sink {
         /// Where to listen; the port behind it is listened on too
@@ -58,12 +60,8 @@ struct Common {
     /// Write the whole result there, as JSON, for `bench render` and `bench compare`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the tables there, as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Write a page with charts there, as HTML
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    pages: Pages,
     /// Where to make the files that are moved
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     scratch: PathBuf,
@@ -77,6 +75,33 @@ struct Common {
     patience: Option<u64>,
     #[arg(long, hide = true)]
     isolated: bool,
+}
+
+/// What is made of a result
+#[derive(Debug, Args)]
+struct Pages {
+    /// Write the tables there, as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write a page with charts there, as HTML
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl Pages {
+    fn write(&self, document: &Document) -> Result<(), String> {
+        let write = |path: &PathBuf, text: String| {
+            let written = std::fs::write(path, text);
+            written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
+        };
+        if let Some(path) = &self.markdown {
+            write(path, document.markdown())?;
+        }
+        if let Some(path) = &self.report {
+            write(path, document.html())?;
+        }
+        Ok(())
+    }
 }
 
 /// A file through a TCP socket, by size, by every mechanism
@@ -127,6 +152,41 @@ struct Copy {
     common: Common,
 }
 
+/// Make tables and pages of results that were written by --json; several become one
+#[derive(Debug, Args)]
+struct Render {
+    /// What --json wrote
+    #[arg(value_name = "RESULT.json", required = true)]
+    results: Vec<PathBuf>,
+    #[command(flatten)]
+    pages: Pages,
+}
+
+impl Render {
+    fn run(&self) -> Result<(), String> {
+        let read = |path: &PathBuf| Document::read(path).map_err(plainly);
+        let documents: Result<Vec<Document>, String> = self.results.iter().map(read).collect();
+        let mut documents = documents?.into_iter();
+        let first = documents.next().ok_or("no result to render")?;
+        let document = documents.fold(first, Document::followed_by);
+        self.pages.write(&document)?;
+        say(&document.text(text_columns()));
+        Ok(())
+    }
+}
+
+/// Nobody may be listening.
+fn say(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// The terminal's width, or what fits everywhere.
+fn text_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { 100 } else { columns }
+}
+
 #[derive(Debug, Subcommand)]
 enum Part {
     Become {
@@ -169,6 +229,10 @@ fn dispatch(arguments: Arguments) -> Result<Outcome, String> {
         None => (everything(), arguments.common),
         Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
         Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
+        Some(Command::Render(render)) => {
+            render.run()?;
+            return Ok(Outcome::Complete);
+        }
         Some(Command::Sink { listen }) => {
             let tell = |line: &str| println!("{line}");
             underpass_bench::receive_for_others(listen.as_str(), tell).map_err(plainly)?;
@@ -232,12 +296,13 @@ impl Common {
         }
     }
 
+    /// Files first: nobody may be listening to standard output.
     fn tell(&self, document: &Document) -> Result<(), String> {
         if let Some(path) = &self.json {
-            let text = serde_json::to_string_pretty(document).map_err(|e| e.to_string())?;
-            std::fs::write(path, text)
-                .map_err(|error| format!("cannot write '{}': {error}", path.display()))?;
+            document.write(path).map_err(plainly)?;
         }
+        self.pages.write(document)?;
+        say(&document.text(text_columns()));
         Ok(())
     }
 }
