@@ -16,6 +16,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `process`, `worker`, `mover`, `role` | those measured |
+//! | `server`, `load` | servers among them, and what is asked of those |
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
 //! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
 //! | `document` | the result: everything else is made from it |
@@ -27,11 +28,14 @@
 
 #![forbid(unsafe_code)]
 
+mod content;
 pub mod document;
 mod error;
 pub mod experiment;
+mod load;
 mod machine;
 mod mover;
+mod named;
 mod network;
 mod noise;
 mod proc;
@@ -41,6 +45,7 @@ mod role;
 mod rounds;
 mod run;
 mod scratch;
+mod server;
 pub mod stats;
 mod throttle;
 mod trace;
@@ -48,6 +53,8 @@ mod window;
 mod worker;
 
 pub use error::Error;
+pub use load::Waiting;
 pub use machine::Machine;
 pub use mover::Settings as MoverSettings;
+pub use named::Named;
 pub use role::Role;

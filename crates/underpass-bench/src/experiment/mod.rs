@@ -1,6 +1,10 @@
 //! The experiments. Each has an `Options`, says beforehand how long it will take, and makes
 //! [`Experiment`](crate::document::Experiment)s of the document by playing its cases.
 
+pub mod http;
+pub(crate) mod observation;
+pub(crate) mod serving;
+
 use crate::machine::Machine;
 use crate::process::Seats;
 use crate::scratch::Scratch;
@@ -28,5 +32,37 @@ impl Scale {
             Scale::Full => full,
             Scale::Quick => quick,
         }
+    }
+}
+
+/// `7 MB`, `10 KiB`, `1 GiB`: whole numbers of whichever unit fits, decimal or binary.
+pub(crate) fn size_label(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+        (1000, "KB"),
+    ];
+    let whole = UNITS
+        .iter()
+        .find(|&&(unit, _)| bytes >= unit && bytes % unit == 0);
+    match whole {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_named_by_the_unit_that_fits() {
+        let sizes = [10_240, 7_000_000, 1 << 30, 1_000_000_000, 100 << 20, 1234];
+        let labels = sizes.map(size_label);
+        let expected = ["10 KiB", "7 MB", "1 GiB", "1 GB", "100 MiB", "1234 bytes"];
+        assert_eq!(labels, expected);
     }
 }

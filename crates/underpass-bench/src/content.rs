@@ -1,0 +1,109 @@
+//! Files to move: deterministic, with known hashes, in memory or not as wanted.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Doing, Result};
+
+pub(crate) type Sha256Hash = [u8; 32];
+
+/// How much is generated, hashed and written at a time.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Writes a file of noise that depends on nothing but its length and `seed`.
+pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
+    let doing = || format!("writing {}", path.display());
+    let file = File::create(path).doing(doing)?;
+    let mut writer = BufWriter::with_capacity(BLOCK_BYTES, &file);
+    let mut noise = Noise(bytes.rotate_left(32) ^ seed);
+    let mut hash = Sha256::new();
+    let mut left = bytes;
+    let mut block = vec![0; BLOCK_BYTES];
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+        noise.fill(&mut block[..length]);
+        hash.update(&block[..length]);
+        writer.write_all(&block[..length]).doing(doing)?;
+        left -= length as u64;
+    }
+    writer.flush().doing(doing)?;
+    Ok(hash.finalize().into())
+}
+
+/// The hash of a file's content.
+pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
+    let doing = || format!("reading {}", path.display());
+    let mut file = File::open(path).doing(doing)?;
+    let mut hash = Sha256::new();
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        match file.read(&mut block).doing(doing)? {
+            0 => return Ok(hash.finalize().into()),
+            read => hash.update(&block[..read]),
+        }
+    }
+}
+
+/// Waits until a file is on disk, so that writing it back disturbs nobody.
+pub(crate) fn flush_to_disk(path: &Path) -> Result<()> {
+    let file = File::open(path).and_then(|file| file.sync_data());
+    file.doing(|| format!("writing {} to disk", path.display()))
+}
+
+/// Writes what is dirty to disk and drops the file from the page cache.
+pub(crate) fn evict(path: &Path) -> Result<()> {
+    let doing = || format!("evicting {}", path.display());
+    let file = File::open(path).doing(doing)?;
+    file.sync_data().doing(doing)?;
+    fadvise(&file, 0, None, Advice::DontNeed).doing(doing)
+}
+
+/// Reads the file once, so that its pages are in the page cache.
+pub(crate) fn warm(path: &Path) -> Result<()> {
+    let doing = || format!("reading {}", path.display());
+    let mut file = File::open(path).doing(doing)?;
+    io::copy(&mut file, &mut io::sink()).doing(doing).map(drop)
+}
+
+/// `SplitMix64`: plain, fast, the same everywhere, and it does not compress.
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, block: &mut [u8]) {
+        for chunk in block.chunks_mut(8) {
+            let word = self.word().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+
+    fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_everywhere_and_its_hash_is_that_of_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("noise");
+        let bytes = BLOCK_BYTES as u64 + 13;
+        let first = make(&path, bytes, 1).unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len() as u64, bytes);
+        assert_eq!(first, <Sha256Hash>::from(Sha256::digest(&content)));
+        assert_eq!(first, hash(&path).unwrap());
+        assert_eq!(first, make(&path, bytes, 1).unwrap());
+        assert_ne!(first, make(&path, bytes, 2).unwrap());
+    }
+}
