@@ -16,6 +16,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `process`, `worker`, `mover`, `role` | those measured |
+//! | `server`, `load` | servers among them, and what is asked of those |
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
 //! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
 //! | `document` | the result: everything else is made from it |
@@ -31,6 +32,7 @@ mod content;
 pub mod document;
 mod error;
 pub mod experiment;
+mod load;
 mod machine;
 mod measure;
 mod mover;
@@ -41,10 +43,12 @@ mod proc;
 mod process;
 mod progress;
 mod receiver;
+mod render;
 mod role;
 mod rounds;
 mod run;
 mod scratch;
+mod server;
 pub mod stats;
 mod throttle;
 mod trace;
@@ -52,6 +56,7 @@ mod window;
 mod worker;
 
 pub use error::Error;
+pub use load::Waiting;
 pub use machine::Machine;
 pub use measure::{Settings, Wanted, measure};
 pub use mover::Settings as MoverSettings;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::{Ground, Scale, copy, socket};
+use crate::experiment::{Ground, Scale, copy, http, socket};
 use crate::machine::{self, Machine};
 use crate::process::{self, Seats};
 use crate::progress::Progress;
@@ -28,6 +28,8 @@ pub enum Wanted {
     Socket(socket::Options),
     /// A file to a file.
     Copy(copy::Options),
+    /// Connections that ask servers for files.
+    Http(http::Options),
 }
 
 /// How all of it is measured.
@@ -130,6 +132,7 @@ impl Wanted {
         match self {
             Wanted::Socket(options) => socket::weight(options, scale, rounds),
             Wanted::Copy(options) => copy::weight(options, scale, rounds),
+            Wanted::Http(options) => http::weight(options, scale, rounds),
         }
     }
 
@@ -137,6 +140,7 @@ impl Wanted {
         match self {
             Wanted::Socket(options) => socket::run(options, ground, run),
             Wanted::Copy(options) => copy::run(options, ground, run),
+            Wanted::Http(options) => http::run(options, ground, run),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A round gives each contender one figure. Two contenders are compared pair by pair within a
 //! round, so that whatever the machine did to that round it did to both. The median of those ratios
-//! gets the interval of the sign test: it supposes nothing about how noise is distributed. Where the
-//! interval contains 1 there is no ratio to print.
+//! gets the interval of the sign test: it supposes nothing about how noise is distributed. Where
+//! the interval contains 1 there is no ratio to print.
 
 use serde::{Deserialize, Serialize};
 

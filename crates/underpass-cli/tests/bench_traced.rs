@@ -52,10 +52,17 @@ fn compare(before: &Path, after: &Path) -> (Output, String) {
 fn a_slowed_mechanism_is_caught_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let before = run(folder.path(), "before.json", None);
-    let after = run(folder.path(), "after.json", Some("sendfile:delay_exit=3000"));
+    let after = run(
+        folder.path(),
+        "after.json",
+        Some("sendfile:delay_exit=3000"),
+    );
     let (output, said) = compare(&before, &after);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let worse: Vec<&str> = said.lines().filter(|line| line.contains("sendfile")).collect();
+    let worse: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("sendfile"))
+        .collect();
     assert!(!worse.is_empty(), "{said}");
 }
 

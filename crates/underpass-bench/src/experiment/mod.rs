@@ -2,6 +2,9 @@
 //! [`Experiment`](crate::document::Experiment)s of the document by playing its cases.
 
 pub mod copy;
+pub mod http;
+pub(crate) mod observation;
+pub(crate) mod serving;
 pub mod socket;
 pub(crate) mod transfer;
 

@@ -1,0 +1,308 @@
+//! `bench http`: connections that ask for files again and again, from one server after the other.
+
+use std::time::Duration;
+
+use underpass::Mechanism;
+
+use super::observation::{self as read, Observation, Pages, latencies, notes_of, of_contender};
+use super::serving::{Asked, Bench, Counted, Variant};
+use super::{Ground, Scale, size_label};
+use crate::document::{Axis, Case, Experiment, Unit};
+use crate::error::Result;
+use crate::load::{Batch, Quota, Specimen, Waiting, allow_connections};
+use crate::named::Named;
+use crate::rounds::Played;
+use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+
+/// What is asked for, if nobody says otherwise, in bytes.
+const SIZE_FULL: u64 = 300_000_000;
+const SIZE_QUICK: u64 = 20_000_000;
+
+/// For how long connections go on asking in a round. What is under way then is still taken.
+const SPAN_FULL: Duration = Duration::from_millis(1500);
+const SPAN_QUICK: Duration = Duration::from_millis(200);
+
+/// Below this a request costs more than its body.
+const LARGE: u64 = 1 << 20;
+
+/// About what two processors move over a loopback in a millisecond, in bytes.
+const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
+
+/// What to ask for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Servers beside our own.
+    pub servers: Vec<Named>,
+    /// Mechanisms that our server is also measured with when it may use no other.
+    pub only: Vec<Mechanism>,
+    /// Sizes of the files in bytes, a case each; one of 300 MB if empty, of 20 MB in a hurry.
+    pub sizes: Vec<u64>,
+    /// How many files of each size, asked for in turns.
+    pub files: usize,
+    /// Connections open at once, each asking again when its answer is complete.
+    pub connections: usize,
+    /// Requests of a round, all connections together; as many as begin in a while if none.
+    pub requests: Option<u64>,
+    /// What the client does while no answer is there.
+    pub waiting: Waiting,
+}
+
+impl Default for Options {
+    /// 30 connections and one file: our server as it is, and by splice or read/write only.
+    fn default() -> Options {
+        Options {
+            servers: Vec::new(),
+            only: vec![Mechanism::Splice, Mechanism::ReadWrite],
+            sizes: Vec::new(),
+            files: 1,
+            connections: 30,
+            requests: None,
+            waiting: Waiting::default(),
+        }
+    }
+}
+
+/// What tells most about large files.
+const METRICS_LARGE: [Metric<Observation>; 11] = [
+    read::CPU_PER_GIB,
+    read::THROUGHPUT,
+    read::REQUESTS,
+    read::CPU_SHARE,
+    read::P50,
+    read::P90,
+    read::P99,
+    read::WORST,
+    read::PEAK_RESIDENT,
+    read::PAGE_FAULTS,
+    read::CONTEXT_SWITCHES,
+];
+
+/// The same for small ones.
+const METRICS_SMALL: [Metric<Observation>; 12] = [
+    read::REQUESTS_PER_CPU,
+    read::REQUESTS,
+    read::CPU_PER_GIB,
+    read::THROUGHPUT,
+    read::CPU_SHARE,
+    read::P50,
+    read::P90,
+    read::P99,
+    read::WORST,
+    read::PEAK_RESIDENT,
+    read::PAGE_FAULTS,
+    read::CONTEXT_SWITCHES,
+];
+
+/// About how many milliseconds all of it takes.
+pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+    let contenders = (1 + options.only.len() + options.servers.len()) as u64;
+    // Beside the rounds: a warm-up, one for looking at memory, one under strace.
+    let plays = rounds as u64 + 3;
+    let sizes = options.sizes(scale).into_iter();
+    let of_all = sizes.map(|size| options.weight_of(size, scale) * contenders * plays);
+    of_all.sum()
+}
+
+/// Asks all servers for files of each size.
+pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+    allow_connections(options.connections)?;
+    let bench = Bench::start("http", &options.variants(), &options.servers, ground, None)?;
+    let mut experiment = options.describe(&bench, run.rounds);
+    let played = play_all(options, &bench, &mut experiment, ground, run);
+    let stopped = bench.finish();
+    played?;
+    stopped?;
+    Ok(vec![experiment])
+}
+
+fn play_all(
+    options: &Options,
+    bench: &Bench,
+    experiment: &mut Experiment,
+    ground: &Ground,
+    run: &Run,
+) -> Result<()> {
+    for size in options.sizes(ground.scale) {
+        if run.is_stopped() {
+            break;
+        }
+        run.progress.begin(&format!("http, {}", size_label(size)));
+        let batch = Batch {
+            name: "file",
+            count: options.files.max(1),
+            bytes: size,
+        };
+        let specimens = batch.make(bench.site())?;
+        bench.verify(&specimens)?;
+        let asked = Asked {
+            specimens: &specimens,
+            connections: options.connections,
+            quota: options.quota(ground.scale),
+            waiting: options.waiting,
+        };
+        let weight = options.weight_of(size, ground.scale);
+        experiment.cases.extend(play(bench, &asked, weight, run)?);
+    }
+    Ok(())
+}
+
+/// One size; nothing if it was stopped before a round was complete.
+fn play(bench: &Bench, asked: &Asked<'_>, weight: u64, run: &Run) -> Result<Option<Case>> {
+    let mut asking = Asking { bench, asked };
+    let played = run.play(&mut asking, bench.len(), weight)?;
+    if played.rounds.is_empty() {
+        return Ok(None);
+    }
+    let mut case = asked.told(bench, &played);
+    for contender in 0..bench.len() {
+        if run.is_stopped() {
+            return Ok(Some(case));
+        }
+        case.timelines.extend(bench.watch(contender, asked)?);
+        run.progress.done(weight);
+    }
+    match bench.count_calls(asked, run)? {
+        Counted::Calls(calls) => case.calls = calls,
+        Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
+    }
+    run.progress.done(weight * bench.len() as u64);
+    Ok(Some(case))
+}
+
+/// A closed load on the stage.
+pub(crate) struct Asking<'b> {
+    pub(crate) bench: &'b Bench,
+    pub(crate) asked: &'b Asked<'b>,
+}
+
+impl Trial for Asking<'_> {
+    type Observation = Observation;
+
+    fn play(&mut self, contender: usize) -> Result<Observation> {
+        let Asked { specimens, .. } = self.asked;
+        specimens.iter().try_for_each(Specimen::warm)?;
+        let targets = self.asked.targets(self.bench.server(contender)?);
+        let lane = self.asked.lane(&targets, self.asked.quota);
+        self.bench
+            .observe(contender, vec![lane], self.asked.waiting)
+    }
+
+    fn is_disturbed(&self, observation: &Observation) -> bool {
+        observation.lost_page_cache() || observation.window.is_disturbed()
+    }
+}
+
+impl Asked<'_> {
+    fn told(&self, bench: &Bench, played: &Played<Observation>) -> Case {
+        let (files, bytes) = (self.specimens.len(), self.specimens[0].bytes);
+        let mut notes = notes_of_rounds(played);
+        for index in 0..bench.len() {
+            let own = of_contender(played, index);
+            notes.extend(notes_of(bench.name(index), &own, Pages::Cached));
+        }
+        let metrics = match bytes {
+            LARGE.. => read_off(&METRICS_LARGE, played),
+            _ => read_off(&METRICS_SMALL, played),
+        };
+        Case {
+            label: size_label(bytes),
+            x: bytes as f64,
+            load: self.describe(files, bytes),
+            metrics,
+            travelled: Vec::new(),
+            calls: Vec::new(),
+            latencies: latencies(played),
+            timelines: Vec::new(),
+            notes,
+        }
+    }
+
+    /// The load in plain words.
+    fn describe(&self, files: usize, bytes: u64) -> String {
+        let what = match files {
+            1 => format!("a file of {}", size_label(bytes)),
+            files => format!("{files} files of {}", size_label(bytes)),
+        };
+        let how_long = match self.quota {
+            Quota::Requests(requests) => format!("{requests} requests a round"),
+            Quota::Span(span) => format!("requests begin for {span:?} a round"),
+        };
+        let connections = self.connections;
+        format!(
+            "{connections} connections, each asking again at once; {what} in the page cache; \
+             {how_long}, and every answer is taken whole"
+        )
+    }
+}
+
+impl Options {
+    fn sizes(&self, scale: Scale) -> Vec<u64> {
+        let mut sizes = match self.sizes.is_empty() {
+            false => self.sizes.clone(),
+            true => vec![scale.pick(SIZE_FULL, SIZE_QUICK)],
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn quota(&self, scale: Scale) -> Quota {
+        match self.requests {
+            Some(requests) => Quota::Requests(requests.max(1)),
+            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
+        }
+    }
+
+    /// Of one round of one contender, in milliseconds.
+    fn weight_of(&self, size: u64, scale: Scale) -> u64 {
+        let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
+        let one_each = self.connections as u64 * size / MOVED_IN_A_MILLISECOND;
+        match self.requests {
+            Some(requests) => 60 + requests / 20 + requests * size / MOVED_IN_A_MILLISECOND,
+            None => 60 + span.max(one_each),
+        }
+    }
+
+    fn variants(&self) -> Vec<Variant> {
+        let as_it_is = Variant::new("underpass", &[]);
+        let only = self.only.iter().map(|mechanism| {
+            let mechanism = mechanism.name();
+            let name = format!("underpass, {mechanism} only");
+            Variant::new(&name, &["--only", mechanism])
+        });
+        std::iter::once(as_it_is).chain(only).collect()
+    }
+
+    fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
+        let connections = self.connections;
+        let variant = match self.files {
+            0 | 1 => format!("{connections} connections"),
+            files => format!("{connections} connections, {files} files"),
+        };
+        Experiment {
+            name: "http".into(),
+            variant,
+            title: format!("Files over HTTP to {connections} connections"),
+            measured: "Every connection asks for a file, takes the whole answer and asks again. A \
+                       server has one processor, the client another. Bodies were compared by hash \
+                       beforehand and counted to their last byte while measuring."
+                .into(),
+            reading: "Processor time is what the server costs and does not depend on how fast the \
+                      client is; throughput and times of answers do. The same server by sendfile \
+                      and by read_write is the difference between handing pages to the socket \
+                      and copying them through a buffer."
+                .into(),
+            axis: Axis {
+                label: match self.sizes.len() {
+                    0 | 1 => String::new(),
+                    _ => "file size".into(),
+                },
+                unit: Unit::Bytes,
+            },
+            rounds,
+            contenders: bench.contenders(),
+            cases: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! What one load on one server came to, and what is read off it.
+
+use std::time::Duration;
+
+use crate::document::{Better, Latencies, Unit};
+use crate::error::Result;
+use crate::load::{Client, Lane, Waiting};
+use crate::proc::{self, CpuSource};
+use crate::rounds::Played;
+use crate::run::Metric;
+use crate::server::Server;
+use crate::stats::Spread;
+use crate::window::{Window, observe};
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Share of a load from the page cache that may come from storage.
+const FROM_STORAGE_MAX: f64 = 0.001;
+
+/// Where latencies are told, if there were enough of them.
+const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// One load on one server.
+pub(crate) struct Observation {
+    pub(crate) window: Window,
+    /// Of the lane whose latencies these are.
+    pub(crate) requests: u64,
+    /// Of all lanes.
+    pub(crate) body_bytes: u64,
+    /// In ascending order.
+    pub(crate) latencies_ns: Vec<u64>,
+    /// Peak resident memory of the server's processes, since they began.
+    pub(crate) peak_resident_bytes: u64,
+    /// Most kernel memory in TCP buffers seen, machine-wide.
+    pub(crate) tcp_buffer_bytes: Option<u64>,
+    /// What the server's processes had read from storage, where the kernel tells.
+    pub(crate) storage_read_bytes: u64,
+}
+
+/// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
+/// all.
+pub(crate) fn observe_lanes(
+    server: &Server,
+    lanes: Vec<Lane<'_>>,
+    waiting: Waiting,
+) -> Result<Observation> {
+    let mut client = Client::connect(server.address(), lanes, waiting)?;
+    let stored = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
+    let (mut outcome, mut window) = observe(server.pid(), || client.run())?;
+    window.bench_idle = match waiting {
+        Waiting::Spinning => outcome.idle,
+        Waiting::Sleeping => Duration::ZERO,
+    };
+    let stored_now = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
+    let body_bytes = outcome.tallies.iter().map(|tally| tally.body_bytes).sum();
+    let first = std::mem::take(&mut outcome.tallies[0]);
+    let mut latencies_ns = first.latencies_ns;
+    latencies_ns.sort_unstable();
+    Ok(Observation {
+        window,
+        requests: first.requests,
+        body_bytes,
+        latencies_ns,
+        peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
+        tcp_buffer_bytes: None,
+        storage_read_bytes: stored_now.saturating_sub(stored),
+    })
+}
+
+impl Observation {
+    /// Whether what was to come from the page cache came from storage after all.
+    pub(crate) fn lost_page_cache(&self) -> bool {
+        self.storage_read_bytes as f64 > self.body_bytes as f64 * FROM_STORAGE_MAX
+    }
+
+    fn wall(&self) -> f64 {
+        self.window.wall.as_secs_f64()
+    }
+
+    fn cpu(&self) -> f64 {
+        self.window.used.cpu.as_secs_f64()
+    }
+
+    fn each(&self, count: u64) -> f64 {
+        count as f64 / self.requests.max(1) as f64
+    }
+
+    /// In seconds; none where so few latencies have no such quantile.
+    fn latency(&self, share: f64) -> Option<f64> {
+        quantile(&self.latencies_ns, share)
+    }
+}
+
+/// Of figures in ascending order, in nanoseconds; the quantile in seconds. Each end of it has to
+/// have a figure of its own.
+fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
+    let is_extreme = share == 0.0 || share == 1.0;
+    let is_known = is_extreme || sorted_ns.len() as f64 * share.min(1.0 - share) >= 0.999;
+    let rank = (share * sorted_ns.len() as f64).ceil() as usize;
+    let nanoseconds = sorted_ns.get(rank.max(1) - 1).filter(|_| is_known)?;
+    Some(*nanoseconds as f64 / 1e9)
+}
+
+/// All rounds of each contender together.
+pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
+    let contenders = played.rounds.first().map_or(0, Vec::len);
+    let of = |contender: usize| {
+        let rounds = played.rounds.iter();
+        let mut all: Vec<u64> = rounds
+            .flat_map(|round| &round[contender].latencies_ns)
+            .copied()
+            .collect();
+        all.sort_unstable();
+        let quantiles = QUANTILES.iter();
+        Latencies {
+            contender,
+            count: all.len() as u64,
+            quantiles: quantiles
+                .filter_map(|&share| Some((share, quantile(&all, share)?)))
+                .collect(),
+        }
+    };
+    (0..contenders).map(of).collect()
+}
+
+/// What to know about one server's figures. `pages` says whether they were to be in memory.
+pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) -> Vec<String> {
+    let rounds = observations.len();
+    let count = |is: &dyn Fn(&Observation) -> bool| observations.iter().filter(|o| is(o)).count();
+    let percent = |share: &dyn Fn(&Observation) -> f64| {
+        let shares: Vec<f64> = observations.iter().map(|o| share(o)).collect();
+        Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
+    };
+    let mut notes = Vec::new();
+    let bound = count(&|o| o.window.is_bench_bound());
+    if bound > 0 {
+        notes.push(format!(
+            "with {name} the client was the bottleneck in {bound} of {rounds} rounds (client \
+             {:.0} %, server {:.0} % of a processor): only processor time tells, not throughput",
+            percent(&|o| o.window.bench_share()),
+            percent(&|o| o.window.share())
+        ));
+    }
+    let coarse = count(&|o| o.window.cpu_source == CpuSource::Ticks);
+    if coarse > 0 {
+        notes.push(format!(
+            "{name}'s processor time is in ticks of 10 ms in {coarse} of {rounds} rounds, since \
+             threads came or went"
+        ));
+    }
+    let lost = count(&|o| o.lost_page_cache());
+    if lost > 0 && pages == Pages::Cached {
+        notes.push(format!(
+            "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had lost \
+             some of the files"
+        ));
+    }
+    notes
+}
+
+/// Where the files were to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    Cached,
+    OnDisk,
+}
+
+/// The rounds of each contender, for [`notes_of`].
+pub(crate) fn of_contender(played: &Played<Observation>, index: usize) -> Vec<&Observation> {
+    played.rounds.iter().map(|round| &round[index]).collect()
+}
+
+pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
+    name: "cpu_per_gib",
+    label: "server's processor time per GiB",
+    unit: Unit::SecondsPerGib,
+    better: Some(Better::Lower),
+    of: |o| (o.body_bytes > 0).then(|| o.cpu() / (o.body_bytes as f64 / GIB)),
+};
+pub(crate) const REQUESTS_PER_CPU: Metric<Observation> = Metric {
+    name: "requests_per_cpu",
+    label: "requests per second of the server's processor time",
+    unit: Unit::PerSecond,
+    better: Some(Better::Higher),
+    of: |o| (o.cpu() > 0.0).then(|| o.requests as f64 / o.cpu()),
+};
+pub(crate) const THROUGHPUT: Metric<Observation> = Metric {
+    name: "throughput",
+    label: "throughput",
+    unit: Unit::BytesPerSecond,
+    better: Some(Better::Higher),
+    of: |o| Some(o.body_bytes as f64 / o.wall()),
+};
+pub(crate) const REQUESTS: Metric<Observation> = Metric {
+    name: "requests",
+    label: "requests per second",
+    unit: Unit::PerSecond,
+    better: Some(Better::Higher),
+    of: |o| Some(o.requests as f64 / o.wall()),
+};
+pub(crate) const CPU_SHARE: Metric<Observation> = Metric {
+    name: "cpu_share",
+    label: "share of a processor that the server used",
+    unit: Unit::Share,
+    better: None,
+    of: |o| Some(o.window.share()),
+};
+pub(crate) const P50: Metric<Observation> = Metric {
+    name: "p50",
+    label: "half of the answers were complete within",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |o| o.latency(0.5),
+};
+pub(crate) const P90: Metric<Observation> = Metric {
+    name: "p90",
+    label: "90 % of the answers were complete within",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |o| o.latency(0.9),
+};
+pub(crate) const P99: Metric<Observation> = Metric {
+    name: "p99",
+    label: "99 % of the answers were complete within",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |o| o.latency(0.99),
+};
+pub(crate) const WORST: Metric<Observation> = Metric {
+    name: "worst",
+    label: "all answers were complete within",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |o| o.latency(1.0),
+};
+pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
+    name: "peak_resident",
+    label: "peak resident memory of the server",
+    unit: Unit::Bytes,
+    better: Some(Better::Lower),
+    of: |o| Some(o.peak_resident_bytes as f64),
+};
+pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
+    name: "tcp_buffers",
+    label: "kernel memory in TCP buffers, both sides",
+    unit: Unit::Bytes,
+    better: None,
+    of: |o| o.tcp_buffer_bytes.map(|bytes| bytes as f64),
+};
+pub(crate) const PAGE_FAULTS: Metric<Observation> = Metric {
+    name: "page_faults",
+    label: "page faults of the server per request",
+    unit: Unit::Count,
+    better: Some(Better::Lower),
+    of: |o| Some(o.each(o.window.used.page_faults)),
+};
+pub(crate) const CONTEXT_SWITCHES: Metric<Observation> = Metric {
+    name: "context_switches",
+    label: "context switches of the server per request",
+    unit: Unit::Count,
+    better: Some(Better::Lower),
+    of: |o| Some(o.each(o.window.used.context_switches)),
+};
+pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
+    name: "storage_read",
+    label: "read from storage by the server",
+    unit: Unit::Bytes,
+    better: None,
+    of: |o| Some(o.storage_read_bytes as f64),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::tests::window;
+
+    fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> Observation {
+        let latencies_ms = latencies_ms.into_iter();
+        Observation {
+            window: window(0.5, 0.25, 0.0, 0.0),
+            requests: 1000,
+            body_bytes: 2 << 30,
+            latencies_ns: latencies_ms.map(|ms| ms * 1_000_000).collect(),
+            peak_resident_bytes: 3 << 20,
+            tcp_buffer_bytes: None,
+            storage_read_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn figures_follow_from_bytes_requests_and_seconds() {
+        let of = |metric: Metric<Observation>| (metric.of)(&observation(1..=100));
+        assert_eq!(of(CPU_PER_GIB), Some(0.25));
+        assert_eq!(of(THROUGHPUT), Some((2_u64 << 30) as f64));
+        assert_eq!(of(REQUESTS), Some(1000.0));
+        assert_eq!(of(REQUESTS_PER_CPU), Some(2000.0));
+        assert_eq!(of(CPU_SHARE), Some(0.5));
+        assert_eq!(of(P50), Some(0.050));
+        assert_eq!(of(P99), Some(0.099));
+        assert_eq!(of(WORST), Some(0.100));
+        assert_eq!(of(TCP_BUFFERS), None);
+    }
+
+    #[test]
+    fn a_quantile_needs_a_figure_beyond_it() {
+        let few = observation(1..=30);
+        assert_eq!(few.latency(0.9), Some(0.027));
+        assert_eq!(few.latency(0.99), None);
+        assert_eq!(few.latency(0.0), Some(0.001));
+        assert_eq!(few.latency(1.0), Some(0.030));
+        assert_eq!(observation([]).latency(1.0), None);
+    }
+
+    #[test]
+    fn latencies_are_those_of_all_rounds_together() {
+        let played = Played {
+            rounds: vec![vec![observation(1..=10)], vec![observation(11..=20)]],
+            repeated: 0,
+            disturbed: 0,
+        };
+        let told = &latencies(&played)[0];
+        assert_eq!(told.count, 20);
+        let expected = [(0.0, 0.001), (0.1, 0.002), (0.25, 0.005), (0.5, 0.010)];
+        assert_eq!(told.quantiles[..4], expected);
+        let shares: Vec<f64> = told.quantiles.iter().map(|&(share, _)| share).collect();
+        assert_eq!(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0]);
+    }
+
+    #[test]
+    fn a_client_that_was_the_bottleneck_is_named_as_such() {
+        let mut bound = observation(1..=10);
+        bound.window = window(0.5, 0.99, 0.0, 0.0);
+        let notes = notes_of("x", &[&bound, &observation(1..=10)], Pages::Cached);
+        let note = "with x the client was the bottleneck in 1 of 2 rounds";
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].starts_with(note), "{notes:?}");
+    }
+
+    #[test]
+    fn files_that_were_to_be_in_memory_and_were_not_are_told_of() {
+        let mut cold = observation(1..=10);
+        cold.storage_read_bytes = 1 << 30;
+        let notes = |pages| notes_of("x", &[&cold], pages);
+        assert!(notes(Pages::Cached)[0].contains("page cache"));
+        assert!(notes(Pages::OnDisk).is_empty());
+    }
+}

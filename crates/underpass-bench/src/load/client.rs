@@ -1,0 +1,381 @@
+//! The load: many connections, one thread, one epoll, bounded in count and in time.
+//!
+//! A load is a set of lanes, each with its own connections and its own pace:
+//!
+//! ```text
+//!   closed lane   answer ─► next request at once, until the quota is used up; answers that are
+//!                 under way then are still taken whole
+//!   open lane     a request falls due every interval, whatever the answers do, until the
+//!                 closed lanes are finished; its latency counts from when it was due
+//! ```
+//!
+//! Waking a sleeping client on another processor is charged to the one who wakes it, which is the
+//! server. [`Waiting::Spinning`] takes that out of the figures, at the price of a busy processor.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+
+use super::exchange::{Discard, Exchange, Progress, Target};
+use crate::error::{Doing, Error, Result};
+
+/// A load in which nothing arrives for this long is stuck.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// No load may last longer, whatever it was asked to fetch.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a sleep may last while an open lane has requests falling due.
+const OPEN_WAIT: Duration = Duration::from_millis(1);
+
+const EVENTS_MAX: usize = 256;
+
+/// Room for those of a second of small requests, so that growing does not disturb the first ones.
+const LATENCIES_RESERVED: usize = 1 << 17;
+
+pub(crate) struct Lane<'a> {
+    pub(crate) targets: &'a [Target],
+    pub(crate) connections: usize,
+    pub(crate) pace: Pace,
+    /// The most that one receive may throw away before other connections have their turn.
+    pub(crate) receive_bytes_max: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    Closed(Quota),
+    Open { interval: Duration },
+}
+
+/// What a closed lane asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Quota {
+    Requests(u64),
+    /// As many as begin within it.
+    Span(Duration),
+}
+
+/// What the client does while no answer is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Sleeps until it is woken, at the server's cost: what a server has to do for its clients.
+    #[default]
+    Sleeping,
+    /// Asks again at once.
+    Spinning,
+}
+
+/// What all lanes achieved.
+pub(crate) struct Outcome {
+    /// In the order of the lanes.
+    pub(crate) tallies: Vec<Tally>,
+    /// How long the client found nothing to do.
+    pub(crate) idle: Duration,
+}
+
+/// What one lane achieved.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) latencies_ns: Vec<u64>,
+}
+
+/// A load whose connections stand, ready to run.
+pub(crate) struct Client<'a> {
+    epoll: OwnedFd,
+    exchanges: Vec<Exchange>,
+    lanes: Vec<Running<'a>>,
+    lane_of: Vec<usize>,
+    waiting: Waiting,
+}
+
+struct Running<'a> {
+    lane: Lane<'a>,
+    tally: Tally,
+    discard: Discard,
+    begun: u64,
+    /// When this run began.
+    start: Instant,
+    idle: Vec<usize>,
+    /// Requests that fell due while every connection was busy.
+    due: VecDeque<Instant>,
+    next_due: Instant,
+}
+
+impl<'a> Client<'a> {
+    /// Opens every connection of every lane.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        lanes: Vec<Lane<'a>>,
+        waiting: Waiting,
+    ) -> Result<Client<'a>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "creating epoll".into())?;
+        let lanes: Vec<_> = lanes.into_iter().map(Running::new).collect();
+        let mut client = Client {
+            epoll,
+            exchanges: Vec::new(),
+            lanes,
+            lane_of: Vec::new(),
+            waiting,
+        };
+        for lane in 0..client.lanes.len() {
+            for _ in 0..client.lanes[lane].lane.connections {
+                client.add_connection(address, lane)?;
+            }
+        }
+        Ok(client)
+    }
+
+    fn add_connection(&mut self, address: SocketAddr, lane: usize) -> Result<()> {
+        let exchange = Exchange::connect(address)?;
+        let index = self.exchanges.len();
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&self.epoll, &exchange, data, epoll::EventFlags::IN)
+            .doing(|| "adding a connection to epoll".into())?;
+        self.lanes[lane].idle.push(index);
+        self.lane_of.push(lane);
+        self.exchanges.push(exchange);
+        Ok(())
+    }
+
+    /// Runs until every closed lane has used up its quota and every answer is complete. The
+    /// connections stay open for another run.
+    pub(crate) fn run(&mut self) -> Result<Outcome> {
+        let start = Instant::now();
+        self.lanes.iter_mut().for_each(|lane| lane.restart(start));
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut idle = Duration::ZERO;
+        let mut waiting_since = None;
+        let mut last_progress = start;
+        loop {
+            let now = Instant::now();
+            idle += waiting_since.map_or(Duration::ZERO, |since| now - since);
+            self.begin_due(now)?;
+            if self.is_finished(now) {
+                let tallies = self.lanes.iter_mut().map(|l| std::mem::take(&mut l.tally));
+                let tallies = tallies.collect();
+                return Ok(Outcome { tallies, idle });
+            }
+            check_time(now, start, last_progress)?;
+            self.wait(&mut events)?;
+            waiting_since = events.is_empty().then_some(now);
+            if !events.is_empty() {
+                last_progress = now;
+            }
+            for event in &events {
+                let index = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
+                self.advance(index)?;
+            }
+        }
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
+        let is_open = |lane: &Running<'_>| matches!(lane.lane.pace, Pace::Open { .. });
+        let timeout = match self.waiting {
+            Waiting::Spinning => Duration::ZERO,
+            Waiting::Sleeping if self.lanes.iter().any(is_open) => OPEN_WAIT,
+            Waiting::Sleeping => STALL_TIMEOUT,
+        };
+        let timeout = Timespec::try_from(timeout).ok();
+        events.clear();
+        let space = rustix::buffer::spare_capacity(events);
+        match epoll::wait(&self.epoll, space, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno).doing(|| "waiting for answers".into()),
+        }
+    }
+
+    fn begin_due(&mut self, now: Instant) -> Result<()> {
+        let closed_over = self.closed_lanes_over(now);
+        for lane in &mut self.lanes {
+            lane.fall_due(now, closed_over);
+            while let Some((index, due)) = lane.next_to_begin() {
+                self.exchanges[index].begin(lane.next_target(), due)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One receive, and at a closed lane the next request right behind a complete answer.
+    fn advance(&mut self, index: usize) -> Result<()> {
+        let lane = &mut self.lanes[self.lane_of[index]];
+        let exchange = &mut self.exchanges[index];
+        match exchange.advance(&mut lane.discard)? {
+            Progress::Partial => Ok(()),
+            Progress::Complete => {
+                let now = Instant::now();
+                lane.tally
+                    .latencies_ns
+                    .push(nanoseconds(now - exchange.since));
+                lane.tally.requests += 1;
+                lane.tally.body_bytes += exchange.body_bytes();
+                if lane.quota_left(now) {
+                    return exchange.begin(lane.next_target(), now);
+                }
+                lane.idle.push(index);
+                Ok(())
+            }
+        }
+    }
+
+    fn closed_lanes_over(&self, now: Instant) -> bool {
+        let mut closed = self
+            .lanes
+            .iter()
+            .filter(|l| matches!(l.lane.pace, Pace::Closed(_)));
+        closed.all(|lane| !lane.quota_left(now) && lane.all_idle())
+    }
+
+    fn is_finished(&self, now: Instant) -> bool {
+        self.closed_lanes_over(now) && self.lanes.iter().all(|l| l.due.is_empty() && l.all_idle())
+    }
+}
+
+impl<'a> Running<'a> {
+    fn new(lane: Lane<'a>) -> Running<'a> {
+        let discard = Discard::new(lane.receive_bytes_max);
+        Running {
+            lane,
+            tally: Tally::default(),
+            discard,
+            begun: 0,
+            start: Instant::now(),
+            idle: Vec::new(),
+            due: VecDeque::new(),
+            next_due: Instant::now(),
+        }
+    }
+
+    fn restart(&mut self, start: Instant) {
+        self.begun = 0;
+        self.start = start;
+        self.next_due = start;
+        if let Pace::Closed(quota) = self.lane.pace {
+            let connections = self.lane.connections as u64;
+            let first = match quota {
+                Quota::Requests(requests) => requests.min(connections),
+                Quota::Span(_) => connections,
+            };
+            self.tally.latencies_ns.reserve(LATENCIES_RESERVED);
+            self.due.extend((0..first).map(|_| start));
+        }
+    }
+
+    /// Where the client itself woke late the request is due now, not in the past: the server
+    /// does not answer for the client's delays.
+    fn fall_due(&mut self, now: Instant, closed_over: bool) {
+        let Pace::Open { interval } = self.lane.pace else {
+            return;
+        };
+        while !closed_over && self.next_due <= now {
+            self.due.push_back(now);
+            self.next_due += interval;
+        }
+    }
+
+    /// An idle connection for a request that is due.
+    fn next_to_begin(&mut self) -> Option<(usize, Instant)> {
+        let due = *self.due.front()?;
+        let index = self.idle.pop()?;
+        self.due.pop_front();
+        Some((index, due))
+    }
+
+    fn quota_left(&self, now: Instant) -> bool {
+        match self.lane.pace {
+            Pace::Closed(Quota::Requests(requests)) => self.begun < requests,
+            Pace::Closed(Quota::Span(span)) => now - self.start < span,
+            Pace::Open { .. } => false,
+        }
+    }
+
+    fn all_idle(&self) -> bool {
+        self.idle.len() == self.lane.connections
+    }
+
+    fn next_target(&mut self) -> &'a Target {
+        let targets = self.lane.targets;
+        let index = self.begun % targets.len() as u64;
+        self.begun += 1;
+        &targets[usize::try_from(index).unwrap_or(0)]
+    }
+}
+
+fn check_time(now: Instant, start: Instant, last_progress: Instant) -> Result<()> {
+    if now - last_progress > STALL_TIMEOUT {
+        return Err(Error::Answer(format!(
+            "nothing arrived for {STALL_TIMEOUT:?}"
+        )));
+    }
+    if now - start > LOAD_TIMEOUT {
+        return Err(Error::Answer(format!(
+            "the load is not done after {LOAD_TIMEOUT:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// Answers every request on as many connections, until they are closed.
+    fn server(connections: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().take(connections) {
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    let mut request = [0; 1024];
+                    while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+                        stream.write_all(answer).unwrap();
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn run(quota: Quota) -> Tally {
+        let address = server(3);
+        let targets = [Target::get(address, "/x", 3)];
+        let lane = Lane {
+            targets: &targets,
+            connections: 3,
+            pace: Pace::Closed(quota),
+            receive_bytes_max: 1000,
+        };
+        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        client.run().unwrap().tallies.remove(0)
+    }
+
+    #[test]
+    fn a_quota_of_requests_is_used_up_exactly() {
+        for requests in [1, 3, 10] {
+            let tally = run(Quota::Requests(requests));
+            assert_eq!((tally.requests, tally.body_bytes), (requests, 3 * requests));
+            assert_eq!(tally.latencies_ns.len() as u64, requests);
+        }
+    }
+
+    #[test]
+    fn within_a_span_connections_ask_again_and_every_answer_is_taken() {
+        assert_eq!(run(Quota::Span(Duration::ZERO)).requests, 3);
+        let many = run(Quota::Span(Duration::from_millis(50)));
+        assert!(many.requests > 3, "{many:?}");
+        assert_eq!(many.body_bytes, 3 * many.requests);
+    }
+}

@@ -1,0 +1,260 @@
+//! One kept-alive connection of the client: a request out, an answer in, nothing copied.
+//!
+//! Only the head of an answer (and what came with it) is received into memory. The rest of the
+//! body is thrown away inside the kernel by `MSG_TRUNC`, but counted: the client's cost stays
+//! small beside the server's, and a body that is short or long is an error.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::response::parse_head;
+use crate::error::{Doing, Error, Result};
+
+/// The longest head accepted. Larger than any sane server's, and a page, so that most of the body
+/// is left for `MSG_TRUNC`.
+const HEAD_BYTES_MAX: usize = 4096;
+
+/// A loopback server answers a connection attempt at once or not at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What to ask for, and how many bytes of body are owed for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) request: Vec<u8>,
+    pub(crate) body_bytes: u64,
+}
+
+/// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
+/// untouched.
+pub(crate) struct Discard(Vec<u8>);
+
+/// How far one receive brought an exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The answer is complete.
+    Complete,
+    /// More of it is owed.
+    Partial,
+}
+
+enum State {
+    Idle,
+    Head { received: usize },
+    Body { left: u64 },
+}
+
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    head: Box<[u8; HEAD_BYTES_MAX]>,
+    state: State,
+    body_bytes: u64,
+    /// When the running request was due.
+    pub(crate) since: Instant,
+}
+
+impl Target {
+    /// A plain GET over a connection to be kept.
+    pub(crate) fn get(address: SocketAddr, url_path: &str, body_bytes: u64) -> Target {
+        let request = format!(
+            "GET {url_path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: underpass-bench\r\n\r\n"
+        );
+        Target {
+            request: request.into_bytes(),
+            body_bytes,
+        }
+    }
+}
+
+impl Discard {
+    pub(crate) fn new(bytes_max: usize) -> Discard {
+        Discard(vec![0; bytes_max])
+    }
+}
+
+impl Exchange {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Exchange> {
+        let doing = || format!("connecting to {address}");
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).doing(doing)?;
+        stream.set_nodelay(true).doing(doing)?;
+        stream.set_nonblocking(true).doing(doing)?;
+        let head = Box::new([0; HEAD_BYTES_MAX]);
+        Ok(Exchange {
+            stream,
+            head,
+            state: State::Idle,
+            body_bytes: 0,
+            since: Instant::now(),
+        })
+    }
+
+    /// The bytes of body that the last request was owed.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Whether the head of an answer has arrived whole, and the answer is not complete.
+    pub(crate) fn is_in_body(&self) -> bool {
+        matches!(self.state, State::Body { .. })
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
+    /// Sends a request. It is a few hundred bytes on an idle connection: a socket that does not
+    /// take it whole is broken.
+    pub(crate) fn begin(&mut self, target: &Target, due: Instant) -> Result<()> {
+        debug_assert!(self.is_idle(), "one request at a time");
+        let sent = rustix::net::send(&self.stream, &target.request, SendFlags::NOSIGNAL)
+            .doing(|| "sending a request".into())?;
+        if sent != target.request.len() {
+            return Err(Error::Answer(format!(
+                "the server takes {sent} bytes of a request"
+            )));
+        }
+        self.since = due;
+        self.body_bytes = target.body_bytes;
+        self.state = State::Head { received: 0 };
+        Ok(())
+    }
+
+    /// Receives once.
+    pub(crate) fn advance(&mut self, discard: &mut Discard) -> Result<Progress> {
+        let progress = match self.state {
+            State::Idle => return Err(self.unasked()),
+            State::Head { received } => self.receive_head(received),
+            State::Body { left } => self.discard_body(left, discard),
+        };
+        match progress {
+            Err(Error::System { source, .. })
+                if source.kind() == std::io::ErrorKind::WouldBlock =>
+            {
+                Ok(Progress::Partial)
+            }
+            Ok(Progress::Complete) => {
+                self.state = State::Idle;
+                Ok(Progress::Complete)
+            }
+            other => other,
+        }
+    }
+
+    fn receive_head(&mut self, received: usize) -> Result<Progress> {
+        let space = &mut self.head[received..];
+        let got = receive(&self.stream, space, RecvFlags::empty())?;
+        let received = received + got;
+        let Some(head) = parse_head(&self.head[..received])? else {
+            self.state = State::Head { received };
+            return match received {
+                HEAD_BYTES_MAX => Err(Error::Answer(format!("a head over {HEAD_BYTES_MAX} bytes"))),
+                _ => Ok(Progress::Partial),
+            };
+        };
+        if head.body_bytes != self.body_bytes {
+            let owed = self.body_bytes;
+            let what = format!("announces {} bytes where {owed} are owed", head.body_bytes);
+            return Err(Error::Answer(what));
+        }
+        let with_head = (received - head.head_bytes) as u64;
+        let left = self.body_bytes.checked_sub(with_head);
+        self.owe(left.ok_or_else(|| Error::Answer("more bytes than announced".into()))?)
+    }
+
+    fn discard_body(&mut self, left: u64, discard: &mut Discard) -> Result<Progress> {
+        let wanted = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(discard.0.len());
+        let got = receive(&self.stream, &mut discard.0[..wanted], RecvFlags::TRUNC)?;
+        self.owe(left - got as u64)
+    }
+
+    fn owe(&mut self, left: u64) -> Result<Progress> {
+        self.state = State::Body { left };
+        Ok(if left == 0 {
+            Progress::Complete
+        } else {
+            Progress::Partial
+        })
+    }
+
+    fn unasked(&self) -> Error {
+        let mut byte = [0];
+        match receive(&self.stream, &mut byte, RecvFlags::empty()) {
+            Ok(_) => Error::Answer("more bytes than announced".into()),
+            Err(error) => error,
+        }
+    }
+}
+
+impl AsFd for Exchange {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Receives at least one byte; the end of the stream is an error here.
+fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
+    loop {
+        match rustix::net::recv(stream, &mut *space, flags) {
+            Ok((_, 0)) => return Err(Error::Answer("the server hung up".into())),
+            Ok((_, got)) => return Ok(got),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).doing(|| "receiving an answer".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    /// Plays a script against one exchange: the answer in pieces, each sent whole.
+    fn play(answer: &[&[u8]], body_bytes: u64) -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut exchange = Exchange::connect(address)?;
+        let (mut peer, _) = listener.accept().unwrap();
+        let target = Target::get(address, "/x", body_bytes);
+        exchange.begin(&target, Instant::now())?;
+        peer.read_exact(&mut vec![0; target.request.len()]).unwrap();
+        for piece in answer {
+            peer.write_all(piece).unwrap();
+        }
+        drop(peer);
+        exchange.stream.set_nonblocking(false).unwrap();
+        let mut discard = Discard::new(16);
+        while exchange.advance(&mut discard)? == Progress::Partial {}
+        Ok(())
+    }
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n";
+
+    #[test]
+    fn a_body_is_counted_to_its_last_byte_however_it_arrives() {
+        play(&[HEAD, &[7; 70]], 70).unwrap();
+        play(&[&HEAD[..9], &HEAD[9..], &[7; 69], &[7]], 70).unwrap();
+    }
+
+    #[test]
+    fn a_short_body_is_an_error() {
+        assert!(matches!(play(&[HEAD, &[7; 69]], 70), Err(Error::Answer(_))));
+    }
+
+    #[test]
+    fn a_length_other_than_owed_is_an_error() {
+        assert!(matches!(play(&[HEAD, &[7; 70]], 71), Err(Error::Answer(_))));
+    }
+
+    #[test]
+    fn bytes_beyond_the_announced_are_an_error() {
+        let mut all = HEAD.to_vec();
+        all.extend([7; 71]);
+        assert!(matches!(play(&[&all], 70), Err(Error::Answer(_))));
+    }
+}

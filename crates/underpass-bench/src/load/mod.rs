@@ -1,0 +1,55 @@
+//! The load on a server: HTTP requests over kept-alive connections, answers counted to their last
+//! byte and thrown away.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `specimen` | the files to ask for, and their hashes |
+//! | `response`, `exchange` | one answer, one connection |
+//! | `verify` | whether all bodies are right, before anything is measured |
+//! | `client` | many connections at a pace |
+//! | `slow` | many connections that hardly read |
+//!
+//! Nothing here knows of servers but their address, nor of what they cost.
+
+mod client;
+mod exchange;
+mod response;
+mod slow;
+mod specimen;
+mod verify;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::{Doing, Error, Result};
+
+pub use client::Waiting;
+pub(crate) use client::{Client, Lane, Pace, Quota, Tally};
+pub(crate) use exchange::Target;
+pub(crate) use slow::read_slowly;
+pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
+pub(crate) use verify::verify;
+
+/// Descriptors of this program that are no connections.
+const DESCRIPTORS_ASIDE: u64 = 64;
+
+/// Raises the soft limit on descriptors where so many connections need it. Servers that are started
+/// from then on have it too.
+pub(crate) fn allow_connections(count: usize) -> Result<()> {
+    let needed = count as u64 + DESCRIPTORS_ASIDE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return Err(Error::Setting(format!(
+            "{count} connections need {needed} descriptors, and this process may have {} at the \
+             most; see `ulimit -Hn`",
+            limit.maximum.unwrap_or_default()
+        )));
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).doing(|| "raising the limit on descriptors".into())
+}
