@@ -1,4 +1,4 @@
-//! What the project does to itself: `cargo xtask test`, `tidy` and `docs`.
+//! What the project does to itself: `cargo xtask test`, `tidy`, `docs`, `measure` and `peers`.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals

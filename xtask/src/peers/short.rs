@@ -82,6 +82,11 @@ impl Document {
 impl Experiment {
     fn in_short(&self) -> String {
         let first = self.contenders.first().map_or("", |first| &first.name);
+        // Where no plan is made, ours are named after what they are held to.
+        let first = match first {
+            "underpass" => "underpass".to_owned(),
+            mechanism => format!("underpass by {mechanism}"),
+        };
         let mut text = format!("\n### {}\n", self.title);
         for (standing, relation) in [
             (Standing::Ahead, "better than"),
