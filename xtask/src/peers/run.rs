@@ -28,7 +28,8 @@ pub(super) struct Shape {
 /// Fewer rounds than 6 tell no ratio; a quick run is to see that all of it works.
 struct Scale {
     rounds: usize,
-    /// What would take too long otherwise: every file is hashed beforehand from every server.
+    /// What keeps it short: every file is hashed beforehand from every server, and what is under
+    /// way when a round ends is taken to its end.
     more: &'static [&'static str],
 }
 
@@ -45,7 +46,7 @@ pub(super) const SHAPES: &[Shape] = &[
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "100MiB", "--connections", "4"],
         full: rounds(6).with(&["--files", "8"]),
-        quick: rounds(2).with(&["--files", "2"]),
+        quick: rounds(1).with(&["--files", "1"]),
         over: Over::Loopback,
     },
     Shape {
@@ -54,16 +55,16 @@ pub(super) const SHAPES: &[Shape] = &[
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "1KiB", "--connections", "64"],
         full: rounds(6).with(&["--files", "1000"]),
-        quick: rounds(2).with(&["--files", "100"]),
+        quick: rounds(1).with(&["--files", "100"]),
         over: Over::Loopback,
     },
     Shape {
         title: "One very large file over HTTP",
         document: "serve",
         experiment: Experiment::Serve,
-        arguments: &["http"],
-        full: rounds(6),
-        quick: rounds(2),
+        arguments: &["http", "--connections", "30"],
+        full: rounds(6).with(&["--requests", "30"]),
+        quick: rounds(1),
         over: Over::Loopback,
     },
     Shape {
@@ -81,7 +82,7 @@ pub(super) const SHAPES: &[Shape] = &[
         experiment: Experiment::Socket,
         arguments: &["socket"],
         full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
-        quick: rounds(2).with(&["--sizes", "7MB,200MB"]),
+        quick: rounds(2).with(&["--sizes", "7MB,63MB"]),
         over: Over::Loopback,
     },
 ];

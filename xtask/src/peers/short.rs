@@ -1,4 +1,4 @@
-//! Where the first contender is ahead, where behind: lists computed from the comparisons of a result.
+//! Where the first contender is ahead, where behind: lists made of the comparisons of a result.
 
 use std::fmt::Write as _;
 
