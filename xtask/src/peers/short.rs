@@ -88,20 +88,27 @@ impl Experiment {
             mechanism => format!("underpass by {mechanism}"),
         };
         let mut text = format!("\n### {}\n", self.title);
-        for (standing, relation) in [
-            (Standing::Ahead, "better than"),
-            (Standing::Behind, "worse than"),
-            (Standing::Level, "not to be told from"),
-        ] {
+        let lines = |standing| -> String {
             let lines = self
                 .cases
                 .iter()
                 .filter_map(|case| case.line(self, standing));
-            let mut lines: String = lines.collect();
-            if lines.is_empty() {
-                lines.push_str("- nobody\n");
+            lines.collect()
+        };
+        let told = [
+            (lines(Standing::Ahead), "better than"),
+            (lines(Standing::Behind), "worse than"),
+            (lines(Standing::Level), "not to be told from"),
+        ];
+        if told.iter().any(|(lines, _)| !lines.is_empty()) {
+            for (lines, relation) in &told {
+                let lines = if lines.is_empty() {
+                    "- nobody\n"
+                } else {
+                    lines
+                };
+                let _ = write!(text, "\n**{first} is {relation}**\n\n{lines}");
             }
-            let _ = write!(text, "\n**{first} is {relation}**\n\n{lines}");
         }
         let unknown = |case: &Case| case.peers(self, Standing::Unknown).len();
         match self.cases.iter().map(unknown).sum() {
@@ -222,11 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn without_a_comparison_that_tells_there_are_no_lists() {
+        let text = DOCUMENT
+            .replace("\"different\"", "\"too_few_rounds\"")
+            .replace("\"not_distinguishable\"", "\"too_few_rounds\"");
+        let document: Document = serde_json::from_str(&text).expect("a document");
+        let expected = "\n### Files over HTTP\n\n4 comparisons had too few rounds to tell.\n";
+        assert_eq!(document.in_short(), expected);
+    }
+
+    #[test]
     fn too_few_rounds_say_nothing() {
         let text = DOCUMENT.replace("\"different\"", "\"too_few_rounds\"");
         let document: Document = serde_json::from_str(&text).expect("a document");
         let short = document.in_short();
-        assert!(short.contains("better than**\n\n- nobody\n"), "{short}");
+        assert!(short.contains("worse than**\n\n- nobody\n"), "{short}");
         assert!(short.ends_with("\n3 comparisons had too few rounds to tell.\n"));
     }
 }
