@@ -51,6 +51,7 @@ fn a_slowed_mechanism_is_caught_by_name() {
     let after = run(
         folder.path(),
         "after.json",
+        "6",
         Some("sendfile:delay_exit=3000"),
     );
     let (output, changes) = compare(&before, &after);
