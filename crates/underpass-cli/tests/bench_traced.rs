@@ -12,7 +12,7 @@ use support::{BINARY, list, read, spawn_into};
 
 const RUN: [&str; 5] = ["socket", "--sizes", "4MB", "--receiver", "discard"];
 
-/// A run in which each sendfile takes three milliseconds longer, or none does.
+/// A run in which each sendfile takes thirty milliseconds longer, or none does.
 fn run(folder: &Path, name: &str, rounds: &str, delay: Option<&str>) -> PathBuf {
     let json = folder.join(name);
     let mut command = match delay {
@@ -52,7 +52,7 @@ fn a_slowed_mechanism_is_caught_by_name() {
         folder.path(),
         "after.json",
         "6",
-        Some("sendfile:delay_exit=3000"),
+        Some("sendfile:delay_exit=30000"),
     );
     let (output, changes) = compare(&before, &after);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
