@@ -42,6 +42,32 @@ pub struct Document {
     pub experiments: Vec<Experiment>,
 }
 
+impl Document {
+    /// This run and another one as if they had been one. The other one's machine is forgotten;
+    /// where it was another, a warning says so.
+    #[must_use]
+    pub fn followed_by(mut self, other: Document) -> Document {
+        let (here, there) = (self.machine.describe(), other.machine.describe());
+        if here != there {
+            self.warnings.push(format!(
+                "some of it was measured on another machine: {there}"
+            ));
+        }
+        for warning in other.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        if other.outcome == Outcome::Interrupted {
+            self.outcome = Outcome::Interrupted;
+        }
+        self.seconds += other.seconds;
+        self.command = format!("{}; {}", self.command, other.command);
+        self.experiments.extend(other.experiments);
+        self
+    }
+}
+
 /// The program that measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tool {

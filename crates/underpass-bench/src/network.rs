@@ -16,7 +16,10 @@ const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
 
 /// Becomes this program again, with one argument more, in a new network namespace. Returns only on
 /// failure.
-pub(crate) fn become_isolated(argument: &str) -> Result<()> {
+///
+/// # Errors
+/// It takes root, and the program `unshare`.
+pub fn become_isolated(argument: &str) -> Result<()> {
     let program = std::env::current_exe().doing(|| "finding this program".into())?;
     let error = Command::new("unshare")
         .arg("--net")
@@ -28,7 +31,10 @@ pub(crate) fn become_isolated(argument: &str) -> Result<()> {
 }
 
 /// Brings up the loopback of this namespace, such that its connections use `congestion_control`.
-pub(crate) fn set_up_loopback(congestion_control: &str) -> Result<()> {
+///
+/// # Errors
+/// The program `ip` is missing, or does not know the congestion control.
+pub fn set_up_loopback(congestion_control: &str) -> Result<()> {
     ip("link set lo up")?;
     for route in LOCAL_ROUTES {
         ip(&format!(

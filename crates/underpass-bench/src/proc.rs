@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike as _};
+
 use crate::error::{Doing, Result};
 
 /// `USER_HZ`: the kernel's unit towards user space on every architecture we build for.
@@ -22,8 +25,8 @@ const TICK_SLACK: Duration = Duration::from_millis(30);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuReading {
     by_thread: BTreeMap<u32, Duration>,
-    user_ticks: u64,
-    system_ticks: u64,
+    user: Duration,
+    system: Duration,
     page_faults: u64,
     context_switches: u64,
 }
@@ -56,8 +59,8 @@ pub(crate) enum CpuSource {
 struct ProcessStat {
     parent: u32,
     page_faults: u64,
-    user_ticks: u64,
-    system_ticks: u64,
+    user: Duration,
+    system: Duration,
 }
 
 /// The parts of `/proc/stat` that matter here, in ticks summed over all processors.
@@ -84,9 +87,25 @@ impl CpuReading {
         reading
     }
 
+    /// What the children of this process used that ended and were waited for.
+    pub(crate) fn of_children() -> Result<CpuReading> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).doing(|| "reading usage".into())?;
+        let of = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
+        let (user, system) = (of(usage.user_time()), of(usage.system_time()));
+        let count = |count: i64| count.unsigned_abs();
+        Ok(CpuReading {
+            by_thread: BTreeMap::from([(0, user + system)]),
+            user,
+            system,
+            page_faults: count(usage.minor_page_faults()) + count(usage.major_page_faults()),
+            context_switches: count(usage.voluntary_context_switches())
+                + count(usage.involuntary_context_switches()),
+        })
+    }
+
     /// The run time between `earlier` and this reading, and how it is known.
     pub(crate) fn since(&self, earlier: &CpuReading) -> (Duration, CpuSource) {
-        let ticks = ticks(self.ticks().saturating_sub(earlier.ticks()));
+        let ticks = self.by_ticks().saturating_sub(earlier.by_ticks());
         let precise: Duration = self
             .by_thread
             .iter()
@@ -108,9 +127,12 @@ impl CpuReading {
     /// Everything that was used between `earlier` and this reading.
     pub(crate) fn used_since(&self, earlier: &CpuReading) -> Used {
         let (cpu, _) = self.since(earlier);
-        let ticks = self.ticks().saturating_sub(earlier.ticks());
-        let user_ticks = self.user_ticks.saturating_sub(earlier.user_ticks);
-        let user_share = user_ticks as f64 / ticks.max(1) as f64;
+        let ticks = self.by_ticks().saturating_sub(earlier.by_ticks());
+        let user_ticks = self.user.saturating_sub(earlier.user);
+        let user_share = match ticks.is_zero() {
+            true => 0.0,
+            false => user_ticks.as_secs_f64() / ticks.as_secs_f64(),
+        };
         Used {
             cpu,
             user: cpu.mul_f64(user_share),
@@ -121,15 +143,15 @@ impl CpuReading {
         }
     }
 
-    fn ticks(&self) -> u64 {
-        self.user_ticks + self.system_ticks
+    fn by_ticks(&self) -> Duration {
+        self.user + self.system
     }
 
     fn add_process(&mut self, pid: u32) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(stat) = parse_process_stat(&stat) {
-            self.user_ticks += stat.user_ticks;
-            self.system_ticks += stat.system_ticks;
+            self.user += stat.user;
+            self.system += stat.system;
             self.page_faults += stat.page_faults;
         }
         for tid in numbered_entries(&format!("/proc/{pid}/task")).unwrap_or_default() {
@@ -254,8 +276,8 @@ fn parse_process_stat(text: &str) -> Option<ProcessStat> {
     Some(ProcessStat {
         parent,
         page_faults: number(7)? + number(9)?,
-        user_ticks: number(11)?,
-        system_ticks: number(12)?,
+        user: ticks(number(11)?),
+        system: ticks(number(12)?),
     })
 }
 
@@ -321,8 +343,8 @@ mod tests {
         let expected = ProcessStat {
             parent: 42,
             page_faults: 95,
-            user_ticks: 120,
-            system_ticks: 340,
+            user: ticks(120),
+            system: ticks(340),
         };
         assert_eq!(parse_process_stat(STAT), Some(expected));
         assert_eq!(parse_process_stat("4711 (cut"), None);
@@ -373,7 +395,7 @@ mod tests {
     #[test]
     fn the_time_is_split_as_the_ticks_are() {
         let mut after = reading(&[(1, 400)], 30);
-        after.user_ticks = 10;
+        after.user = ticks(10);
         let used = after.used_since(&reading(&[(1, 0)], 0));
         assert_eq!(used.cpu, Duration::from_millis(400));
         assert_eq!(used.user, Duration::from_millis(100));
@@ -386,7 +408,7 @@ mod tests {
             .collect();
         CpuReading {
             by_thread,
-            system_ticks: ticks,
+            system: self::ticks(ticks),
             ..CpuReading::default()
         }
     }

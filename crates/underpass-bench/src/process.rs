@@ -1,12 +1,12 @@
 //! A process under test: on its own processor, watched, stopped by pid.
 //!
-//! It is started through a wrapper, this program again: it moves to a processor, asks the kernel for
-//! SIGTERM should its parent die, and becomes the command. No process is left behind however a
+//! It is started through a wrapper, this program again: it moves to a processor, asks the kernel
+//! for SIGTERM should its parent die, and becomes the command. No process is left behind however a
 //! measurement ends, and the pid is the command's own.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,60 @@ impl Process {
             "{} ignored SIGTERM for {STOP_TIMEOUT:?}",
             self.name
         )))
+    }
+}
+
+/// Runs a program without streams of its own on the processor of this thread; anything but success
+/// is an error with what it said.
+pub(crate) fn run_to_its_end(program: &Program) -> Result<()> {
+    let doing = || format!("running {}", program.name);
+    let (name, arguments) = program
+        .command
+        .split_first()
+        .ok_or_else(|| Error::Setting("no command to run".into()))?;
+    // Ctrl-C is for this program only.
+    let output = Command::new(name)
+        .process_group(0)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    // What isn't there can't be measured, which is nobody's fault.
+    let output = output.map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let status = output.status;
+            Err(Error::Contender(format!(
+                "{}: {status}: {}",
+                doing(),
+                said.trim()
+            )))
+        }
+    }
+}
+
+/// The first line that a program says of itself when asked for its version.
+pub(crate) fn version_of(program: &Program) -> String {
+    let Some(name) = program.command.first() else {
+        return String::new();
+    };
+    let output = Command::new(name)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let said = output.map(|output| [output.stdout, output.stderr].concat());
+    let said = said.unwrap_or_default();
+    let line = String::from_utf8_lossy(&said)
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_owned();
+    if line.is_empty() {
+        "version unknown".to_owned()
+    } else {
+        line
     }
 }
 

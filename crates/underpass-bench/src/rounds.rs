@@ -8,8 +8,8 @@
 //!   round 3   A C B …
 //! ```
 //!
-//! A round in which other load disturbed any contender is broken off and played again whole, as long
-//! as there is patience left. Other load is judged by the machine's clocks and never by the
+//! A round in which other load disturbed any contender is broken off and played again whole, as
+//! long as there is patience left. Other load is judged by the machine's clocks and never by the
 //! figures, so nothing is picked by its result.
 
 use crate::error::Result;

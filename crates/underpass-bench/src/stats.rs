@@ -1,9 +1,9 @@
 //! What may be said about a handful of rounds, and what may not.
 //!
-//! A round gives each contender one figure. Two contenders are compared pair by pair within a round, so
-//! that whatever the machine did to that round it did to both. The median of those ratios gets
-//! the interval of the sign test: it supposes nothing about how noise is distributed. Where the
-//! interval contains 1 there is no ratio to print.
+//! A round gives each contender one figure. Two contenders are compared pair by pair within a
+//! round, so that whatever the machine did to that round it did to both. The median of those ratios
+//! gets the interval of the sign test: it supposes nothing about how noise is distributed. Where
+//! the interval contains 1 there is no ratio to print.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,10 +62,13 @@ impl Spread {
 }
 
 impl Comparison {
-    /// Compares figures of the same rounds, `ours[i]` with `theirs[i]`; `None` without a pair.
+    /// Compares figures of the same rounds, `ours[i]` with `theirs[i]`; `None` without a pair, or
+    /// where one of the ratios is none, since something is 0.
     pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+        let are_ratios = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
         let ratios = sorted(&ratios);
+        are_ratios.then_some(())?;
         let (rank, confidence) = sign_test_rank(ratios.len())?;
         let (low, high) = (ratios[rank], ratios[ratios.len() - 1 - rank]);
         let verdict = if confidence < CONFIDENCE_MIN {
@@ -188,6 +191,7 @@ mod tests {
         assert_eq!(verdict(&[1.0; 5], &[2.0; 5]), Verdict::TooFewRounds);
         assert_eq!(verdict(&[1.0; 6], &[2.0; 6]), Verdict::Different);
         assert_eq!(Comparison::of(&[], &[]), None);
+        assert_eq!(Comparison::of(&[1.0, 1.0], &[1.0, 0.0]), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ const NEWER_CALLS: [(&str, &str); 2] =
 pub(crate) type Calls = BTreeMap<String, u64>;
 
 /// Counts the system calls of a process and its descendants while `work` runs.
+///
+/// An error of the setting where there is no strace, or where it may not look.
 pub(crate) fn count_calls(
     root: u32,
     log: &Path,

@@ -55,19 +55,28 @@ struct Moment {
     machine: MachineTicks,
 }
 
-/// Runs `work` between two readings of a process, each taken when it has settled.
-pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
-    let before = Moment::now(root)?;
+/// Runs `work`, which starts processes and waits for them, and reads what those used.
+pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
+    let before = Moment::of(CpuReading::of_children()?)?;
     let start = Instant::now();
     let done = work()?;
     let wall = start.elapsed();
-    let after = Moment::now(root)?;
+    let after = Moment::of(CpuReading::of_children()?)?;
+    Ok((done, after.since(&before, wall)))
+}
+
+/// Runs `work` between two readings of a process, each taken when it has settled.
+pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
+    let before = Moment::of(settled(root)?)?;
+    let start = Instant::now();
+    let done = work()?;
+    let wall = start.elapsed();
+    let after = Moment::of(settled(root)?)?;
     Ok((done, after.since(&before, wall)))
 }
 
 impl Moment {
-    fn now(root: u32) -> Result<Moment> {
-        let process = settled(root)?;
+    fn of(process: CpuReading) -> Result<Moment> {
         Ok(Moment {
             at: Instant::now(),
             process,

@@ -1,12 +1,12 @@
 //! A program that does jobs one after the other, as it is told on its standard input.
 //!
 //! ```text
-//!   worker ──► ready NAME VERSION                          once, when it can begin
-//!   bench  ──► send ⇥ FILE ⇥ ADDRESS:PORT                  send the file over a new connection, shut
-//!                                                          it down for writing, wait until it ends
-//!   bench  ──► copy ⇥ FROM ⇥ TO ⇥ TIMES                    TIMES times: remove TO, copy FROM to TO
-//!   worker ──► ok BYTES                                    what was moved in all
-//!   worker ──► failed MESSAGE                              the job is not done
+//!   worker ──► ready NAME VERSION             once, when it can begin
+//!   bench  ──► send ⇥ FILE ⇥ ADDRESS:PORT     send the file over a new connection, shut it down
+//!                                             for writing, wait until the other side ends it
+//!   bench  ──► copy ⇥ FROM ⇥ TO ⇥ TIMES       TIMES times: remove TO, copy FROM to TO
+//!   worker ──► ok BYTES                       what was moved in all
+//!   worker ──► failed MESSAGE                 the job is not done
 //! ```
 //!
 //! It ends when its standard input does. Whatever starts slowly (a virtual machine, an interpreter)

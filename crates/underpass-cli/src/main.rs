@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cp;
 mod doctor;
 mod serve;
@@ -27,6 +28,7 @@ enum Command {
     Cp(cp::Arguments),
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Cp(arguments) => cp::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bench(arguments) => return bench::run(arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
     };
     match outcome {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::Stat;
+use underpass::SharedFile;
 
 use crate::mime::MediaType;
 use crate::path::SitePath;
@@ -21,7 +22,7 @@ pub(crate) struct File {
 /// What was true of a file when it was last looked at.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) descriptor: Arc<OwnedFd>,
+    pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) size: u64,
     pub(crate) validators: Validators,
     pub(crate) media: MediaType,
@@ -35,13 +36,13 @@ impl File {
     /// A file that was just opened, at the time `now`.
     pub(crate) fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
         let media = MediaType::of(path.bytes());
-        let state = Rc::new(State::new(Arc::new(opened), stat, media, now));
+        let state = Rc::new(State::new(SharedFile::new(opened), stat, media, now));
         File { path, state }
     }
 }
 
 impl State {
-    fn new(descriptor: Arc<OwnedFd>, stat: &Stat, media: MediaType, now: SystemTime) -> State {
+    fn new(descriptor: Arc<SharedFile>, stat: &Stat, media: MediaType, now: SystemTime) -> State {
         let (size, changed) = (size(stat), changed(stat));
         let validators = Validators::new(changed, size, stat.st_ino, now);
         let mut fields = Vec::with_capacity(FIELDS_BYTES);

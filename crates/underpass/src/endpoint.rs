@@ -301,8 +301,14 @@ impl<F: AsFd> Source<F> {
     /// # Errors
     /// As [`Endpoint::of`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
     pub fn range(fd: F, from: u64, len: u64) -> Result<Self, Errno> {
-        within_offsets(from, len)?;
         let end = Endpoint::of(&fd)?;
+        Self::range_of(fd, end, from, len)
+    }
+
+    /// The same of something that was looked at before. Of a file nothing is believed but what
+    /// can't change while it is open.
+    pub(crate) fn range_of(fd: F, end: Endpoint, from: u64, len: u64) -> Result<Self, Errno> {
+        within_offsets(from, len)?;
         Ok(Self {
             fd,
             end,

@@ -1,5 +1,7 @@
 //! Every bound of the mover, with its reason.
 
+use std::time::Duration;
+
 /// What one `sendfile`, `splice`, `copy_file_range`, `read` or `write` moves at the most: the
 /// kernel cuts larger counts to this (`MAX_RW_COUNT`, sendfile(2)).
 pub const KERNEL_CALL_BYTES_MAX: u64 = 0x7fff_f000;
@@ -41,6 +43,10 @@ pub const SPARE_BYTES_MAX: usize = 4 << 10;
 /// What is read ahead at once for a file that is not in the page cache: long enough to keep a disk
 /// busy, short enough that a connection's first byte does not wait for it.
 pub const READ_AHEAD_BYTES: u64 = 2 << 20;
+
+/// How long a part of a file that was in the page cache is taken to be there still. Pages of a file
+/// that is being sent are the last to be dropped; one that is costs one wait for the disk.
+pub const CACHED_KEPT: Duration = Duration::from_secs(1);
 
 /// Remembered refusals (of a device pair) per host. A machine with more pairs than this forgets
 /// nothing it needs: it only tries once more.

@@ -10,19 +10,19 @@
 //! ever does, since the kernel would hold it back for 200 ms.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use crate::account::Account;
 use crate::drive::perform::Middles;
-use crate::endpoint::{Endpoint, Kind, Waits};
+use crate::endpoint::{Endpoint, Kind, Source, Waits};
 use crate::error::{Error, Fault};
 use crate::host::Host;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::plan::Policy;
+use crate::shared_file::SharedFile;
 use crate::sys::signals::Raised;
 use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
@@ -30,12 +30,18 @@ use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
 /// A range of an open regular file.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The file. Its position is neither used nor moved.
-    pub file: Arc<OwnedFd>,
+    /// The file.
+    pub file: Arc<SharedFile>,
     /// Offset of the first byte.
     pub offset: u64,
     /// Bytes.
     pub len: u64,
+}
+
+impl FileRange {
+    pub(crate) fn source(&self) -> Result<Source<&SharedFile>, Errno> {
+        Source::range_of(&*self.file, self.file.end()?, self.offset, self.len)
+    }
 }
 
 /// Something a socket is owed.
@@ -132,7 +138,7 @@ pub(crate) enum Due<'a> {
     /// Make a transfer of this range ([`Outbox::begin`]).
     Begin(FileRange),
     /// Make the call that this transfer of this file asks for, through these middles.
-    Move(&'a mut Transfer, &'a mut Middles, Arc<OwnedFd>),
+    Move(&'a mut Transfer, &'a mut Middles, Arc<SharedFile>),
 }
 
 /// What reading a body behind its head came to.
@@ -239,7 +245,7 @@ impl Outbox {
     /// may answer `None`: not without blocking.
     pub(crate) fn load(
         &mut self,
-        read: impl FnOnce(&OwnedFd, &mut [u8], u64) -> Option<Result<usize, Errno>>,
+        read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
     ) -> Result<Loaded, Error> {
         let (Some(Piece::Range(range)), Some(Piece::Bytes(buffer))) =
             (self.pieces.get(1).cloned(), self.pieces.front_mut())

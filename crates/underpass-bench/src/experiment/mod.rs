@@ -3,11 +3,14 @@
 
 pub(crate) mod closed;
 pub mod cold;
+pub mod copy;
 pub mod http;
 pub mod many;
 pub(crate) mod observation;
 pub(crate) mod serving;
 pub mod small;
+pub mod socket;
+pub(crate) mod transfer;
 
 use crate::machine::Machine;
 use crate::process::Seats;

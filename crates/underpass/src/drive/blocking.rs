@@ -313,8 +313,7 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
                 outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?,
             ),
             Due::Begin(range) => {
-                let source = Source::range(&range.file, range.offset, range.len)
-                    .map_err(|errno| outbox.failed(errno))?;
+                let source = range.source().map_err(|errno| outbox.failed(errno))?;
                 let plan = plan(&source, &sink, host, &policy);
                 outbox.begin(Transfer::new(&source, &sink, plan));
             }

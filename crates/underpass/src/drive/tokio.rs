@@ -7,10 +7,11 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream};
@@ -27,6 +28,7 @@ use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_BYTES_MIN};
 use crate::op::Op;
 use crate::outbox::{Cork, Due, FileRange, Known, Loaded, Outbox, Piece};
 use crate::plan::{Policy, plan};
+use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
 use crate::transfer::{Step, Transfer};
 
@@ -176,8 +178,7 @@ fn begin<S: Stream>(
         Some(known) => known.end,
         None => outbox.sink.insert(Known::of(Endpoint::of(sink)?)).end,
     };
-    let source = Source::range(&range.file, range.offset, range.len)
-        .map_err(|errno| outbox.failed(errno))?;
+    let source = range.source().map_err(|errno| outbox.failed(errno))?;
     let sink = Sink {
         fd: (),
         end: sink_end,
@@ -192,8 +193,9 @@ fn begin<S: Stream>(
 }
 
 /// Has the next bytes of the range read into the page cache, if they aren't there: those of the
-/// next call and, since one question answers for many calls, of some more.
-async fn warm_up(outbox: &mut Outbox, file: &Arc<OwnedFd>, reads: Option<(u64, u64)>) {
+/// next call and, since one question answers for many calls, of some more. What was asked a moment
+/// ago for another peer is not asked again.
+async fn warm_up(outbox: &mut Outbox, file: &Arc<SharedFile>, reads: Option<(u64, u64)>) {
     let Some((from, len)) = reads else { return };
     if from + len <= outbox.warm_until {
         return;
@@ -201,10 +203,14 @@ async fn warm_up(outbox: &mut Outbox, file: &Arc<OwnedFd>, reads: Option<(u64, u
     let len = READ_AHEAD_BYTES
         .min(outbox.range_end().saturating_sub(from))
         .max(len);
-    if !warm::is_cached(file, from, len) {
-        warm::read_ahead(file, from, len).await;
+    let until = from + len;
+    if !file.was_cached(from, until, Instant::now()) {
+        if !warm::is_cached(file, from, len) {
+            warm::read_ahead(file, from, len).await;
+        }
+        file.is_cached(from, until, Instant::now());
     }
-    outbox.warm_until = from + len;
+    outbox.warm_until = until;
 }
 
 /// What one call for the first range came to.
@@ -314,7 +320,7 @@ pub async fn send_file<S: Stream>(
         .map_err(|error| errno_of(&error))?;
     let mut outbox = Outbox::new();
     outbox.push(Piece::Range(FileRange {
-        file: Arc::new(file),
+        file: SharedFile::new(file),
         offset,
         len,
     }));

@@ -8,13 +8,14 @@
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use crate::limits::READ_AHEAD_BYTES;
+use crate::shared_file::SharedFile;
 use crate::sys;
 
 /// Reads what is in the page cache; none where the disk would have to be waited for.
@@ -22,7 +23,7 @@ use crate::sys;
 /// QUIRK(nowait-false-end): RWF_NOWAIT is unknown to some file systems (EOPNOTSUPP on tmpfs before
 /// 6.x), and 5.9 and 5.10 may say 0 before the end of the file: a plain read decides then.
 pub(crate) fn read_cached(
-    file: &OwnedFd,
+    file: &SharedFile,
     buffer: &mut [u8],
     from: u64,
 ) -> Option<Result<usize, Errno>> {
@@ -43,17 +44,18 @@ pub(crate) fn read_cached(
 /// both are asked: the one about gaps in the range, the other about its first and its last byte,
 /// which is the one the disk fills last. Where cachestat is missing or not for us (since 6.13 it
 /// is for those who may write the file), the two bytes stand for the range.
-pub(crate) fn is_cached(file: &OwnedFd, from: u64, len: u64) -> bool {
+pub(crate) fn is_cached(file: impl AsFd, from: u64, len: u64) -> bool {
+    let file = file.as_fd();
     let page = rustix::param::page_size() as u64;
     let pages = (from + len).div_ceil(page) - from / page;
-    let whole = match sys::cached_pages(file.as_fd(), from, len) {
+    let whole = match sys::cached_pages(file, from, len) {
         Ok(cached) => cached >= pages,
         Err(_) => true,
     };
     whole && is_byte_cached(file, from) && is_byte_cached(file, from + len.max(1) - 1)
 }
 
-fn is_byte_cached(file: &OwnedFd, at: u64) -> bool {
+fn is_byte_cached(file: impl AsFd, at: u64) -> bool {
     let mut byte = [0];
     preadv2(
         file,
@@ -66,11 +68,11 @@ fn is_byte_cached(file: &OwnedFd, at: u64) -> bool {
 /// Reads a range into the page cache on a blocking thread, and starts the disk on what follows it.
 ///
 /// Errors are not told: the call that needs the bytes meets them again.
-pub(crate) async fn read_ahead(file: &Arc<OwnedFd>, from: u64, len: u64) {
+pub(crate) async fn read_ahead(file: &Arc<SharedFile>, from: u64, len: u64) {
     let file = Arc::clone(file);
     let read = move || {
         let _hint = fadvise(
-            &file,
+            &*file,
             from + len,
             NonZeroU64::new(READ_AHEAD_BYTES),
             Advice::WillNeed,
@@ -81,7 +83,7 @@ pub(crate) async fn read_ahead(file: &Arc<OwnedFd>, from: u64, len: u64) {
         let (mut at, end) = (from, from + len);
         while at < end {
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-            match rustix::fs::sendfile(&null, &file, Some(&mut at), left) {
+            match rustix::fs::sendfile(&null, &*file, Some(&mut at), left) {
                 Ok(0) => return,
                 Ok(_) | Err(Errno::INTR) => (),
                 Err(_) => return,
@@ -102,7 +104,7 @@ mod tests {
     }
 
     fn is_cached_in(file: &std::fs::File, from: u64, len: u64) -> bool {
-        is_cached(&file.try_clone().expect("a clone").into(), from, len)
+        is_cached(file, from, len)
     }
 
     #[test]
@@ -119,11 +121,11 @@ mod tests {
         let file = written(3 << 20);
         file.sync_all().expect("it is on disk");
         fadvise(&file, 0, None, Advice::DontNeed).expect("advice is taken");
-        if is_byte_cached(&file.try_clone().expect("a clone").into(), 0) {
+        if is_byte_cached(&file, 0) {
             return;
         }
         assert!(!is_cached_in(&file, 0, 3 << 20));
-        let shared = Arc::new(OwnedFd::from(file.try_clone().expect("a clone")));
+        let shared = SharedFile::new(file.try_clone().expect("a clone").into());
         let runtime = ::tokio::runtime::Builder::new_current_thread().build();
         runtime
             .expect("a runtime")

@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::PipeFlags;
@@ -47,7 +48,7 @@ pub(crate) struct Origin {
 /// A sink, and the thread that takes what arrives at its other side.
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
-    collector: Option<JoinHandle<Vec<u8>>>,
+    collected: Option<Receiver<Vec<u8>>>,
     made: Made,
 }
 
@@ -196,37 +197,53 @@ impl Target {
             }
         };
         set_mode(&fd, mode);
-        let collector = other.map(|other| std::thread::spawn(move || collect(other)));
+        let collected = other.map(collect);
         Self {
             fd,
-            collector,
+            collected,
             made,
         }
     }
 
-    /// What has arrived; none where nobody can tell.
-    pub(crate) fn arrived(self) -> Option<Vec<u8>> {
+    /// What has arrived, waiting for so many bytes; none where nobody can tell.
+    ///
+    /// A terminal that is closed loses what its other side has not read: it is closed afterwards.
+    pub(crate) fn arrived(self, expected: usize) -> Option<Vec<u8>> {
         if matches!(self.made, Made::Null | Made::Zero) {
             return None;
         }
-        let Some(collector) = self.collector else {
+        let Some(collected) = self.collected else {
             return Some(content_of(&self.fd));
         };
+        let mut arrived = Vec::new();
+        while arrived.len() < expected {
+            match collected.recv_timeout(PATIENCE) {
+                Ok(sip) => arrived.extend(sip),
+                Err(_) => return Some(arrived),
+            }
+        }
         drop(self.fd);
-        Some(collector.join().expect("collects"))
+        arrived.extend(collected.into_iter().flatten());
+        Some(arrived)
     }
 }
 
 /// A reader slower than the mover: small sips until the other side is closed, which a terminal
 /// tells by an error.
-fn collect(end: OwnedFd) -> Vec<u8> {
-    let (mut end, mut got) = (File::from(end), Vec::new());
-    let mut sip = [0; 7001];
-    while let Ok(read @ 1..) = end.read(&mut sip) {
-        got.extend_from_slice(&sip[..read]);
-    }
-    got
+fn collect(end: OwnedFd) -> Receiver<Vec<u8>> {
+    let (sender, collected) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut end = File::from(end);
+        let mut sip = [0; 7001];
+        while let Ok(read @ 1..) = end.read(&mut sip) {
+            let _ = sender.send(sip[..read].to_vec());
+        }
+    });
+    collected
 }
+
+/// What was moved is at its end long before.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Moves exactly the origin's content.
 pub(crate) fn move_all(

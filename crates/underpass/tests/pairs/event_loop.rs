@@ -3,14 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
 use underpass::drive::tokio::{Turn, recv_file, relay_streams, send_file, turn};
 use underpass::limits::TURN_BYTES_MIN;
-use underpass::{Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed};
+use underpass::{Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile};
 
 use crate::content::{self, assert_same, within};
 use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
@@ -232,7 +231,7 @@ fn a_busy_connection_leaves_turns_to_others() {
 }
 
 pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
-    let file = Arc::new(file.try_clone().expect("a descriptor").into());
+    let file = SharedFile::new(file.try_clone().expect("a descriptor").into());
     Piece::Range(FileRange { file, offset, len })
 }
 

@@ -80,7 +80,7 @@ fn whatever_works_is_found_for_every_pair() {
             let account = move_all(&origin, &target, Policy::default())
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(account.bytes(), LEN as u64, "{what}: {account}");
-            if let Some(arrived) = target.arrived() {
+            if let Some(arrived) = target.arrived(LEN) {
                 assert_same(&arrived, &origin.content, &what);
             }
         });
@@ -111,7 +111,7 @@ fn forced(mechanism: Mechanism, from: Made, to: Made, modes: (Mode, Mode)) {
             assert_eq!(account.bytes(), LEN as u64, "{what}: {account}");
             assert_eq!(account.of(mechanism).bytes, LEN as u64, "{what}: {account}");
             assert_eq!(account.refusals, [], "{what}");
-            if let Some(arrived) = target.arrived() {
+            if let Some(arrived) = target.arrived(LEN) {
                 assert_same(&arrived, &origin.content, &what);
             }
         }
@@ -122,7 +122,7 @@ fn forced(mechanism: Mechanism, from: Made, to: Made, modes: (Mode, Mode)) {
             if known == Known::Depends {
                 assert!(error.errno.is_some(), "{what}: {error} names no errno");
             }
-            assert_eq!(target.arrived().unwrap_or_default(), [], "{what}");
+            assert_eq!(target.arrived(0).unwrap_or_default(), [], "{what}");
         }
     }
 }

@@ -1,0 +1,464 @@
+//! `bench copy`: a file to a file, by size, by every mechanism that can, wherever it is wanted.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use underpass::{Cloning, Mechanism, limits};
+
+use super::transfer::{self, Transfer};
+use super::{Ground, Scale, size_label};
+use crate::content;
+use crate::document::{Axis, Case, Experiment, Unit};
+use crate::error::{Doing as _, Error, Result};
+use crate::machine::file_system;
+use crate::mover::Settings;
+use crate::named::Named;
+use crate::proc;
+use crate::process::{self, Program, Seats};
+use crate::rounds::Played;
+use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::scratch::Scratch;
+use crate::window::{observe, observe_children};
+use crate::worker::{Journey, Worker};
+
+/// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
+const SIZES: [u64; 6] = [10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
+const SIZES_QUICK: [u64; 4] = [10 << 10, 1 << 20, 10 << 20, 100 << 20];
+
+/// Smaller files are copied several times for one figure, until it is about so many bytes, or so
+/// many times.
+const SAMPLE_BYTES: u64 = 64 << 20;
+const TIMES_MAX: u64 = 500;
+
+/// Starting a program takes about a millisecond, so fewer of those make a figure.
+const PROGRAM_TIMES_MAX: u64 = 40;
+
+/// What read/write is tried with. The largest is the mover's own.
+const BUFFERS: [u64; 3] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10];
+
+/// What to copy, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// In bytes; from 10 KiB to 1 GiB if empty.
+    pub sizes: Vec<u64>,
+    /// The folders to copy in, an experiment each; that of temporary files if empty.
+    pub folders: Vec<PathBuf>,
+    /// Other workers: each COMMAND keeps the contract of workers.
+    pub peers: Vec<Named>,
+    /// Programs that copy `{from}` to `{to}` once and end.
+    pub programs: Vec<Named>,
+}
+
+const METRICS: [Metric<Transfer>; 10] = [
+    transfer::OPERATIONS,
+    transfer::CPU_PER_OPERATION,
+    transfer::CPU_PER_GIB,
+    transfer::THROUGHPUT,
+    transfer::WALL,
+    transfer::USER,
+    transfer::SYSTEM,
+    transfer::CALLS,
+    transfer::CONTEXT_SWITCHES,
+    transfer::PAGE_FAULTS,
+];
+
+/// About how many milliseconds all of it takes.
+pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+    let contenders = 5 + BUFFERS.len() + options.peers.len() + options.programs.len();
+    let sizes = options.sizes(scale);
+    let all: u64 = sizes.iter().map(|&size| weight_of(size)).sum();
+    all * contenders as u64 * (rounds as u64 + 1) * options.folders.len().max(1) as u64
+}
+
+fn weight_of(size: u64) -> u64 {
+    20 + times(size) / 20 + times(size) * size / (1 << 20)
+}
+
+fn times(size: u64) -> u64 {
+    (SAMPLE_BYTES / size.max(1)).clamp(1, TIMES_MAX)
+}
+
+/// Copies by all contenders; an experiment for each folder.
+pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+    if options.folders.is_empty() {
+        let folder = ground.scratch.subdirectory("copy")?;
+        return Ok(vec![run_in(&folder, options, ground, run)?]);
+    }
+    let mut experiments = Vec::new();
+    for folder in &options.folders {
+        let scratch = Scratch::create(folder)?;
+        let experiment = run_in(scratch.path(), options, ground, run);
+        scratch.finish()?;
+        let mut experiment = experiment?;
+        let namesakes = experiments
+            .iter()
+            .filter(|earlier: &&Experiment| earlier.variant.starts_with(&experiment.variant));
+        if let count @ 1.. = namesakes.count() {
+            experiment.variant += &format!(", folder {}", count + 1);
+        }
+        experiments.push(experiment);
+    }
+    Ok(experiments)
+}
+
+fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Result<Experiment> {
+    let mut bench = Bench {
+        place: Place {
+            from: folder.join("from"),
+            to: folder.join("to"),
+            seats: ground.seats,
+        },
+        entrants: Vec::new(),
+    };
+    let left_out = bench.admit_all(options)?;
+    let mut experiment = describe(&bench, folder, run.rounds);
+    experiment.notes.extend(left_out);
+    for size in options.sizes(ground.scale) {
+        if run.is_stopped() || bench.entrants.is_empty() {
+            break;
+        }
+        let place = &experiment.variant;
+        let what = format!("copy {place}, {}", size_label(size));
+        run.progress.begin(&what);
+        experiment.cases.extend(bench.case(size, run)?);
+    }
+    let stopped = bench.entrants.into_iter().map(Entrant::stop);
+    stopped
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect::<Result<()>>()?;
+    Ok(experiment)
+}
+
+struct Bench {
+    place: Place,
+    entrants: Vec<Entrant>,
+}
+
+/// What is copied where, and on which processor.
+struct Place {
+    from: PathBuf,
+    to: PathBuf,
+    seats: Seats,
+}
+
+/// One of those measured.
+struct Entrant {
+    program: Program,
+    doer: Doer,
+}
+
+/// How it is had to copy.
+enum Doer {
+    /// It goes on and does as it is told.
+    Worker(Worker),
+    /// It is started anew for each copy.
+    Program,
+}
+
+impl Entrant {
+    fn stop(self) -> Result<()> {
+        match self.doer {
+            Doer::Worker(worker) => worker.stop(),
+            Doer::Program => Ok(()),
+        }
+    }
+
+    fn version(&self) -> &str {
+        match &self.doer {
+            Doer::Worker(worker) => worker.version(),
+            Doer::Program => &self.program.version,
+        }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        match &self.doer {
+            Doer::Worker(worker) => Some(worker.pid()),
+            Doer::Program => None,
+        }
+    }
+
+    /// So far; 0 of what is started anew each time, since nobody can ask it afterwards.
+    fn storage_read_bytes(&self) -> Result<u64> {
+        let read = self.pid().map(proc::storage_read_bytes).transpose()?;
+        Ok(read.flatten().unwrap_or(0))
+    }
+
+    fn times(&self, size: u64) -> u64 {
+        match self.doer {
+            Doer::Worker(_) => times(size),
+            Doer::Program => times(size).min(PROGRAM_TIMES_MAX),
+        }
+    }
+}
+
+impl Bench {
+    /// Lets those in that copy a small file as it is; says why of the others.
+    fn admit_all(&mut self, options: &Options) -> Result<Vec<String>> {
+        let mut left_out = Vec::new();
+        let own = transfer::mover("underpass", Settings::default())?;
+        let journeys = self.admit_worker(own, &mut left_out)?;
+        let shares_blocks = journeys
+            .iter()
+            .any(|journey| journey.mechanism == Mechanism::Clone && journey.bytes > 0);
+        for program in movers(shares_blocks)? {
+            self.admit_worker(program, &mut left_out)?;
+        }
+        for peer in &options.peers {
+            self.admit_worker(peer.program(&[]), &mut left_out)?;
+        }
+        let Place { from, to, .. } = &self.place;
+        let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+        let places = [("{from}", &*from), ("{to}", &*to)];
+        let programs = options.programs.iter();
+        let programs: Vec<Program> = programs.map(|named| named.program(&places)).collect();
+        for mut program in programs {
+            program.version = process::version_of(&program);
+            let doer = Doer::Program;
+            self.admit(Ok(Entrant { program, doer }), &mut left_out)?;
+        }
+        Ok(left_out)
+    }
+
+    fn admit_worker(
+        &mut self,
+        program: Program,
+        left_out: &mut Vec<String>,
+    ) -> Result<Vec<Journey>> {
+        let worker = Worker::start(&program, self.place.seats.contender);
+        let entrant = worker.map(|worker| Entrant {
+            program,
+            doer: Doer::Worker(worker),
+        });
+        self.admit(entrant, left_out)
+    }
+
+    fn admit(
+        &mut self,
+        entrant: Result<Entrant>,
+        left_out: &mut Vec<String>,
+    ) -> Result<Vec<Journey>> {
+        let tried = entrant.and_then(|mut entrant| {
+            let journeys = self.place.verify(&mut entrant)?;
+            Ok((entrant, journeys))
+        });
+        match tried {
+            Ok((entrant, journeys)) => {
+                self.entrants.push(entrant);
+                Ok(journeys)
+            }
+            Err(Error::Contender(why) | Error::Answer(why)) => {
+                left_out.push(format!("not measured: {why}"));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn case(&mut self, size: u64, run: &Run) -> Result<Option<Case>> {
+        content::make(&self.place.from, size, 1)?;
+        content::flush_to_disk(&self.place.from)?;
+        let count = self.entrants.len();
+        let mut copying = Copying {
+            place: &self.place,
+            entrants: &mut self.entrants,
+            size,
+        };
+        let played = run.play(&mut copying, count, weight_of(size))?;
+        remove(&self.place.to)?;
+        Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
+    }
+
+    fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
+        let mut notes = notes_of_rounds(played);
+        for (index, entrant) in self.entrants.iter().enumerate() {
+            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
+            notes.extend(transfer::notes(&entrant.program.name, "the bench", &own));
+        }
+        Case {
+            label: size_label(size),
+            x: size as f64,
+            load: format!("copied {} times for each figure", times(size)),
+            metrics: read_off(&METRICS, played),
+            travelled: transfer::travelled(played),
+            calls: Vec::new(),
+            latencies: Vec::new(),
+            timelines: Vec::new(),
+            notes,
+        }
+    }
+}
+
+/// A case on the stage.
+struct Copying<'b> {
+    place: &'b Place,
+    entrants: &'b mut [Entrant],
+    size: u64,
+}
+
+impl Trial for Copying<'_> {
+    type Observation = Transfer;
+
+    fn play(&mut self, contender: usize) -> Result<Transfer> {
+        content::warm(&self.place.from)?;
+        self.place.observe(&mut self.entrants[contender], self.size)
+    }
+
+    fn is_disturbed(&self, transfer: &Transfer) -> bool {
+        transfer.is_disturbed()
+    }
+}
+
+impl Place {
+    fn verify(&self, entrant: &mut Entrant) -> Result<Vec<Journey>> {
+        let sha256 = content::make(&self.from, (3 << 20) + 17, 0)?;
+        let journeys = self.copy(entrant, 1)?;
+        let name = &entrant.program.name;
+        match self
+            .to
+            .exists()
+            .then(|| content::hash(&self.to))
+            .transpose()?
+        {
+            Some(copied) if copied == sha256 => {}
+            Some(_) => return Err(Error::Answer(format!("{name}: the copy has other bytes"))),
+            None => return Err(Error::Answer(format!("{name}: there is no copy"))),
+        }
+        Ok(journeys)
+    }
+
+    /// Copies so many times, each time into a new file.
+    fn copy(&self, entrant: &mut Entrant, times: u64) -> Result<Vec<Journey>> {
+        match &mut entrant.doer {
+            Doer::Worker(worker) => {
+                let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
+                Ok(worker
+                    .job(&["copy", &from, &to, &times.to_string()])?
+                    .journeys)
+            }
+            Doer::Program => {
+                let program = &entrant.program;
+                let run_all = || (0..times).try_for_each(|_| self.run_once(program));
+                let done = thread::scope(|scope| scope.spawn(run_all).join());
+                done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())))?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Runs a program to its end. What this thread starts is on the processor it is on itself.
+    fn run_once(&self, program: &Program) -> Result<()> {
+        if let Some(processor) = self.seats.contender {
+            process::bind_to(processor)?;
+        }
+        remove(&self.to)?;
+        process::run_to_its_end(program)
+    }
+
+    fn observe(&self, entrant: &mut Entrant, size: u64) -> Result<Transfer> {
+        let times = entrant.times(size);
+        let stored = entrant.storage_read_bytes()?;
+        let (journeys, window) = match entrant.pid() {
+            Some(pid) => observe(pid, || self.copy(entrant, times))?,
+            None => observe_children(|| self.copy(entrant, times))?,
+        };
+        let stored_bytes = entrant.storage_read_bytes()?.saturating_sub(stored);
+        let copied = std::fs::metadata(&self.to).doing(|| "looking at the copy".into())?;
+        if copied.len() != size {
+            let (name, bytes) = (&entrant.program.name, copied.len());
+            let what = format!("{name}: the copy has {bytes} bytes of {size}");
+            return Err(Error::Answer(what));
+        }
+        // What is not written to disk yet never has to be.
+        remove(&self.to)?;
+        Ok(Transfer {
+            window,
+            times,
+            bytes: times * size,
+            stored_bytes,
+            journeys,
+        })
+    }
+}
+
+impl Options {
+    fn sizes(&self, scale: Scale) -> Vec<u64> {
+        let mut sizes = match (self.sizes.is_empty(), scale) {
+            (false, _) => self.sizes.clone(),
+            (true, Scale::Full) => SIZES.to_vec(),
+            (true, Scale::Quick) => SIZES_QUICK.to_vec(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// One of each mechanism, and where blocks can be shared also what comes first without that.
+fn movers(shares_blocks: bool) -> Result<Vec<Program>> {
+    let mut movers = Vec::new();
+    if shares_blocks {
+        let unshared = Settings {
+            cloning: Cloning::Never,
+            ..Settings::default()
+        };
+        movers.push(transfer::mover("underpass, nothing shared", unshared)?);
+    }
+    for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
+        movers.push(transfer::mover(
+            mechanism.name(),
+            transfer::only(mechanism, None),
+        )?);
+    }
+    for buffer in BUFFERS {
+        let name = format!("read/write {} KiB", buffer >> 10);
+        let settings = transfer::only(Mechanism::ReadWrite, Some(buffer));
+        movers.push(transfer::mover(&name, settings)?);
+    }
+    Ok(movers)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
+    let file_system = file_system(folder);
+    let entrants = bench.entrants.iter();
+    let contenders = entrants.map(|e| transfer::entry(&e.program, e.version()));
+    let started = bench
+        .entrants
+        .iter()
+        .any(|e| matches!(e.doer, Doer::Program));
+    let notes = started.then(|| {
+        "contenders whose command names the files are started anew for each copy, and the time \
+         of starting and ending them counts"
+            .to_owned()
+    });
+    Experiment {
+        name: "copy".into(),
+        variant: format!("on {file_system}"),
+        title: format!("A file copied to a file on {file_system}"),
+        measured: "A file in the page cache is copied into a new file of the same folder, which \
+                   is removed before the next copy. Time ends when the last call returns: what \
+                   is written to disk later is not in it."
+            .into(),
+        reading: "Copies between files go from page cache to page cache by the processor \
+                  whatever the call; only where blocks are shared (clone) is nothing copied. \
+                  Small files tell what opening, creating and removing a file costs."
+            .into(),
+        axis: Axis {
+            label: "file size".into(),
+            unit: Unit::Bytes,
+        },
+        rounds,
+        contenders: contenders.collect(),
+        cases: Vec::new(),
+        notes: notes.into_iter().collect(),
+    }
+}

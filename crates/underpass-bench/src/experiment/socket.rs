@@ -1,0 +1,396 @@
+//! `bench socket`: a file through a TCP socket, by size, by every mechanism that can.
+
+use std::path::PathBuf;
+
+use underpass::{Mechanism, limits};
+
+use super::transfer::{self, Transfer};
+use super::{Ground, Scale, size_label};
+use crate::content::{self, Sha256Hash};
+use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
+use crate::error::{Error, Result};
+use crate::named::Named;
+use crate::process::Program;
+use crate::receiver::{Receiver, Taking};
+use crate::rounds::Played;
+use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::window::observe;
+use crate::worker::Worker;
+use crate::{proc, trace};
+
+const MB: u64 = 1_000_000;
+
+/// The sizes that the published experiment used.
+const SIZES: [u64; 8] = [7, 21, 63, 98, 200, 350, 700, 1000];
+const SIZES_QUICK: [u64; 3] = [7, 63, 200];
+
+/// Smaller files are sent several times for one figure, until it is about so many bytes.
+const SAMPLE_BYTES: u64 = 100 * MB;
+
+/// What read/write is tried with. The largest is the mover's own.
+const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
+
+/// What to send, and to whom.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// In bytes; those of the published experiment if empty.
+    pub sizes: Vec<u64>,
+    /// Only one way of receiving; both if none.
+    pub taking: Option<Taking>,
+    /// A receiver on another machine, as `bench sink` names it: host and port.
+    pub to: Option<(String, u16)>,
+    /// Other workers: each COMMAND keeps the contract of workers.
+    pub peers: Vec<Named>,
+}
+
+const METRICS: [Metric<Transfer>; 8] = [
+    transfer::CPU_PER_GIB,
+    transfer::THROUGHPUT,
+    transfer::WALL,
+    transfer::USER,
+    transfer::SYSTEM,
+    transfer::CALLS,
+    transfer::CONTEXT_SWITCHES,
+    transfer::PAGE_FAULTS,
+];
+
+/// About how many milliseconds all of it takes.
+pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+    let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
+    let sizes = options.sizes(scale);
+    let all: u64 = sizes.iter().map(|&size| weight_of(size)).sum();
+    all * contenders * (rounds as u64 + 1) * options.takings().len() as u64
+}
+
+fn weight_of(size: u64) -> u64 {
+    20 + times(size) * size / (3 * MB)
+}
+
+fn times(size: u64) -> u64 {
+    (SAMPLE_BYTES / size.max(1)).clamp(1, 1000)
+}
+
+/// Sends by all contenders; an experiment for each way of receiving.
+pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+    let receiver = Receiver::start()?;
+    let mut bench = Bench {
+        target: options.target(),
+        receiver,
+        folder: ground.scratch.subdirectory("socket")?,
+        entrants: Vec::new(),
+    };
+    let mut left_out = Vec::new();
+    for program in programs(options)? {
+        let worker = Worker::start(&program, ground.seats.contender);
+        match worker.and_then(|worker| bench.admit(program, worker)) {
+            Ok(entrant) => bench.entrants.push(entrant),
+            Err(Error::Contender(why)) => left_out.push(format!("not measured: {why}")),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut experiments = Vec::new();
+    for taking in options.takings() {
+        let mut experiment = describe(&bench, options, taking, run.rounds);
+        experiment.notes.extend(left_out.iter().cloned());
+        for size in options.sizes(ground.scale) {
+            if run.is_stopped() || bench.entrants.is_empty() {
+                break;
+            }
+            run.progress.begin(&format!("socket, {}", size_label(size)));
+            experiment.cases.extend(bench.case(size, taking, run)?);
+        }
+        if let Some(case) = experiment.cases.last_mut() {
+            match bench.count_calls(taking, case.x as u64, ground) {
+                Ok(calls) => case.calls = calls,
+                Err(Error::Setting(why)) => {
+                    let note = format!("system calls were not counted: {why}");
+                    experiment.notes.push(note);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        experiments.push(experiment);
+    }
+    let stopped = bench.entrants.into_iter().map(|e| e.worker.stop());
+    stopped
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect::<Result<()>>()?;
+    Ok(experiments)
+}
+
+/// What the plan would choose comes first.
+fn programs(options: &Options) -> Result<Vec<Program>> {
+    let mut programs = vec![
+        transfer::mover("sendfile", transfer::only(Mechanism::Sendfile, None))?,
+        transfer::mover("splice", transfer::only(Mechanism::Splice, None))?,
+    ];
+    for buffer in BUFFERS {
+        let name = format!("read/write {} KiB", buffer >> 10);
+        let settings = transfer::only(Mechanism::ReadWrite, Some(buffer));
+        programs.push(transfer::mover(&name, settings)?);
+    }
+    programs.extend(options.peers.iter().map(|peer| peer.program(&[])));
+    Ok(programs)
+}
+
+struct Bench {
+    receiver: Receiver,
+    target: Target,
+    folder: PathBuf,
+    entrants: Vec<Entrant>,
+}
+
+/// Who receives.
+enum Target {
+    Here,
+    /// Host, and the port of the way of receiving that discards; the other one is the next.
+    There(String, u16),
+}
+
+struct Entrant {
+    program: Program,
+    worker: Worker,
+}
+
+impl Bench {
+    /// Lets a worker in that delivers a small file as it is.
+    fn admit(&self, program: Program, mut worker: Worker) -> Result<Entrant> {
+        let file = self.folder.join("trial");
+        let bytes = 3 * MB + 17;
+        let sha256 = content::make(&file, bytes, 0)?;
+        self.verify(&mut worker, &file, bytes, &sha256)
+            .map_err(|error| match error {
+                Error::Answer(what) => Error::Contender(format!("{}: {what}", program.name)),
+                other => other,
+            })?;
+        Ok(Entrant { program, worker })
+    }
+
+    /// What is sent to another machine can't be looked at, so the trial stays here.
+    fn verify(
+        &self,
+        worker: &mut Worker,
+        file: &std::path::Path,
+        bytes: u64,
+        sha256: &Sha256Hash,
+    ) -> Result<()> {
+        self.receiver.take_by(Taking::Hashing);
+        let address = self.receiver.address().to_string();
+        let done = worker.job(&["send", &file.to_string_lossy(), &address])?;
+        if done.bytes != bytes {
+            let what = format!("says that it sent {} bytes of {bytes}", done.bytes);
+            return Err(Error::Answer(what));
+        }
+        let taken = self.receiver.taken()?;
+        match (taken.bytes, taken.sha256) {
+            (taken, Some(hash)) if taken == bytes && hash == *sha256 => Ok(()),
+            (taken, _) if taken == bytes => Err(Error::Answer("other bytes arrived".into())),
+            (taken, _) => Err(Error::Answer(format!("{taken} bytes of {bytes} arrived"))),
+        }
+    }
+
+    fn case(&mut self, size: u64, taking: Taking, run: &Run) -> Result<Option<Case>> {
+        let file = self.folder.join(format!("{size}"));
+        if !file.exists() {
+            content::make(&file, size, 1)?;
+            content::flush_to_disk(&file)?;
+        }
+        let count = self.entrants.len();
+        let mut sending = Sending {
+            bench: self,
+            file,
+            size,
+            taking,
+        };
+        let played = run.play(&mut sending, count, weight_of(size))?;
+        Ok((!played.rounds.is_empty()).then(|| self.told(size, taking, &played)))
+    }
+
+    fn told(&self, size: u64, taking: Taking, played: &Played<Transfer>) -> Case {
+        let mut notes = notes_of_rounds(played);
+        for (index, entrant) in self.entrants.iter().enumerate() {
+            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
+            notes.extend(transfer::notes(&entrant.program.name, "the receiver", &own));
+        }
+        let load = match (times(size), taking) {
+            (1, _) => "sent once for each figure".to_owned(),
+            (times, _) => format!("sent {times} times for each figure"),
+        };
+        Case {
+            label: size_label(size),
+            x: size as f64,
+            load,
+            metrics: read_off(&METRICS, played),
+            travelled: transfer::travelled(played),
+            calls: Vec::new(),
+            latencies: Vec::new(),
+            timelines: Vec::new(),
+            notes,
+        }
+    }
+
+    /// In one more transfer each, under strace.
+    fn count_calls(&mut self, taking: Taking, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
+        let file = self.folder.join(format!("{size}"));
+        let file = file.to_string_lossy();
+        let log = ground.scratch.path().join("calls.log");
+        let address = self.address(taking);
+        self.receiver.take_by(taking);
+        let mut all = Vec::new();
+        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
+            let worker = &mut entrant.worker;
+            let pid = worker.pid();
+            let job = || worker.job(&["send", &file, &address]).map(drop);
+            let calls = trace::count_calls(pid, &log, job)?;
+            if matches!(self.target, Target::Here) {
+                self.receiver.taken()?;
+            }
+            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
+            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+            all.push(Calls {
+                contender,
+                operations: 1,
+                by_name,
+            });
+        }
+        Ok(all)
+    }
+
+    fn address(&self, taking: Taking) -> String {
+        match &self.target {
+            Target::Here => self.receiver.address().to_string(),
+            Target::There(host, port) if taking == Taking::Discarding => format!("{host}:{port}"),
+            Target::There(host, port) => format!("{host}:{}", port + 1),
+        }
+    }
+}
+
+/// A case on the stage.
+struct Sending<'b> {
+    bench: &'b mut Bench,
+    file: PathBuf,
+    size: u64,
+    taking: Taking,
+}
+
+impl Trial for Sending<'_> {
+    type Observation = Transfer;
+
+    fn play(&mut self, contender: usize) -> Result<Transfer> {
+        content::warm(&self.file)?;
+        let address = self.bench.address(self.taking);
+        let receiver = &self.bench.receiver;
+        receiver.take_by(self.taking);
+        let worker = &mut self.bench.entrants[contender].worker;
+        let file = self.file.to_string_lossy();
+        let times = times(self.size);
+        let stored = proc::storage_read_bytes(worker.pid())?.unwrap_or(0);
+        let pid = worker.pid();
+        let send_all = || {
+            let mut journeys = Vec::new();
+            for _ in 0..times {
+                let done = worker.job(&["send", &file, &address])?;
+                if done.bytes != self.size {
+                    let what = format!("{} bytes of {} were sent", done.bytes, self.size);
+                    return Err(Error::Answer(what));
+                }
+                journeys.extend(done.journeys);
+            }
+            Ok(journeys)
+        };
+        let (journeys, window) = observe(pid, send_all)?;
+        if matches!(self.bench.target, Target::Here) {
+            for _ in 0..times {
+                let taken = receiver.taken()?.bytes;
+                if taken != self.size {
+                    let what = format!("{taken} bytes of {} arrived", self.size);
+                    return Err(Error::Answer(what));
+                }
+            }
+        }
+        let stored_now = proc::storage_read_bytes(pid)?.unwrap_or(0);
+        Ok(Transfer {
+            window,
+            times,
+            bytes: times * self.size,
+            stored_bytes: stored_now.saturating_sub(stored),
+            journeys,
+        })
+    }
+
+    fn is_disturbed(&self, transfer: &Transfer) -> bool {
+        transfer.is_disturbed()
+    }
+}
+
+impl Options {
+    fn sizes(&self, scale: Scale) -> Vec<u64> {
+        let mut sizes = match (self.sizes.is_empty(), scale) {
+            (false, _) => self.sizes.clone(),
+            (true, Scale::Full) => SIZES.map(|mb| mb * MB).to_vec(),
+            (true, Scale::Quick) => SIZES_QUICK.map(|mb| mb * MB).to_vec(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn takings(&self) -> Vec<Taking> {
+        match self.taking {
+            Some(taking) => vec![taking],
+            None => vec![Taking::Discarding, Taking::Copying],
+        }
+    }
+
+    fn target(&self) -> Target {
+        match &self.to {
+            Some((host, port)) => Target::There(host.clone(), *port),
+            None => Target::Here,
+        }
+    }
+}
+
+fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> Experiment {
+    let (variant, receiver) = match taking {
+        Taking::Discarding => (
+            "receiver discards",
+            "a receiver that has the kernel throw the bytes away, so that the sender's cost alone \
+             shows",
+        ),
+        _ => (
+            "receiver copies",
+            "a receiver that copies the bytes into a buffer, as programs do that look at them",
+        ),
+    };
+    let whither = match &options.to {
+        Some((host, port)) => format!("{host}:{port}"),
+        None => "loopback".to_owned(),
+    };
+    let contenders: Vec<Contender> = bench
+        .entrants
+        .iter()
+        .map(|entrant| transfer::entry(&entrant.program, entrant.worker.version()))
+        .collect();
+    Experiment {
+        name: "socket".into(),
+        variant: variant.into(),
+        title: format!("A file through a TCP socket, {variant}"),
+        measured: format!(
+            "A file from the page cache is sent over a new TCP connection ({whither}) to \
+             {receiver}. Time ends when the receiver has all of it; processor time is the sender's."
+        ),
+        reading:
+            "Lower is cheaper. Where the sender costs less but takes as long, the receiver is \
+                  the limit: over loopback it does the one copy that is left."
+                .into(),
+        axis: Axis {
+            label: "file size".into(),
+            unit: Unit::Bytes,
+        },
+        rounds,
+        contenders,
+        cases: Vec::new(),
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,220 @@
+//! What moving a file once or a few times came to: the ground of `socket` and `copy`.
+
+use underpass::Mechanism;
+
+use crate::document::{Better, Contender, Travelled, Unit};
+use crate::mover::Settings;
+use crate::process::Program;
+use crate::role::Role;
+use crate::rounds::Played;
+use crate::run::Metric;
+use crate::stats::Spread;
+use crate::window::Window;
+use crate::worker::Journey;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Share of what should come from memory that may come from storage.
+const FROM_STORAGE_MAX: f64 = 0.001;
+
+/// A few transfers of one file by one contender.
+pub(crate) struct Transfer {
+    pub(crate) window: Window,
+    pub(crate) times: u64,
+    /// Of all times together.
+    pub(crate) bytes: u64,
+    /// Bytes that had to be read from storage meanwhile, where the kernel tells.
+    pub(crate) stored_bytes: u64,
+    /// From those who tell.
+    pub(crate) journeys: Vec<Journey>,
+}
+
+impl Transfer {
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.window.is_disturbed() || self.came_from_storage()
+    }
+
+    pub(crate) fn came_from_storage(&self) -> bool {
+        self.stored_bytes as f64 > self.bytes as f64 * FROM_STORAGE_MAX
+    }
+
+    fn each(&self, seconds: f64) -> f64 {
+        seconds / self.times as f64
+    }
+
+    fn cpu(&self) -> f64 {
+        self.window.used.cpu.as_secs_f64()
+    }
+
+    fn user(&self) -> f64 {
+        self.window.used.user.as_secs_f64()
+    }
+
+    fn wall(&self) -> f64 {
+        self.window.wall.as_secs_f64()
+    }
+}
+
+pub(crate) const CPU_PER_GIB: Metric<Transfer> = Metric {
+    name: "cpu_per_gib",
+    label: "processor time per GiB",
+    unit: Unit::SecondsPerGib,
+    better: Some(Better::Lower),
+    of: |t| Some(t.cpu() / (t.bytes as f64 / GIB)),
+};
+pub(crate) const THROUGHPUT: Metric<Transfer> = Metric {
+    name: "throughput",
+    label: "throughput",
+    unit: Unit::BytesPerSecond,
+    better: Some(Better::Higher),
+    of: |t| Some(t.bytes as f64 / t.wall()),
+};
+pub(crate) const OPERATIONS: Metric<Transfer> = Metric {
+    name: "operations",
+    label: "operations per second",
+    unit: Unit::PerSecond,
+    better: Some(Better::Higher),
+    of: |t| Some(t.times as f64 / t.wall()),
+};
+pub(crate) const CPU_PER_OPERATION: Metric<Transfer> = Metric {
+    name: "cpu_per_operation",
+    label: "processor time of an operation",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.cpu())),
+};
+pub(crate) const WALL: Metric<Transfer> = Metric {
+    name: "wall",
+    label: "time of a transfer",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.wall())),
+};
+pub(crate) const USER: Metric<Transfer> = Metric {
+    name: "user",
+    label: "its processor time in user space",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.user())),
+};
+pub(crate) const SYSTEM: Metric<Transfer> = Metric {
+    name: "system",
+    label: "its processor time in the kernel",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.cpu() - t.user())),
+};
+pub(crate) const CALLS: Metric<Transfer> = Metric {
+    name: "calls",
+    label: "calls that moved its payload",
+    unit: Unit::Count,
+    better: Some(Better::Lower),
+    of: |t| {
+        let calls: u64 = t.journeys.iter().map(|journey| journey.calls).sum();
+        (!t.journeys.is_empty()).then(|| t.each(calls as f64))
+    },
+};
+pub(crate) const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
+    name: "context_switches",
+    label: "its context switches",
+    unit: Unit::Count,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.window.used.context_switches as f64)),
+};
+pub(crate) const PAGE_FAULTS: Metric<Transfer> = Metric {
+    name: "page_faults",
+    label: "its page faults",
+    unit: Unit::Count,
+    better: Some(Better::Lower),
+    of: |t| Some(t.each(t.window.used.page_faults as f64)),
+};
+
+/// A process of this program that moves as it is told.
+pub(crate) fn mover(name: &str, settings: Settings) -> crate::error::Result<Program> {
+    use crate::error::Doing as _;
+
+    let program = std::env::current_exe().doing(|| "finding this program".into())?;
+    let mut command = vec![program.into_os_string()];
+    command.extend(Role::Mover(settings).arguments());
+    Ok(Program {
+        name: name.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        environment: Vec::new(),
+    })
+}
+
+/// A mover that may use one mechanism, with calls of so many bytes.
+pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
+    Settings {
+        only: Some(mechanism),
+        call_bytes,
+        ..Settings::default()
+    }
+}
+
+/// How it stands in the document.
+pub(crate) fn entry(program: &Program, version: &str) -> Contender {
+    let words = program.command.iter();
+    Contender {
+        name: program.name.clone(),
+        version: version.to_owned(),
+        command: words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        environment: program.environment.clone(),
+        configuration: None,
+    }
+}
+
+/// How payload travelled in all rounds together.
+pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
+    let mut sums: Vec<Travelled> = Vec::new();
+    for (contender, transfer) in played.rounds.iter().flat_map(|r| r.iter().enumerate()) {
+        for journey in &transfer.journeys {
+            let mechanism = journey.mechanism.name();
+            let known = sums
+                .iter_mut()
+                .find(|sum| sum.contender == contender && sum.mechanism == mechanism);
+            match known {
+                Some(sum) => {
+                    sum.bytes += journey.bytes;
+                    sum.calls += journey.calls;
+                    sum.refusals += journey.refusals;
+                }
+                None => sums.push(Travelled {
+                    contender,
+                    mechanism: mechanism.to_owned(),
+                    bytes: journey.bytes,
+                    calls: journey.calls,
+                    refusals: journey.refusals,
+                }),
+            }
+        }
+    }
+    sums.sort_by_key(|sum| sum.contender);
+    sums
+}
+
+/// What has to be said of the rounds of one contender.
+pub(crate) fn notes(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
+    let count = |is: &dyn Fn(&Transfer) -> bool| transfers.iter().filter(|t| is(t)).count();
+    let rounds = transfers.len();
+    let mut notes = Vec::new();
+    let bound = count(&|t| t.window.is_bench_bound());
+    if bound > 0 {
+        let shares: Vec<f64> = transfers.iter().map(|t| t.window.bench_share()).collect();
+        let share = Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0);
+        notes.push(format!(
+            "with {name} {other_side} was the bottleneck in {bound} of {rounds} rounds \
+             ({share:.0} % of a processor): only processor time tells, not throughput"
+        ));
+    }
+    let cold = count(&|t| t.came_from_storage());
+    if cold > 0 {
+        notes.push(format!(
+            "{name} had to read from storage in {cold} of {rounds} rounds: the cache was cold"
+        ));
+    }
+    notes
+}

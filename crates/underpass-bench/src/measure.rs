@@ -1,0 +1,169 @@
+//! From what is wanted to a document: the order of everything.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
+use crate::error::Result;
+use crate::experiment::{Ground, Scale, copy, http, socket};
+use crate::machine::{self, Machine};
+use crate::process::{self, Seats};
+use crate::progress::Progress;
+use crate::run::{Run, has_too_few_rounds, warn_of_noise};
+use crate::scratch::Scratch;
+
+const ROUNDS_FULL: usize = 7;
+
+/// The fewest that let a ratio be told (see [`stats`](crate::stats)).
+const ROUNDS_QUICK: usize = 6;
+
+/// How long a case may wait for quiet, if nobody says otherwise. In a hurry: not at all.
+const PATIENCE_FULL: Duration = Duration::from_secs(10);
+
+/// An experiment with its options.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A file through a TCP socket.
+    Socket(socket::Options),
+    /// A file to a file.
+    Copy(copy::Options),
+    /// Connections that ask servers for files.
+    Http(http::Options),
+}
+
+/// How all of it is measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether there is a hurry.
+    pub scale: Scale,
+    /// Rounds that count; 7, or 6 in a hurry, if none.
+    pub rounds: Option<usize>,
+    /// How long a case may wait for a quiet machine and repeat disturbed rounds.
+    pub patience: Option<Duration>,
+    /// Where to make the files to move; has to be on a disk for cold ones.
+    pub scratch: PathBuf,
+    /// The congestion control that was set up, if it is not the machine's.
+    pub congestion: Option<String>,
+    /// What is told of the command line.
+    pub command: String,
+}
+
+/// Plays all that is wanted, one after the other. Once `stop` is set the running round is broken
+/// off, and what was complete by then is in the document.
+///
+/// # Errors
+/// The machine can't do what is needed, or somebody delivered wrong bytes. A contender that can't
+/// take part at all is none: it is left out, with a note.
+pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Result<Document> {
+    let start = Instant::now();
+    let date = machine::today();
+    let mut warnings = machine::warnings();
+    let scratch = Scratch::create(&settings.scratch)?;
+    let experiments = play_all(wanted, settings, stop, &scratch);
+    let machine = settings.machine(&scratch);
+    scratch.finish()?;
+    let experiments = experiments?;
+    let cases = experiments.iter().map(|experiment| &experiment.cases);
+    let noise = cases.clone().filter_map(|cases| warn_of_noise(cases));
+    warnings.extend(noise.max_by_key(String::len));
+    if cases.clone().any(|cases| has_too_few_rounds(cases)) {
+        warnings.push("fewer than 6 rounds can't tell a ratio; see --rounds".to_owned());
+    }
+    let outcome = match stop.load(Ordering::Relaxed) {
+        true => Outcome::Interrupted,
+        false => Outcome::Complete,
+    };
+    Ok(Document {
+        schema: SCHEMA,
+        tool: Tool {
+            name: "underpass".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        },
+        date,
+        command: settings.command.clone(),
+        seconds: start.elapsed().as_secs_f64(),
+        outcome,
+        machine,
+        warnings,
+        experiments,
+    })
+}
+
+fn play_all(
+    wanted: &[Wanted],
+    settings: &Settings,
+    stop: &AtomicBool,
+    scratch: &Scratch,
+) -> Result<Vec<Experiment>> {
+    let seats = Seats::find();
+    if let Some(processor) = seats.bench {
+        process::bind_to(processor)?;
+    }
+    let scale = settings.scale;
+    let rounds = settings.rounds().max(1);
+    let weights = wanted.iter().map(|wanted| wanted.weight(scale, rounds));
+    let progress = Progress::of(weights.sum());
+    let machine = settings.machine(scratch);
+    let ground = Ground {
+        scratch,
+        seats,
+        machine: &machine,
+        scale,
+    };
+    let run = Run {
+        rounds,
+        patience: settings.patience(),
+        stop,
+        progress: &progress,
+    };
+    let mut experiments = Vec::new();
+    for wanted in wanted {
+        if !run.is_stopped() {
+            experiments.extend(wanted.play(&ground, &run)?);
+        }
+    }
+    progress.finish();
+    Ok(experiments)
+}
+
+impl Wanted {
+    fn weight(&self, scale: Scale, rounds: usize) -> u64 {
+        match self {
+            Wanted::Socket(options) => socket::weight(options, scale, rounds),
+            Wanted::Copy(options) => copy::weight(options, scale, rounds),
+            Wanted::Http(options) => http::weight(options, scale, rounds),
+        }
+    }
+
+    fn play(&self, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+        match self {
+            Wanted::Socket(options) => socket::run(options, ground, run),
+            Wanted::Copy(options) => copy::run(options, ground, run),
+            Wanted::Http(options) => http::run(options, ground, run),
+        }
+    }
+}
+
+impl Settings {
+    fn rounds(&self) -> usize {
+        let usual = self.scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
+        self.rounds.unwrap_or(usual)
+    }
+
+    fn patience(&self) -> Duration {
+        let usual = self.scale.pick(PATIENCE_FULL, Duration::ZERO);
+        self.patience.unwrap_or(usual)
+    }
+
+    fn machine(&self, scratch: &Scratch) -> Machine {
+        let machine = Machine::look(scratch.path());
+        match &self.congestion {
+            Some(congestion_control) => Machine {
+                congestion_control: congestion_control.clone(),
+                ..machine
+            },
+            None => machine,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Markdown, for a page of the documentation or a comment: every table, no charts.
+
+use std::fmt::Write as _;
+
+use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
+use super::figure::in_words;
+use super::table::{Cell, Ratios, Table, groups};
+use crate::document::{Document, Experiment};
+
+impl Document {
+    /// Every figure, as Markdown with tables.
+    pub fn markdown(&self) -> String {
+        let mut out = format!(
+            "Measured by {}: `{}`.\n\n{}. {HOW_TO_READ}\n",
+            self.origin(),
+            self.command,
+            escaped(&self.machine.describe())
+        );
+        if let Some(interruption) = self.interruption() {
+            let _ = writeln!(out, "\n**{interruption}**");
+        }
+        list(
+            &mut out,
+            "Speaks against believing the figures:",
+            &self.warnings,
+        );
+        for experiment in &self.experiments {
+            of_experiment(&mut out, experiment);
+        }
+        out
+    }
+}
+
+fn of_experiment(out: &mut String, experiment: &Experiment) {
+    let _ = writeln!(
+        out,
+        "\n## {}\n\n{}",
+        experiment.heading(),
+        escaped(&experiment.measured)
+    );
+    let _ = writeln!(out, "\n{}", escaped(&experiment.reading));
+    match &experiment.loads()[..] {
+        [load] => {
+            let _ = writeln!(out, "\nLoad: {}.", escaped(load));
+        }
+        several => list(out, "Loads:", several),
+    }
+    let versioned = experiment
+        .contenders
+        .iter()
+        .filter(|one| !one.version.is_empty());
+    let versions = versioned.map(|one| format!("{}: {}", one.name, one.version));
+    list(out, "Versions:", &versions.collect::<Vec<_>>());
+    for group in groups(experiment) {
+        table(out, &group.figures);
+        match &group.ratios {
+            Some(Ratios::Table(ratios)) => table(out, ratios),
+            Some(Ratios::TooFewRounds) => {
+                let _ = writeln!(out, "\n{TOO_FEW_ROUNDS}");
+            }
+            None => {}
+        }
+    }
+    list(out, "How payload travelled:", &experiment.travels());
+    list(
+        out,
+        "System calls for each operation:",
+        &experiment.system_calls(),
+    );
+    list(out, "Notes:", &experiment.all_notes());
+}
+
+fn list(out: &mut String, heading: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{heading}\n");
+    for line in lines {
+        let _ = writeln!(out, "- {}", escaped(line));
+    }
+}
+
+fn table(out: &mut String, table: &Table) {
+    let _ = writeln!(out, "\n**{}**\n", escaped(&table.caption));
+    let columns: Vec<String> = table.columns.iter().map(|column| escaped(column)).collect();
+    let _ = writeln!(out, "|  | {} |", columns.join(" | "));
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(columns.len()));
+    for row in &table.rows {
+        let cells: Vec<String> = row.cells.iter().map(cell).collect();
+        let _ = writeln!(out, "| {} | {} |", escaped(&row.name), cells.join(" | "));
+    }
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Absent => "–".into(),
+        Cell::Figure { median, range, .. } => format!("{median} ({range})"),
+        Cell::Ratio { ratio, interval } => format!("**{ratio}** ({interval})"),
+        Cell::Withheld(verdict) => in_words(*verdict).into(),
+        Cell::Plain(text) => escaped(text),
+    }
+}
+
+/// What Markdown would take for its own.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '|' | '*' | '_' | '`' | '<' | '\\' | '[' => out.extend(['\\', character]),
+            '\n' => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}

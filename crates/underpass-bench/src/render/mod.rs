@@ -1,0 +1,27 @@
+//! What people are shown of a [`Document`], made from it and from nothing else.
+//!
+//! ```text
+//!  Document ─► table, facts ─┬─► text        a terminal
+//!                            ├─► markdown    docs/measurements.md
+//!              chart ────────┴─► html        one page that needs nothing else
+//!  Document ◄─► json                         programs, and a later comparison
+//! ```
+
+mod chart;
+mod facts;
+mod figure;
+mod html;
+mod json;
+mod markdown;
+mod page;
+mod plots;
+#[cfg(test)]
+pub(crate) mod sample;
+mod table;
+mod text;
+
+pub(crate) use figure::{figure, ratio};
+pub(crate) use markdown::escaped;
+
+#[cfg(test)]
+mod tests;

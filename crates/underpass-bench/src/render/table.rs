@@ -1,0 +1,263 @@
+//! The tables of an experiment, before anyone lays them out: what stands in which cell.
+//!
+//! A metric of several cases gets a table with a column for each case. Metrics that only one case
+//! has share a table with a column for each of them.
+
+use super::figure::{direction, figure, half_range, interval, range, ratio};
+use crate::document::{Better, Case, Experiment, Measured};
+use crate::stats::{Comparison, Spread, Verdict};
+
+/// How many metrics of several cases come first, with charts.
+const TELLING: usize = 2;
+
+/// Figures, and what may be said of their ratios.
+pub(super) struct Group<'a> {
+    /// The metric's label, or the case's.
+    pub(super) title: String,
+    pub(super) importance: Importance,
+    /// Indices of cases; one for a table of metrics.
+    pub(super) cases: Vec<usize>,
+    /// The metrics shown, by name.
+    pub(super) metrics: Vec<&'a str>,
+    pub(super) figures: Table,
+    pub(super) ratios: Option<Ratios>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Importance {
+    /// Worth a chart, and the terminal's few lines.
+    Telling,
+    /// For those who ask.
+    Further,
+}
+
+pub(super) enum Ratios {
+    Table(Table),
+    /// No cell could hold one.
+    TooFewRounds,
+}
+
+pub(super) struct Table {
+    pub(super) caption: String,
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Row>,
+}
+
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) cells: Vec<Cell>,
+}
+
+pub(super) enum Cell {
+    /// It can't be read off this contender.
+    Absent,
+    Figure {
+        median: String,
+        range: String,
+        /// Half of the range, as a share of the median.
+        half_range: Option<f64>,
+    },
+    Ratio {
+        ratio: String,
+        interval: String,
+    },
+    /// No ratio, for this reason.
+    Withheld(Verdict),
+    /// A figure without a spread.
+    Plain(String),
+}
+
+/// All tables of an experiment, the most telling first.
+pub(super) fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
+    let mut groups = Vec::new();
+    let mut done: Vec<&str> = Vec::new();
+    for name in metric_names(experiment) {
+        if done.contains(&name) {
+            continue;
+        }
+        let cases = cases_with(experiment, name);
+        let group = match cases[..] {
+            [case] => {
+                let alike = metric_names(experiment)
+                    .into_iter()
+                    .filter(|other| cases_with(experiment, other) == [case]);
+                by_metric(experiment, case, alike.collect())
+            }
+            _ => by_case(experiment, name, cases),
+        };
+        done.extend(&group.metrics);
+        groups.push(group);
+    }
+    let of_cases = groups.iter_mut().filter(|group| group.cases.len() > 1);
+    for group in of_cases.skip(TELLING) {
+        group.importance = Importance::Further;
+    }
+    groups
+}
+
+/// The metric of that name in a case.
+pub(super) fn find<'a>(case: &'a Case, name: &str) -> Option<&'a Measured> {
+    case.metrics.iter().find(|measured| measured.metric == name)
+}
+
+/// In the order of their first appearance.
+fn metric_names(experiment: &Experiment) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for measured in experiment.cases.iter().flat_map(|case| &case.metrics) {
+        if !names.contains(&measured.metric.as_str()) {
+            names.push(&measured.metric);
+        }
+    }
+    names
+}
+
+fn cases_with(experiment: &Experiment, name: &str) -> Vec<usize> {
+    let cases = experiment.cases.iter().enumerate();
+    let having = cases.filter(|(_, case)| find(case, name).is_some());
+    having.map(|(index, _)| index).collect()
+}
+
+fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> Group<'a> {
+    let chosen: Vec<&Case> = cases
+        .iter()
+        .map(|&index| &experiment.cases[index])
+        .collect();
+    let measured: Vec<&Measured> = chosen.iter().filter_map(|case| find(case, name)).collect();
+    let columns = chosen.iter().map(|case| case.label.clone()).collect();
+    let (label, better) = (measured[0].label.as_str(), measured[0].better);
+    Group {
+        title: label.to_owned(),
+        importance: Importance::Telling,
+        figures: figures(
+            experiment,
+            joined(label, direction(better)),
+            columns,
+            &measured,
+        ),
+        ratios: ratios(
+            experiment,
+            &format!(" in {label}"),
+            better,
+            &measured,
+            |index| chosen[index].label.clone(),
+        ),
+        metrics: vec![name],
+        cases,
+    }
+}
+
+fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -> Group<'a> {
+    let of = &experiment.cases[case];
+    let measured: Vec<&Measured> = names.iter().filter_map(|name| find(of, name)).collect();
+    let heading = |measured: &Measured| joined(&measured.label, direction(measured.better));
+    let columns = measured.iter().map(|measured| heading(measured)).collect();
+    Group {
+        title: of.label.clone(),
+        importance: Importance::Telling,
+        figures: figures(experiment, of.label.clone(), columns, &measured),
+        ratios: ratios(experiment, "", None, &measured, |index| {
+            heading(measured[index])
+        }),
+        metrics: names,
+        cases: vec![case],
+    }
+}
+
+fn joined(label: &str, direction: &str) -> String {
+    match (label, direction) {
+        (label, "") => label.to_owned(),
+        (label, direction) => format!("{label}, {direction}"),
+    }
+}
+
+fn figures(
+    experiment: &Experiment,
+    caption: String,
+    columns: Vec<String>,
+    measured: &[&Measured],
+) -> Table {
+    let rows = experiment
+        .contenders
+        .iter()
+        .enumerate()
+        .map(|(index, contender)| {
+            let cells = measured.iter().map(|measured| {
+                let figures = measured.figures.get(index).and_then(Option::as_ref);
+                figures.map_or(Cell::Absent, |figures| {
+                    figure_cell(&figures.spread, measured)
+                })
+            });
+            let cells = cells.collect();
+            Row {
+                name: contender.name.clone(),
+                cells,
+            }
+        });
+    Table {
+        caption,
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+fn figure_cell(spread: &Spread, measured: &Measured) -> Cell {
+    Cell::Figure {
+        median: figure(spread.median, measured.unit),
+        range: range(spread, measured.unit),
+        half_range: half_range(spread),
+    }
+}
+
+fn ratios(
+    experiment: &Experiment,
+    of_what: &str,
+    better: Option<Better>,
+    measured: &[&Measured],
+    heading: impl Fn(usize) -> String,
+) -> Option<Ratios> {
+    let is_compared = |one: &&Measured| one.comparisons.iter().any(Option::is_some);
+    let compared: Vec<usize> = (0..measured.len())
+        .filter(|&index| is_compared(&measured[index]))
+        .collect();
+    let first = &experiment.contenders.first()?.name;
+    let all = compared
+        .iter()
+        .flat_map(|&index| measured[index].comparisons.iter().flatten());
+    let mut verdicts = all.map(|comparison| comparison.verdict).peekable();
+    verdicts.peek()?;
+    if verdicts.all(|verdict| verdict == Verdict::TooFewRounds) {
+        return Some(Ratios::TooFewRounds);
+    }
+    let side = match better {
+        Some(Better::Lower) => format!("; below 1 {first} is better"),
+        Some(Better::Higher) => format!("; above 1 {first} is better"),
+        None => String::new(),
+    };
+    let others = experiment.contenders.iter().enumerate().skip(1);
+    let rows = others.map(|(index, contender)| {
+        let cell = |&at: &usize| {
+            let comparison = measured[at].comparisons.get(index).and_then(Option::as_ref);
+            comparison.map_or(Cell::Absent, ratio_cell)
+        };
+        Row {
+            name: contender.name.clone(),
+            cells: compared.iter().map(cell).collect(),
+        }
+    });
+    Some(Ratios::Table(Table {
+        caption: format!("{first} divided by each of the others{of_what}{side}"),
+        columns: compared.iter().map(|&index| heading(index)).collect(),
+        rows: rows.collect(),
+    }))
+}
+
+/// A ratio whose spread swallows it is not printed: that is a promise.
+fn ratio_cell(comparison: &Comparison) -> Cell {
+    match comparison.verdict {
+        Verdict::Different => Cell::Ratio {
+            ratio: ratio(comparison.ratio),
+            interval: interval(comparison),
+        },
+        withheld => Cell::Withheld(withheld),
+    }
+}

@@ -1,0 +1,228 @@
+//! `underpass bench` from outside: small runs, whose figures mean nothing and whose counts must be
+//! right.
+
+#[path = "support/bench.rs"]
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{BINARY, bench, list, metric, names, read, spawn_into};
+
+/// Contenders of the mover's own, by the mechanism each may use.
+const OWN: [(&str, &str); 6] = [
+    ("sendfile", "sendfile"),
+    ("splice", "splice"),
+    ("read/write 256 KiB", "read_write"),
+    ("read/write 64 KiB", "read_write"),
+    ("read/write 8 KiB", "read_write"),
+    ("read/write 4 KiB", "read_write"),
+];
+
+fn travelled(case: &Value, contender: usize) -> Vec<(&str, u64)> {
+    let all = list(case, "travelled").iter();
+    let own = all.filter(|row| row["contender"] == contender);
+    own.map(|row| {
+        let mechanism = row["mechanism"].as_str().expect("a mechanism");
+        (mechanism, row["bytes"].as_u64().expect("bytes"))
+    })
+    .collect()
+}
+
+#[test]
+fn every_byte_of_socket_travels_by_the_mechanism_it_was_to_travel_by() {
+    let document = bench(&["socket", "--sizes", "1MB,100KB", "--rounds", "2"]);
+    assert_eq!(
+        (&document["schema"], &document["outcome"]),
+        (&2.into(), &"complete".into())
+    );
+    let experiments = list(&document, "experiments");
+    let variants: Vec<&str> = experiments
+        .iter()
+        .map(|e| e["variant"].as_str().unwrap())
+        .collect();
+    assert_eq!(variants, ["receiver discards", "receiver copies"]);
+    for experiment in experiments {
+        assert_eq!(names(experiment), OWN.map(|(name, _)| name));
+        let cases = list(experiment, "cases");
+        assert_eq!(cases.len(), 2);
+        for case in cases {
+            let bytes_of_rounds = 2 * 100_000_000;
+            for (contender, (_, mechanism)) in OWN.iter().enumerate() {
+                assert_eq!(travelled(case, contender), [(*mechanism, bytes_of_rounds)]);
+            }
+            let rounds = metric(case, "cpu_per_gib")["figures"][0]["rounds"].as_array();
+            assert_eq!(rounds.map(Vec::len), Some(2));
+        }
+    }
+}
+
+#[test]
+fn a_smaller_buffer_takes_more_calls_and_is_told_so() {
+    let document = bench(&[
+        "socket",
+        "--sizes",
+        "1MiB",
+        "--rounds",
+        "1",
+        "--receiver",
+        "copy",
+    ]);
+    let case = &document["experiments"][0]["cases"][0];
+    let calls = |contender: usize| {
+        let figures = &metric(case, "calls")["figures"][contender];
+        figures["spread"]["median"].as_f64().expect("a figure")
+    };
+    assert!(calls(0) < 8.0, "sendfile: {}", calls(0));
+    // A mebibyte by 4 KiB: 256 reads, and as many writes unless the socket takes less.
+    assert!(calls(5) >= 512.0, "4 KiB: {}", calls(5));
+}
+
+#[test]
+fn copies_are_made_by_each_mechanism_and_by_other_programs() {
+    let document = bench(&[
+        "copy",
+        "--sizes",
+        "10KiB,1MiB",
+        "--rounds",
+        "2",
+        "--program",
+        "the system's=cp {from} {to}",
+        "--program",
+        "absent=no-such-program {from} {to}",
+        "--program",
+        "idle=true",
+        "--program",
+        "wrong=sh -c 'head -c 3145745 /dev/zero > {to}'",
+    ]);
+    let experiment = &document["experiments"][0];
+    let names = names(experiment);
+    assert_eq!(names.first(), Some(&"underpass"));
+    assert_eq!(names.last(), Some(&"the system's"));
+    let notes = experiment["notes"].to_string();
+    for left_out in [
+        "absent",
+        "idle: there is no copy",
+        "wrong: the copy has other bytes",
+    ] {
+        assert!(notes.contains(left_out), "{left_out} in {notes}");
+    }
+    for case in list(experiment, "cases") {
+        let copier = names
+            .iter()
+            .position(|&name| name == "sendfile")
+            .expect("sendfile");
+        let size = case["x"].as_f64().expect("a size") as u64;
+        let by = travelled(case, copier);
+        assert_eq!(by[0].0, "sendfile");
+        assert!(by[0].1 > 0 && by[0].1 % (2 * size) == 0, "{by:?} of {size}");
+    }
+}
+
+#[test]
+fn who_does_not_deliver_is_left_out_and_named() {
+    let liar = "liar=sh -c 'echo ready liar 1; while read job; do echo ok 5; done'";
+    let mute = "mute=true";
+    let rude = "rude=echo hello";
+    let arguments = [
+        "socket",
+        "--sizes",
+        "1MB",
+        "--rounds",
+        "1",
+        "--receiver",
+        "discard",
+    ];
+    let peers = ["--peer", liar, "--peer", mute, "--peer", rude];
+    let document = bench(&[&arguments[..], &peers[..]].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(names(experiment), OWN.map(|(name, _)| name));
+    let notes = experiment["notes"].to_string();
+    for left_out in ["liar: says that it sent 5 bytes", "mute ended", "rude says"] {
+        assert!(notes.contains(left_out), "{left_out} in {notes}");
+    }
+}
+
+#[test]
+fn another_machine_can_receive() {
+    let (mut sink, port) = sink();
+    let to = format!("127.0.0.1:{port}");
+    let arguments = ["socket", "--sizes", "1MB", "--rounds", "1", "--to", &to];
+    let document = bench(&arguments);
+    assert_eq!(list(&document, "experiments").len(), 2);
+    sink.kill().expect("it ends");
+    sink.wait().expect("it ended");
+}
+
+/// A sink on two free ports next to each other.
+fn sink() -> (Child, u16) {
+    for _ in 0..100 {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let listen = format!("127.0.0.1:{port}");
+        let mut sink = Command::new(BINARY)
+            .args(["bench", "sink", "--listen", &listen])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut output = BufReader::new(sink.stdout.take().expect("its output"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        if line.contains("receiving on") {
+            // What it says later has to go somewhere.
+            std::thread::spawn(move || output.lines().for_each(drop));
+            return (sink, port);
+        }
+        sink.wait().expect("it ended");
+    }
+    panic!("no two free ports next to each other");
+}
+
+#[test]
+fn interrupted_it_keeps_the_rounds_that_are_done_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, log) = (folder.path().join("result.json"), folder.path().join("log"));
+    let marking = format!(
+        "marking=sh -c 'cp {{from}} {{to}} && echo >> {}'",
+        log.display()
+    );
+    let arguments = [
+        "copy",
+        "--sizes",
+        "10KiB",
+        "--rounds",
+        "100000",
+        "--program",
+        &marking,
+    ];
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", BINARY]);
+    let mut bench = spawn_into(&mut command, &arguments, &json);
+    // 1 for the trial, 40 for the warm-up, and two rounds.
+    let enough = 1 + 3 * 40;
+    while std::fs::metadata(&log).map_or(0, |log| log.len()) < enough {
+        assert!(
+            bench.try_wait().expect("a look").is_none(),
+            "it ended by itself"
+        );
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_child(&bench);
+    kill_process(pid, Signal::INT).expect("it is there");
+    let status = bench.wait().expect("it ended");
+    assert_eq!(status.code(), Some(130));
+    let document = read(&json);
+    assert_eq!(document["outcome"], "interrupted");
+    let case = &document["experiments"][0]["cases"][0];
+    let rounds = metric(case, "operations")["figures"][0]["rounds"].as_array();
+    let rounds = rounds.map_or(0, Vec::len);
+    assert!((1..1000).contains(&rounds), "{rounds} rounds");
+    let left = std::fs::read_dir(folder.path()).expect("the folder");
+    let left = left.filter(|entry| entry.as_ref().is_ok_and(|e| e.path().is_dir()));
+    assert_eq!(left.count(), 0, "the scratch directory is gone");
+}

@@ -1,0 +1,108 @@
+//! A mechanism that was made slow shows up in `bench compare`, and nothing else does: played by
+//! strace.
+
+#[path = "support/bench.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{BINARY, read, spawn_into};
+
+const RUN: [&str; 7] = [
+    "socket",
+    "--sizes",
+    "1MB",
+    "--rounds",
+    "6",
+    "--receiver",
+    "discard",
+];
+
+/// A run in which each sendfile takes three milliseconds longer, or none does.
+fn run(folder: &Path, name: &str, delay: Option<&str>) -> PathBuf {
+    let json = folder.join(name);
+    let mut command = match delay {
+        None => Command::new(BINARY),
+        Some(delay) => {
+            let mut strace = Command::new("strace");
+            let inject = format!("inject={delay}");
+            strace.args(["-f", "-q", "--seccomp-bpf", "-o", "/dev/null"]);
+            strace.args(["-e", "trace=sendfile", "-e", &inject, BINARY]);
+            strace
+        }
+    };
+    let status = spawn_into(&mut command, &RUN, &json).wait();
+    assert!(status.expect("it ended").success());
+    json
+}
+
+fn compare(before: &Path, after: &Path) -> (Output, String) {
+    let output = Command::new(BINARY)
+        .args(["bench", "compare"])
+        .args([before, after])
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output, said)
+}
+
+#[test]
+fn a_slowed_mechanism_is_caught_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = run(folder.path(), "before.json", None);
+    let after = run(
+        folder.path(),
+        "after.json",
+        Some("sendfile:delay_exit=3000"),
+    );
+    let (output, said) = compare(&before, &after);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let worse: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("sendfile"))
+        .collect();
+    assert!(!worse.is_empty(), "{said}");
+}
+
+/// The odd and the even rounds of one run are two runs under the same conditions.
+fn halves(document: &Value) -> [Value; 2] {
+    [0, 1].map(|parity| {
+        let mut half = document.clone();
+        each_figures(&mut half, &mut |figures| {
+            let rounds = figures["rounds"].as_array().expect("rounds").iter();
+            let rounds = rounds.enumerate().filter(|(index, _)| index % 2 == parity);
+            let mut rounds: Vec<f64> = rounds.filter_map(|(_, round)| round.as_f64()).collect();
+            figures["rounds"] = rounds.clone().into();
+            rounds.sort_by(f64::total_cmp);
+            figures["spread"]["median"] = rounds[rounds.len() / 2].into();
+            figures["spread"]["min"] = rounds[0].into();
+            figures["spread"]["max"] = rounds[rounds.len() - 1].into();
+        });
+        half
+    })
+}
+
+fn each_figures(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
+    match value {
+        Value::Object(object) if object.contains_key("rounds") && object.contains_key("spread") => {
+            change(value);
+        }
+        Value::Object(object) => object.values_mut().for_each(|v| each_figures(v, change)),
+        Value::Array(array) => array.iter_mut().for_each(|v| each_figures(v, change)),
+        _ => {}
+    }
+}
+
+#[test]
+fn equal_runs_are_called_equal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let document = read(&run(folder.path(), "whole.json", None));
+    let paths = ["one.json", "other.json"].map(|name| folder.path().join(name));
+    for (path, half) in paths.iter().zip(halves(&document)) {
+        std::fs::write(path, half.to_string()).expect("a file");
+    }
+    let (output, said) = compare(&paths[0], &paths[1]);
+    assert!(output.status.success(), "{said}");
+}

@@ -1,0 +1,60 @@
+//! Runs `underpass bench` and reads its result.
+
+#![allow(dead_code, reason = "each target uses its part")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
+
+/// Runs an experiment, and reads what it wrote.
+pub(crate) fn bench(arguments: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("result.json");
+    let mut bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
+    assert!(bench.wait().expect("it ended").success());
+    read(&json)
+}
+
+/// Starts a command that becomes `underpass`, which writes to `json` and works beside it.
+pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path) -> Child {
+    let folder = json.parent().expect("a folder");
+    command
+        .arg("bench")
+        .args(arguments)
+        .args(["--patience", "0", "--scratch"])
+        .arg(folder)
+        .arg("--json")
+        .arg(json)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts")
+}
+
+pub(crate) fn read(json: &Path) -> Value {
+    let text = std::fs::read(json).expect("a result");
+    serde_json::from_slice(&text).expect("a document")
+}
+
+pub(crate) fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    let list = value[name].as_array();
+    list.unwrap_or_else(|| panic!("no list {name} in {value:#}"))
+}
+
+pub(crate) fn names(experiment: &Value) -> Vec<&str> {
+    let contenders = list(experiment, "contenders").iter();
+    contenders
+        .map(|c| c["name"].as_str().expect("a name"))
+        .collect()
+}
+
+/// The figures of all contenders by a metric of a case.
+pub(crate) fn metric<'v>(case: &'v Value, name: &str) -> &'v Value {
+    let metrics = list(case, "metrics").iter();
+    let mut found = metrics.filter(|metric| metric["metric"] == name);
+    found
+        .next()
+        .unwrap_or_else(|| panic!("no {name} in {case:#}"))
+}
