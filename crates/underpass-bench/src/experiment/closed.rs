@@ -1,5 +1,7 @@
 //! Connections that ask again as soon as an answer is complete: the load of `http` and `small`.
 
+use std::sync::atomic::AtomicBool;
+
 use super::observation::{Observation, Pages, latencies, notes_of, of_contender, targets_of};
 use super::serving::Bench;
 use super::size_label;
@@ -27,6 +29,8 @@ pub(crate) struct Closed<'b> {
     pub(crate) connections: usize,
     pub(crate) quota: Quota,
     pub(crate) waiting: Waiting,
+    /// Set by whoever wants it to end.
+    pub(crate) stop: &'b AtomicBool,
 }
 
 /// Whether calls could be counted, or why not.
@@ -53,16 +57,16 @@ impl Closed<'_> {
     pub(crate) fn timelines(&self, weight: u64, run: &Run) -> Result<Vec<Timeline>> {
         let mut all = Vec::new();
         for contender in 0..self.bench.len() {
-            if run.is_stopped() {
-                break;
-            }
             let targets = targets_of(self.specimens, self.bench.server(contender)?);
             let lane = self.lane(&targets, self.quota);
             let work = |server: &Server| {
                 let mut client = Client::connect(server.address(), vec![lane], self.waiting)?;
-                client.run().map(drop)
+                client.run(self.stop).map(drop)
             };
-            all.extend(self.bench.watch(contender, work)?);
+            match self.bench.watch(contender, work) {
+                Err(_) if run.is_stopped() => break,
+                lines => all.extend(lines?),
+            }
             run.progress.done(weight);
         }
         Ok(all)
@@ -76,12 +80,10 @@ impl Closed<'_> {
             .max(self.connections as u64);
         let mut all = Vec::new();
         for contender in 0..self.bench.len() {
-            if run.is_stopped() {
-                break;
-            }
             let calls = match self.calls_of(contender, requests) {
                 Ok(calls) => calls,
                 Err(Error::Setting(why)) => return Ok(Counted::Not(why)),
+                Err(_) if run.is_stopped() => break,
                 Err(error) => return Err(error.of(self.bench.name(contender))),
             };
             let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
@@ -103,7 +105,7 @@ impl Closed<'_> {
         let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
         settled(server.pid())?;
         let log = self.bench.own_directory(contender).join("calls.log");
-        trace::count_calls(server.pid(), &log, || client.run().map(drop))
+        trace::count_calls(server.pid(), &log, || client.run(self.stop).map(drop))
     }
 
     fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
@@ -160,7 +162,8 @@ impl Trial for Closed<'_> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
         let targets = targets_of(self.specimens, self.bench.server(contender)?);
         let lane = self.lane(&targets, self.quota);
-        self.bench.observe(contender, vec![lane], self.waiting)
+        self.bench
+            .observe(contender, vec![lane], self.waiting, self.stop)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {

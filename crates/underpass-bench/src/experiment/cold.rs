@@ -1,5 +1,6 @@
 //! `bench cold`: how long a hot file takes while cold ones stream from the disk.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use underpass::Mechanism;
@@ -132,6 +133,7 @@ fn play(options: &Options, bench: &Bench, ground: &Ground, run: &Run) -> Result<
         cold: cold.make(bench.site())?,
         streams: options.streams.max(1),
         waiting: options.waiting,
+        stop: run.stop,
     };
     bench.verify(&streaming.hot)?;
     bench.verify(&streaming.cold)?;
@@ -148,6 +150,7 @@ struct Streaming<'b> {
     cold: Vec<Specimen>,
     streams: usize,
     waiting: Waiting,
+    stop: &'b AtomicBool,
 }
 
 impl Trial for Streaming<'_> {
@@ -176,7 +179,7 @@ impl Trial for Streaming<'_> {
             receive_bytes_max: RECEIVE_BYTES_BESIDE,
         };
         self.bench
-            .observe(contender, vec![requests, streams], self.waiting)
+            .observe(contender, vec![requests, streams], self.waiting, self.stop)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {

@@ -141,6 +141,7 @@ fn play_all(
             connections: options.connections,
             quota: options.quota(ground.scale),
             waiting: options.waiting,
+            stop: run.stop,
         };
         let weight = options.weight_of(size, ground.scale);
         let case = closed.case(metrics(size), weight, run)?;

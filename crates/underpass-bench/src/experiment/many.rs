@@ -1,5 +1,6 @@
 //! `bench many`: what a server needs for a thousand slow readers of one large file.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use underpass::Mechanism;
@@ -101,6 +102,7 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         file,
         connections: options.connections.max(1),
         hold: ground.scale.pick(HOLD_FULL, HOLD_QUICK),
+        stop: run.stop,
     };
     let weight = options.weight_of_play(ground.scale);
     let played = run.play(&mut reading, contenders, weight)?;
@@ -109,12 +111,12 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
     }
     let mut case = reading.told(&played);
     for contender in 0..contenders {
-        if run.is_stopped() {
-            break;
-        }
         reading.bench.restart(contender)?;
         let work = |server: &Server| reading.read(server, || Ok(()));
-        case.timelines.extend(reading.bench.watch(contender, work)?);
+        match reading.bench.watch(contender, work) {
+            Err(_) if run.is_stopped() => break,
+            lines => case.timelines.extend(lines?),
+        }
         run.progress.done(weight);
     }
     Ok(Some(case))
@@ -126,6 +128,7 @@ struct Reading<'b> {
     file: Specimen,
     connections: usize,
     hold: Duration,
+    stop: &'b AtomicBool,
 }
 
 impl Trial for Reading<'_> {
@@ -166,7 +169,7 @@ impl Reading<'_> {
     fn read(&self, server: &Server, look: impl FnMut() -> Result<()>) -> Result<()> {
         let target = self.file.target(server.address());
         let (address, connections) = (server.address(), self.connections);
-        read_slowly(address, &target, connections, self.hold, look)
+        read_slowly(address, &target, connections, self.hold, self.stop, look)
     }
 
     fn told(&self, played: &Played<Observation>) -> Case {

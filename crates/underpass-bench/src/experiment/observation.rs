@@ -1,5 +1,6 @@
 //! What one load on one server came to, and what is read off it.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::document::{Better, Latencies, Unit};
@@ -47,15 +48,16 @@ pub(crate) fn targets_of(specimens: &[Specimen], server: &Server) -> Vec<Target>
 }
 
 /// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
-/// all.
+/// all. Broken off with an error once `stop` is set.
 pub(crate) fn observe_lanes(
     server: &Server,
     lanes: Vec<Lane<'_>>,
     waiting: Waiting,
+    stop: &AtomicBool,
 ) -> Result<Observation> {
     let mut client = Client::connect(server.address(), lanes, waiting)?;
     let stored = proc::storage_read_bytes(server.pid())?;
-    let (mut outcome, mut window) = observe(server.pid(), || client.run())?;
+    let (mut outcome, mut window) = observe(server.pid(), || client.run(stop))?;
     window.bench_idle = match waiting {
         Waiting::Spinning => outcome.idle,
         Waiting::Sleeping => Duration::ZERO,

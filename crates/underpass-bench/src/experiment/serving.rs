@@ -146,15 +146,16 @@ impl Bench {
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
-    /// the first lane, bytes those of all.
+    /// the first lane, bytes those of all. Broken off with an error once `stop` is set.
     pub(crate) fn observe(
         &self,
         index: usize,
         lanes: Vec<Lane<'_>>,
         waiting: Waiting,
+        stop: &AtomicBool,
     ) -> Result<Observation> {
         let server = self.server(index)?;
-        let observed = observe_lanes(server, lanes, waiting);
+        let observed = observe_lanes(server, lanes, waiting, stop);
         observed.map_err(|error| error.of(self.name(index)))
     }
 

@@ -121,6 +121,7 @@ fn play_all(
             connections: options.connections,
             quota: options.quota(ground.scale),
             waiting: options.waiting,
+            stop: run.stop,
         };
         let weight = options.weight_of_play(ground.scale);
         let Some(mut case) = closed.case(&METRICS, weight, run)? else {
