@@ -20,6 +20,7 @@
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
 //! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
 //! | `document` | the result: everything else is made from it |
+//! | `render`, `compare` | what people are shown of it, and what changed between two |
 //!
 //! A figure is believed for these reasons: content is verified by hash beforehand and counted to
 //! its last byte while measuring; contenders alternate within a run and share processor, files and
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod content;
 pub mod document;
 mod error;

@@ -10,6 +10,9 @@ use super::plots::{Legend, Plot, plots};
 use super::table::{Cell, Importance, Ratios, Table, groups};
 use crate::document::{Contender, Document, Experiment};
 
+/// More than this need smaller letters.
+const COLUMNS: usize = 9;
+
 impl Document {
     /// A page that needs nothing else: no scripts, nothing loaded, light and dark, printable.
     pub fn html(&self) -> String {
@@ -163,10 +166,16 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
 
 fn table(out: &mut String, table: &Table) {
     let caption = escaped(&table.caption);
+    let class = if table.columns.len() > COLUMNS {
+        " class=\"many\""
+    } else {
+        ""
+    };
     let _ = writeln!(
         out,
-        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{caption}\"><table>\
-         <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">contender</th>"
+        "<p class=\"caption\" aria-hidden=\"true\">{caption}</p>\n\
+         <div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\
+         <table{class}>\n<thead><tr><th scope=\"col\">contender</th>"
     );
     for column in &table.columns {
         let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(column));

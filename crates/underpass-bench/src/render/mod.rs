@@ -22,6 +22,7 @@ mod text;
 
 pub(crate) use figure::{figure, ratio};
 pub(crate) use markdown::escaped;
+pub(crate) use text::paragraph;
 
 #[cfg(test)]
 mod tests;

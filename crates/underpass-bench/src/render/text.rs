@@ -244,7 +244,7 @@ fn write_line(out: &mut String, name: &str, names: usize, cells: &[String], widt
 }
 
 /// Text broken at spaces, further lines indented like what follows the first line's mark.
-fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
+pub(crate) fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
     let indent = columns(mark);
     for (index, line) in broken(text, width - indent).iter().enumerate() {
         let before = if index == 0 { mark } else { "" };

@@ -155,14 +155,12 @@ impl Lines {
             .max()
             .unwrap_or(0);
         let left = left + 2 * TICK + FINE;
-        let widest = self
-            .x
-            .ticks
-            .iter()
-            .map(|tick| width(&tick.label))
-            .max()
-            .unwrap_or(0);
-        let right = (widest / 2).min(24 * FINE).max(8 * FINE);
+        // Half of the last label reaches beyond its tick, which may be within the plane.
+        let beyond = self.x.ticks.last().map_or(0, |tick| {
+            let within = wide - self.x.map(&tick.at, (0, wide));
+            width(&tick.label) / 2 - within * 3 / 4
+        });
+        let right = beyond.max(8 * FINE);
         let x = self.x.with_ticks(apart(&self.x, wide - left - right));
         let (x_ticks, y_ticks) = (x.ticks.clone(), self.y.ticks.clone());
         let mut chart = ChartBuilder::on(area)
