@@ -1,10 +1,11 @@
 //! What one load on one server came to, and what is read off it.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::document::{Better, Latencies, Unit};
 use crate::error::Result;
-use crate::load::{Client, Lane, Waiting};
+use crate::load::{Client, Lane, Specimen, Target, Waiting};
 use crate::proc::{self, CpuSource};
 use crate::rounds::Played;
 use crate::run::Metric;
@@ -16,6 +17,9 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
+
+/// Share of cold files that has to come from storage.
+const COLD_MIN: f64 = 0.5;
 
 /// Where latencies are told, if there were enough of them.
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
@@ -34,24 +38,34 @@ pub(crate) struct Observation {
     /// Most kernel memory in TCP buffers seen, machine-wide.
     pub(crate) tcp_buffer_bytes: Option<u64>,
     /// What the server's processes had read from storage, where the kernel tells.
-    pub(crate) storage_read_bytes: u64,
+    pub(crate) storage_read_bytes: Option<u64>,
+}
+
+/// Requests for these files.
+pub(crate) fn targets_of(specimens: &[Specimen], server: &Server) -> Vec<Target> {
+    let address = server.address();
+    specimens.iter().map(|s| s.target(address)).collect()
 }
 
 /// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
-/// all.
+/// all. Broken off with an error once `stop` is set.
 pub(crate) fn observe_lanes(
     server: &Server,
     lanes: Vec<Lane<'_>>,
     waiting: Waiting,
+    stop: &AtomicBool,
 ) -> Result<Observation> {
     let mut client = Client::connect(server.address(), lanes, waiting)?;
-    let stored = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
-    let (mut outcome, mut window) = observe(server.pid(), || client.run())?;
+    let stored = proc::storage_read_bytes(server.pid())?;
+    let (mut outcome, mut window) = observe(server.pid(), || client.run(stop))?;
     window.bench_idle = match waiting {
         Waiting::Spinning => outcome.idle,
         Waiting::Sleeping => Duration::ZERO,
     };
-    let stored_now = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
+    let stored_now = proc::storage_read_bytes(server.pid())?;
+    let read = stored_now
+        .zip(stored)
+        .map(|(now, then)| now.saturating_sub(then));
     let body_bytes = outcome.tallies.iter().map(|tally| tally.body_bytes).sum();
     let first = std::mem::take(&mut outcome.tallies[0]);
     let mut latencies_ns = first.latencies_ns;
@@ -63,14 +77,25 @@ pub(crate) fn observe_lanes(
         latencies_ns,
         peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
         tcp_buffer_bytes: None,
-        storage_read_bytes: stored_now.saturating_sub(stored),
+        storage_read_bytes: read,
     })
 }
 
 impl Observation {
     /// Whether what was to come from the page cache came from storage after all.
     pub(crate) fn lost_page_cache(&self) -> bool {
-        self.storage_read_bytes as f64 > self.body_bytes as f64 * FROM_STORAGE_MAX
+        self.share_from_storage() > FROM_STORAGE_MAX
+    }
+
+    /// Whether what was to come from storage came from the page cache.
+    pub(crate) fn was_not_cold(&self) -> bool {
+        self.storage_read_bytes.is_some() && self.share_from_storage() < COLD_MIN
+    }
+
+    /// Of all bytes; 0 where the kernel does not tell.
+    fn share_from_storage(&self) -> f64 {
+        let read = self.storage_read_bytes.unwrap_or(0);
+        read as f64 / self.body_bytes.max(1) as f64
     }
 
     fn wall(&self) -> f64 {
@@ -148,14 +173,25 @@ pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) 
              threads came or went"
         ));
     }
-    let lost = count(&|o| o.lost_page_cache());
-    if lost > 0 && pages == Pages::Cached {
-        notes.push(format!(
-            "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had lost \
-             some of the files"
-        ));
-    }
+    notes.extend(match pages {
+        Pages::Cached => note_of(count(&|o| o.lost_page_cache()), &|lost| {
+            format!(
+                "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had \
+                 lost some of the files"
+            )
+        }),
+        Pages::OnDisk => note_of(count(&|o| o.was_not_cold()), &|warm| {
+            format!(
+                "{name} had to read less than half of the bytes from storage in {warm} of \
+                 {rounds} rounds: the files were not cold"
+            )
+        }),
+    });
     notes
+}
+
+fn note_of(count: usize, note: &dyn Fn(usize) -> String) -> Option<String> {
+    (count > 0).then(|| note(count))
 }
 
 /// Where the files were to be.
@@ -266,7 +302,7 @@ pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
     label: "read from storage by the server",
     unit: Unit::Bytes,
     better: None,
-    of: |o| Some(o.storage_read_bytes as f64),
+    of: |o| o.storage_read_bytes.map(|bytes| bytes as f64),
 };
 
 #[cfg(test)]
@@ -283,7 +319,7 @@ mod tests {
             latencies_ns: latencies_ms.map(|ms| ms * 1_000_000).collect(),
             peak_resident_bytes: 3 << 20,
             tcp_buffer_bytes: None,
-            storage_read_bytes: 0,
+            storage_read_bytes: Some(0),
         }
     }
 
@@ -339,9 +375,12 @@ mod tests {
     #[test]
     fn files_that_were_to_be_in_memory_and_were_not_are_told_of() {
         let mut cold = observation(1..=10);
-        cold.storage_read_bytes = 1 << 30;
+        cold.storage_read_bytes = Some(2 << 30);
         let notes = |pages| notes_of("x", &[&cold], pages);
         assert!(notes(Pages::Cached)[0].contains("page cache"));
         assert!(notes(Pages::OnDisk).is_empty());
+        let warm = observation(1..=10);
+        assert!(notes_of("x", &[&warm], Pages::Cached).is_empty());
+        assert!(notes_of("x", &[&warm], Pages::OnDisk)[0].contains("not cold"));
     }
 }

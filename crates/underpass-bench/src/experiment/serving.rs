@@ -5,28 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use underpass::Mechanism;
+
 use super::Ground;
 use super::observation::{Observation, observe_lanes};
-use crate::document::{Calls, Contender, Timeline, Unit};
+use crate::document::{Contender, Timeline, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Client, Lane, Pace, Quota, Specimen, Target, Waiting, flush_to_disk, verify};
+use crate::load::{Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
-use crate::run::Run;
 use crate::server::{Server, Setup};
 use crate::throttle::Throttle;
-use crate::trace;
-use crate::window::settled;
-
-/// One receive of a connection that is alone in wanting to be fast.
-const RECEIVE_BYTES_MAX: usize = 4 << 20;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
-
-/// Requests of the pass that counts system calls: strace makes each a hundred times slower.
-const TRACED_BODY_BYTES_MAX: u64 = 1 << 30;
-const TRACED_REQUESTS_MAX: u64 = 2000;
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -35,6 +27,17 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
+    /// As it is, and with each of these mechanisms alone.
+    pub(crate) fn of_mechanisms(only: &[Mechanism]) -> Vec<Variant> {
+        let as_it_is = Variant::new("underpass", &[]);
+        let only = only.iter().map(|mechanism| {
+            let mechanism = mechanism.name();
+            let name = format!("underpass, {mechanism} only");
+            Variant::new(&name, &["--only", mechanism])
+        });
+        std::iter::once(as_it_is).chain(only).collect()
+    }
+
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Variant {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         Variant {
@@ -111,6 +114,11 @@ impl Bench {
         self.entrants[index].setup.name()
     }
 
+    /// For files that are about this server.
+    pub(crate) fn own_directory(&self, index: usize) -> &Path {
+        self.entrants[index].setup.own_directory()
+    }
+
     pub(crate) fn server(&self, index: usize) -> Result<&Server> {
         let server = self.entrants[index].server.as_ref();
         server.ok_or_else(|| Error::Contender(format!("{} is not running", self.name(index))))
@@ -138,63 +146,34 @@ impl Bench {
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
-    /// the first lane, bytes those of all.
+    /// the first lane, bytes those of all. Broken off with an error once `stop` is set.
     pub(crate) fn observe(
         &self,
         index: usize,
         lanes: Vec<Lane<'_>>,
         waiting: Waiting,
+        stop: &AtomicBool,
     ) -> Result<Observation> {
         let server = self.server(index)?;
-        let observed = observe_lanes(server, lanes, waiting);
+        let observed = observe_lanes(server, lanes, waiting, stop);
         observed.map_err(|error| error.of(self.name(index)))
     }
 
-    /// Counts the system calls of so many requests of each server; says why where it can't be done.
-    pub(crate) fn count_calls(&self, asked: &Asked<'_>, run: &Run) -> Result<Counted> {
-        let mut all = Vec::new();
-        let bytes = asked.specimens.first().map_or(1, |s| s.bytes.max(1));
-        let requests = TRACED_REQUESTS_MAX
-            .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
-            .max(asked.connections as u64);
-        for (contender, entrant) in self.entrants.iter().enumerate() {
-            let server = self.server(contender)?;
-            let targets = asked.targets(server);
-            let lane = asked.lane(&targets, Quota::Requests(requests));
-            let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
-            settled(server.pid())?;
-            let log = entrant.setup.own_directory().join("calls.log");
-            let counted = trace::count_calls(server.pid(), &log, || client.run().map(drop));
-            let calls = match counted {
-                Ok(calls) => calls,
-                Err(Error::Setting(why)) => return Ok(Counted::Not(why)),
-                Err(error) => return Err(error.of(self.name(contender))),
-            };
-            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
-            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-            all.push(Calls {
-                contender,
-                operations: requests,
-                by_name,
-            });
-        }
-        Ok(Counted::Calls(all))
-    }
-
-    /// How memory of a server goes during such a load, in a pass that is not timed.
-    pub(crate) fn watch(&self, index: usize, asked: &Asked<'_>) -> Result<Vec<Timeline>> {
+    /// How memory of a server goes during some work that is not timed.
+    pub(crate) fn watch(
+        &self,
+        index: usize,
+        work: impl FnOnce(&Server) -> Result<()>,
+    ) -> Result<Vec<Timeline>> {
         let server = self.server(index)?;
-        let targets = asked.targets(server);
-        let lane = asked.lane(&targets, asked.quota);
-        let mut client = Client::connect(server.address(), vec![lane], asked.waiting)?;
         let processes = proc::process_tree(server.pid())?;
         let is_over = AtomicBool::new(false);
         let samples = thread::scope(|scope| {
             let sampler = scope.spawn(|| sample(&processes, &is_over));
-            let done = client.run();
+            let done = work(server);
             is_over.store(true, Ordering::Relaxed);
             let samples = sampler.join().unwrap_or_default();
-            done.map(|_| samples)
+            done.map(|()| samples)
         });
         let samples = samples.map_err(|error| error.of(self.name(index)))?;
         Ok(timelines(index, &samples))
@@ -206,37 +185,6 @@ impl Bench {
         let stopped: Vec<Result<()>> = servers.map(Server::stop).collect();
         stopped.into_iter().collect()
     }
-}
-
-/// What a closed load asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) specimens: &'a [Specimen],
-    pub(crate) connections: usize,
-    pub(crate) quota: Quota,
-    pub(crate) waiting: Waiting,
-}
-
-impl Asked<'_> {
-    pub(crate) fn targets(&self, server: &Server) -> Vec<Target> {
-        let address = server.address();
-        self.specimens.iter().map(|s| s.target(address)).collect()
-    }
-
-    pub(crate) fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
-        Lane {
-            targets,
-            connections: self.connections,
-            pace: Pace::Closed(quota),
-            receive_bytes_max: RECEIVE_BYTES_MAX,
-        }
-    }
-}
-
-/// Whether calls could be counted, or why not.
-pub(crate) enum Counted {
-    Calls(Vec<Calls>),
-    Not(String),
 }
 
 /// Looks at memory again and again until it is over, and once more then.

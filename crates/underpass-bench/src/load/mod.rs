@@ -18,6 +18,8 @@ mod slow;
 mod specimen;
 mod verify;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Doing, Error, Result};
@@ -31,6 +33,14 @@ pub(crate) use verify::verify;
 
 /// Descriptors of this program that are no connections.
 const DESCRIPTORS_ASIDE: u64 = 64;
+
+/// An error once somebody wants it to end; nobody is told of it.
+fn go_on_unless(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Answer("broken off".into())),
+        false => Ok(()),
+    }
+}
 
 /// Raises the soft limit on descriptors where so many connections need it. Servers that are started
 /// from then on have it too.
