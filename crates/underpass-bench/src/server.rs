@@ -107,10 +107,6 @@ impl Setup {
         &self.program.name
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// For files that are about this server.
     pub(crate) fn own_directory(&self) -> &Path {
         &self.own

@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::window::observe;
 
 /// Larger than what all buffers between a server and a slow reader hold.
-const SIZE_FULL: u64 = 256 << 20;
+const SIZE_FULL: u64 = 1 << 30;
 const SIZE_QUICK: u64 = 64 << 20;
 
 /// How long all readers are in the middle of their answers at once.
@@ -37,7 +37,7 @@ pub struct Options {
     pub servers: Vec<Named>,
     /// Mechanisms that our server is also measured with when it may use no other.
     pub only: Vec<Mechanism>,
-    /// Size of the file in bytes; 256 MiB if none, 64 MiB in a hurry.
+    /// Size of the file in bytes; 1 GiB if none, 64 MiB in a hurry.
     pub size: Option<u64>,
     /// Readers at once.
     pub connections: usize,

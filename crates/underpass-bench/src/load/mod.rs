@@ -25,7 +25,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::error::{Doing, Error, Result};
 
 pub use client::Waiting;
-pub(crate) use client::{Client, Lane, Pace, Quota, Tally};
+pub(crate) use client::{Client, Lane, Pace, Quota};
 pub(crate) use exchange::Target;
 pub(crate) use slow::read_slowly;
 pub(crate) use specimen::{Batch, Specimen, flush_to_disk};

@@ -17,13 +17,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, Outcome};
-use underpass_bench::experiment::{Scale, copy, http, socket};
+use underpass_bench::experiment::{Scale, cold, copy, http, many, small, socket};
 use underpass_bench::{Settings, Wanted};
 
 use moves::{Copy, Socket};
 use pages::{Compare, Pages, Render, say, text_columns};
 use role::Part;
-use servers::Http;
+use servers::{Cold, Http, Many, Small};
 
 /// Said by the program to itself when it is in a network namespace of its own.
 const ISOLATED: &str = "--isolated";
@@ -43,6 +43,9 @@ enum Command {
     Socket(Socket),
     Copy(Copy),
     Http(Http),
+    Small(Small),
+    Cold(Cold),
+    Many(Many),
     Compare(Compare),
     Render(Render),
     /// Receive from `bench socket --to` on another machine
@@ -96,6 +99,9 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
         Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
         Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.common),
+        Some(Command::Small(small)) => (vec![Wanted::Small(small.options())], small.common),
+        Some(Command::Cold(cold)) => (vec![Wanted::Cold(cold.options())], cold.common),
+        Some(Command::Many(many)) => (vec![Wanted::Many(many.options())], many.common),
         Some(Command::Compare(compare)) => return compared(compare.run()),
         Some(Command::Render(render)) => return done(render.run()),
         Some(Command::Sink { listen }) => return done(receive(&listen)),
@@ -149,6 +155,9 @@ fn everything() -> Vec<Wanted> {
         Wanted::Socket(socket::Options::default()),
         Wanted::Copy(copy::Options::default()),
         Wanted::Http(http::Options::default()),
+        Wanted::Small(small::Options::default()),
+        Wanted::Cold(cold::Options::default()),
+        Wanted::Many(many::Options::default()),
     ]
 }
 
