@@ -208,14 +208,14 @@ pub(crate) fn of_contender(played: &Played<Observation>, index: usize) -> Vec<&O
 
 pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
     name: "cpu_per_gib",
-    label: "server's processor time per GiB",
+    label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |o| (o.body_bytes > 0).then(|| o.cpu() / (o.body_bytes as f64 / GIB)),
 };
 pub(crate) const REQUESTS_PER_CPU: Metric<Observation> = Metric {
     name: "requests_per_cpu",
-    label: "requests per second of the server's processor time",
+    label: "requests per processor second",
     unit: Unit::PerSecond,
     better: Some(Better::Higher),
     of: |o| (o.cpu() > 0.0).then(|| o.requests as f64 / o.cpu()),
@@ -236,70 +236,70 @@ pub(crate) const REQUESTS: Metric<Observation> = Metric {
 };
 pub(crate) const CPU_SHARE: Metric<Observation> = Metric {
     name: "cpu_share",
-    label: "share of a processor that the server used",
+    label: "share of a processor",
     unit: Unit::Share,
     better: None,
     of: |o| Some(o.window.share()),
 };
 pub(crate) const P50: Metric<Observation> = Metric {
     name: "p50",
-    label: "half of the answers were complete within",
+    label: "time of an answer, median",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.5),
 };
 pub(crate) const P90: Metric<Observation> = Metric {
     name: "p90",
-    label: "90 % of the answers were complete within",
+    label: "time of an answer, 90th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.9),
 };
 pub(crate) const P99: Metric<Observation> = Metric {
     name: "p99",
-    label: "99 % of the answers were complete within",
+    label: "time of an answer, 99th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.99),
 };
 pub(crate) const WORST: Metric<Observation> = Metric {
     name: "worst",
-    label: "all answers were complete within",
+    label: "time of an answer, worst",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(1.0),
 };
 pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
     name: "peak_resident",
-    label: "peak resident memory of the server",
+    label: "peak resident memory",
     unit: Unit::Bytes,
     better: Some(Better::Lower),
     of: |o| Some(o.peak_resident_bytes as f64),
 };
 pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
     name: "tcp_buffers",
-    label: "kernel memory in TCP buffers, both sides",
+    label: "kernel memory in TCP buffers",
     unit: Unit::Bytes,
     better: None,
     of: |o| o.tcp_buffer_bytes.map(|bytes| bytes as f64),
 };
 pub(crate) const PAGE_FAULTS: Metric<Observation> = Metric {
     name: "page_faults",
-    label: "page faults of the server per request",
+    label: "page faults per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.page_faults)),
 };
 pub(crate) const CONTEXT_SWITCHES: Metric<Observation> = Metric {
     name: "context_switches",
-    label: "context switches of the server per request",
+    label: "context switches per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.context_switches)),
 };
 pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
     name: "storage_read",
-    label: "read from storage by the server",
+    label: "read from storage",
     unit: Unit::Bytes,
     better: None,
     of: |o| o.storage_read_bytes.map(|bytes| bytes as f64),

@@ -91,10 +91,15 @@ impl Bench {
             throttle,
             entrants: entrants.collect(),
         };
-        for index in 0..bench.len() {
-            bench.restart(index)?;
+        let started = (0..bench.len()).try_for_each(|index| bench.restart(index));
+        match started {
+            Ok(()) => Ok(bench),
+            Err(error) => {
+                // Why one of them did not start is what matters.
+                let _ = bench.finish();
+                Err(error)
+            }
         }
-        Ok(bench)
     }
 
     pub(crate) fn len(&self) -> usize {
