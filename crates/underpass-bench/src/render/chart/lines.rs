@@ -58,14 +58,16 @@ impl Lines {
         (label, unit): (&str, Unit),
         series: Vec<Series>,
     ) -> Lines {
-        let x_label = axis.label.clone();
-        Lines::new(
-            words,
-            (Scale::of_cases(cases), x_label),
-            (label, unit),
-            series,
-            Marks::Every,
-        )
+        let mut x = Scale::of_cases(cases);
+        for tick in &mut x.ticks {
+            // `10 connections` over an axis named `connections`.
+            let short = tick.label.strip_suffix(&axis.label).map(str::trim_end);
+            if let Some(short) = short.filter(|short| !short.is_empty()) {
+                tick.label = short.to_owned();
+            }
+        }
+        let x = (x, axis.label.clone());
+        Lines::new(words, x, (label, unit), series, Marks::Every)
     }
 
     /// Something over seconds.
