@@ -254,7 +254,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
 
 /// Processor time in user space and in the kernel, and how long it took.
 fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Option<Plot> {
-    let own = |name: &str| group.metrics.iter().any(|metric| *metric == name);
+    let own = |name| group.metrics.contains(&name);
     if !own("user") || !own("system") {
         return None;
     }
