@@ -32,7 +32,7 @@ use serde::Serialize;
 
 use crate::document::{Better, Case, Document, Experiment, Figures, Measured, Outcome, Unit};
 use crate::machine::Machine;
-use crate::render::{escaped, figure, paragraph, ratio};
+use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
 
 /// Gaps below this are drift.
@@ -412,6 +412,8 @@ impl Changes {
         for doubt in &self.doubts {
             paragraph(&mut out, "! ", doubt, width);
         }
+        out.push('\n');
+        paragraph(&mut out, "", &self.summary(), width);
         for (heading, changes) in self.groups() {
             let _ = writeln!(out, "\n{heading}");
             for group in by_subject(changes) {
@@ -427,7 +429,6 @@ impl Changes {
                 }
             }
         }
-        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, only) in self.unmatched() {
             let _ = writeln!(out, "\n{heading}");
             for line in only {
@@ -446,6 +447,7 @@ impl Changes {
         for doubt in &self.doubts {
             let _ = writeln!(out, "- **Doubtful**, {}", escaped(doubt));
         }
+        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, changes) in self.groups() {
             let _ = writeln!(out, "\n## {heading}\n");
             let _ = writeln!(out, "| factor | what | case | before | after |");
@@ -461,7 +463,6 @@ impl Changes {
                 );
             }
         }
-        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, only) in self.unmatched() {
             let _ = writeln!(out, "\n{heading}\n");
             for line in only {
@@ -523,7 +524,7 @@ impl Change {
         format!("{}: {}, {experiment}", self.contender, self.label)
     }
 
-    /// `×1.50  109 ms (107–111 ms) → 164 ms (160–169 ms)`.
+    /// `×1.50  109 ms (107–111) → 164 ms (160–169)`.
     fn detail(&self) -> String {
         let [before, after] = self.sides();
         format!("×{}  {before} → {after}", ratio(self.factor))
@@ -531,9 +532,8 @@ impl Change {
 
     fn sides(&self) -> [String; 2] {
         [&self.before, &self.after].map(|spread| {
-            let [median, min, max] =
-                [spread.median, spread.min, spread.max].map(|value| figure(value, self.unit));
-            format!("{median} ({min}–{max})")
+            let median = figure(spread.median, self.unit);
+            format!("{median} ({})", range_text(spread, self.unit))
         })
     }
 }

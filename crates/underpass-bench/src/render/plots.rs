@@ -420,7 +420,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
         let words = Words {
             id: format!("{id}-t{index}"),
             title: format!("Over time: {label}"),
-            description: format!("One round, {}.", case.label),
+            description: format!("One round, {}. Marks tell the lines apart.", case.label),
         };
         let rows = own().filter(|one| !one.points.is_empty()).map(|one| {
             let values = || one.points.iter().map(|(_, value)| *value);
