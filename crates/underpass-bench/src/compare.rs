@@ -11,16 +11,17 @@
 //!                    ◄─gap─►
 //! ```
 //!
-//! - the gap is wider than the noise, times a factor that is larger the fewer rounds there are
-//!   ([`margin`]). The noise is the widest of three: either range, and the median range of all figures
-//!   of that metric in that experiment in both runs. The last guards against rounds that lie close
-//!   to each other by luck, which few rounds often do;
+//! - the gap is wider than the noise, times a factor that is larger the fewer rounds there are.
+//!   The noise is the widest of three: either range, and the median range of all figures of that
+//!   metric in that experiment in both runs. The last guards against rounds that lie close to
+//!   each other by luck, which few rounds often do;
 //! - the gap is wider than 5 %, which stands for drift.
 //!
-//! The factors were found by simulation: log-normal, one-sided and spiky noise of 1 to 20 %, with
-//! a drift of up to 2 % for each figure, 200 figures in each pair of runs. Less than one pair in 200
-//! of equal runs then reports anything at all; a test holds that. What it costs is sensitivity: with
-//! seven rounds, a change has to be about three times as large as the range of the rounds.
+//! The factors were found by simulating pairs of equal runs with 200 figures each: noise of 1 to
+//! 20 %, log-normal or to one side, and figures that drift by 2 % between the runs. Less than one
+//! pair in 200 then reports anything at all; a test holds that, without the drift. What it costs is
+//! sensitivity: with six rounds or more, a change has to be somewhat more than twice as large as
+//! the range of the rounds.
 //!
 //! Metrics of which neither way is better are not judged, nor are figures of 0.
 
@@ -31,7 +32,7 @@ use serde::Serialize;
 
 use crate::document::{Better, Case, Document, Experiment, Figures, Measured, Outcome, Unit};
 use crate::machine::Machine;
-use crate::render::{escaped, figure, paragraph, ratio};
+use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
 
 /// Gaps below this are drift.
@@ -43,7 +44,7 @@ const ROUNDS_MIN: usize = 3;
 fn margin(rounds: usize) -> f64 {
     match rounds {
         ..=3 => 5.0,
-        4 => 2.0,
+        4 => 2.5,
         5 => 1.5,
         _ => 1.0,
     }
@@ -411,6 +412,8 @@ impl Changes {
         for doubt in &self.doubts {
             paragraph(&mut out, "! ", doubt, width);
         }
+        out.push('\n');
+        paragraph(&mut out, "", &self.summary(), width);
         for (heading, changes) in self.groups() {
             let _ = writeln!(out, "\n{heading}");
             for group in by_subject(changes) {
@@ -426,7 +429,6 @@ impl Changes {
                 }
             }
         }
-        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, only) in self.unmatched() {
             let _ = writeln!(out, "\n{heading}");
             for line in only {
@@ -445,6 +447,7 @@ impl Changes {
         for doubt in &self.doubts {
             let _ = writeln!(out, "- **Doubtful**, {}", escaped(doubt));
         }
+        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, changes) in self.groups() {
             let _ = writeln!(out, "\n## {heading}\n");
             let _ = writeln!(out, "| factor | what | case | before | after |");
@@ -460,7 +463,6 @@ impl Changes {
                 );
             }
         }
-        let _ = writeln!(out, "\n{}", self.summary());
         for (heading, only) in self.unmatched() {
             let _ = writeln!(out, "\n{heading}\n");
             for line in only {
@@ -522,7 +524,7 @@ impl Change {
         format!("{}: {}, {experiment}", self.contender, self.label)
     }
 
-    /// `×1.50  109 ms (107–111 ms) → 164 ms (160–169 ms)`.
+    /// `×1.50  109 ms (107–111) → 164 ms (160–169)`.
     fn detail(&self) -> String {
         let [before, after] = self.sides();
         format!("×{}  {before} → {after}", ratio(self.factor))
@@ -530,9 +532,8 @@ impl Change {
 
     fn sides(&self) -> [String; 2] {
         [&self.before, &self.after].map(|spread| {
-            let [median, min, max] =
-                [spread.median, spread.min, spread.max].map(|value| figure(value, self.unit));
-            format!("{median} ({min}–{max})")
+            let median = figure(spread.median, self.unit);
+            format!("{median} ({})", range_text(spread, self.unit))
         })
     }
 }

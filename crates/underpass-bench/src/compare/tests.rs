@@ -106,7 +106,7 @@ fn noisy(chance: &mut Chance, spreads: &[f64], rounds: usize) -> Document {
 #[test]
 fn equal_runs_report_nothing_in_more_than_199_of_200_pairs() {
     let mut chance = Chance(42);
-    for rounds in [3, 5, 7] {
+    for rounds in [3, 4, 5, 7] {
         let mut alarms = 0;
         for _ in 0..500 {
             let spreads: Vec<f64> = (0..200).map(|_| 0.01 + 0.19 * chance.share()).collect();
@@ -177,9 +177,9 @@ fn people_see_who_changed_by_how_much_and_from_what_to_what() {
     rig(&mut after, 0, 1, "cpu_share", 1.5);
     let changes = compare(&before, &after);
     let text = changes.text(80);
-    let expected = "\nWorse\n  nginx: processor share, http\n    \
-                    1 MiB  ×1.50  51.0 % (51.0 %–51.0 %) → 76.5 % (76.5 %–76.5 %)\n\nOf ";
-    assert!(text.contains(expected), "{text}");
+    let worse = "\nWorse\n  nginx: processor share, http\n    \
+                 1 MiB  ×1.50  51.0 % (51.0–51.0) → 76.5 % (76.5–76.5)\n";
+    assert!(text.ends_with(worse), "{text}");
     assert!(text.contains(" 1 got worse, 0 got better, "), "{text}");
     let markdown = changes.markdown();
     let row = "| **×1.50** | nginx: processor share, http | 1 MiB | 51.0 %";

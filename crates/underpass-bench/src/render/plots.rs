@@ -11,6 +11,8 @@ const WHOLE: (i32, i32) = (900, 380);
 const HALF: (i32, i32) = (440, 270);
 const NARROW: (i32, i32) = (350, 300);
 
+/// Of a chart of bars, in pixels: legible on a phone, and in half of the page.
+const BARS_WIDE: i32 = 390;
 /// Charts of bars beside each other tell enough at this number; the rest stands in the table.
 const BARS_MAX: usize = 4;
 /// Cases that differ by more than this factor get a chart of multiples as well.
@@ -254,7 +256,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
 
 /// Processor time in user space and in the kernel, and how long it took.
 fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Option<Plot> {
-    let own = |name: &str| group.metrics.iter().any(|metric| *metric == name);
+    let own = |name| group.metrics.contains(&name);
     if !own("user") || !own("system") {
         return None;
     }
@@ -304,7 +306,7 @@ fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> O
 }
 
 fn of_bars(bars: Bars, legend: Legend, group: &str) -> Plot {
-    let svg = bars.draw(HALF.0);
+    let svg = bars.draw(BARS_WIDE);
     Plot {
         words: bars.words,
         group: group.to_owned(),
@@ -420,7 +422,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
         let words = Words {
             id: format!("{id}-t{index}"),
             title: format!("Over time: {label}"),
-            description: format!("One round, {}.", case.label),
+            description: format!("One round, {}. Marks tell the lines apart.", case.label),
         };
         let rows = own().filter(|one| !one.points.is_empty()).map(|one| {
             let values = || one.points.iter().map(|(_, value)| *value);
