@@ -5,11 +5,13 @@
 //!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
 //!      ─► docs ─► the test that writes the generated pages
 //!      ─► measure ─► servers and a client on this machine, in rounds ─► tables
+//!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //! ```
 #![forbid(unsafe_code)]
 
 mod docs;
 mod measure;
+mod peers;
 mod test;
 mod tidy;
 mod workspace;
@@ -37,6 +39,8 @@ enum Command {
     Docs,
     /// Compare our server with others on this machine, in one run
     Measure(measure::Arguments),
+    /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
+    Peers(peers::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(&workspace),
         Command::Docs => docs::run(&workspace),
         Command::Measure(arguments) => Ok(measure::run(&workspace, &arguments)),
+        Command::Peers(arguments) => peers::run(&workspace, &arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

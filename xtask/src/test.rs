@@ -23,7 +23,9 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
+pub(crate) use self::needs::{is_root, search_path};
 use self::packages::Packages;
+pub(crate) use self::packages::install as install_packages;
 use self::report::{Lack, Report};
 pub(crate) use self::system::{SYSTEM_TESTS, SystemTest};
 use crate::tidy::{self, Complaint, Tree};

@@ -16,6 +16,8 @@ pub(crate) enum Need {
     /// To attach an image file as a block device.
     LoopDevices,
     Program(Program),
+    /// A program that is too big to be installed for a test: used where it is there.
+    Toolchain(Program),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,12 +39,16 @@ pub(crate) const STRACE: Need = Need::Program(Program {
     trial: &["-o", "/dev/null", "true"],
 });
 pub(crate) const CURL: Need = program("curl", "curl");
+pub(crate) const GCC: Need = program("cc", "gcc");
+pub(crate) const GO: Need = toolchain("go", "golang-go");
 pub(crate) const IP: Need = program("ip", "iproute2");
+pub(crate) const JAVAC: Need = toolchain("javac", "default-jdk-headless");
 pub(crate) const MKFS_BTRFS: Need = program("mkfs.btrfs", "btrfs-progs");
 pub(crate) const MKFS_EXT4: Need = program("mkfs.ext4", "e2fsprogs");
 pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
 pub(crate) const MOUNT: Need = program("mount", "mount");
 pub(crate) const NGINX: Need = program("nginx", "nginx-light");
+pub(crate) const PYTHON: Need = program("python3", "python3");
 pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
 
 /// Every need there is, for `cargo xtask test --list`.
@@ -52,12 +58,16 @@ pub(crate) const ALL: &[Need] = &[
     LOOP_DEVICES,
     STRACE,
     CURL,
+    GCC,
+    GO,
     IP,
+    JAVAC,
     MKFS_BTRFS,
     MKFS_EXT4,
     MKFS_XFS,
     MOUNT,
     NGINX,
+    PYTHON,
     UNSHARE,
 ];
 
@@ -68,6 +78,14 @@ pub(super) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagati
 /// A program that works where it is there.
 const fn program(command: &'static str, package: &'static str) -> Need {
     Need::Program(Program {
+        command,
+        package,
+        trial: &[],
+    })
+}
+
+const fn toolchain(command: &'static str, package: &'static str) -> Need {
+    Need::Toolchain(Program {
         command,
         package,
         trial: &[],
@@ -88,10 +106,10 @@ impl Need {
                 trial_lack(command, &arguments.concat())
             }
             Self::LoopDevices => trial_lack("losetup", &["--find"]),
-            Self::Program(program) if !program.is_there() => Some(Lack::curable(format!(
-                "{} is not there; it is in Debian's package {}",
-                program.command, program.package
-            ))),
+            Self::Program(program) if !program.is_there() => Some(Lack::curable(program.absence())),
+            Self::Toolchain(program) => {
+                (!program.is_there()).then(|| Lack::of_machine(program.absence()))
+            }
             Self::Program(program) if program.trial.is_empty() => None,
             Self::Program(program) => trial_lack(program.command, program.trial),
         }
@@ -102,6 +120,13 @@ impl Program {
     pub(super) fn is_there(&self) -> bool {
         env::split_paths(&search_path()).any(|directory| directory.join(self.command).is_file())
     }
+
+    fn absence(&self) -> String {
+        let Self {
+            command, package, ..
+        } = self;
+        format!("{command} is not there; it is in Debian's package {package}")
+    }
 }
 
 impl fmt::Display for Need {
@@ -110,7 +135,7 @@ impl fmt::Display for Need {
             Self::Root => f.write_str("root"),
             Self::Mounts => f.write_str("mounts of its own"),
             Self::LoopDevices => f.write_str("loop devices"),
-            Self::Program(program) => {
+            Self::Program(program) | Self::Toolchain(program) => {
                 write!(f, "{} (package {})", program.command, program.package)
             }
         }
@@ -118,14 +143,14 @@ impl fmt::Display for Need {
 }
 
 /// `PATH` with the directories where programs for root are, which others lack.
-pub(super) fn search_path() -> std::ffi::OsString {
+pub(crate) fn search_path() -> std::ffi::OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
 }
 
 /// Whether the effective user is root, as /proc says.
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
     effective_user(&status) == Some("0")
 }

@@ -17,13 +17,16 @@ pub(super) enum Packages {
 
 /// Debian asks this program before a package starts its service; `101` means no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-const POLICY_TEXT: &str =
-    "#!/bin/sh\n# Of `cargo xtask test`, while it installs packages.\nexit 101\n";
+const POLICY_TEXT: &str = "#!/bin/sh\n# Of `cargo xtask`, while it installs packages.\nexit 101\n";
 
 /// Installs what the needs miss and says so. What could not be installed shows when the needs
 /// are looked at again.
 pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
-    let missing = missing(needs);
+    install(&missing(needs))
+}
+
+/// Installs packages, without starting their services, where this process may; says what it does.
+pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -36,9 +39,9 @@ pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
     without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
         // One that can't be had must not keep the others out.
-        if !install(&missing) {
-            for package in &missing {
-                install(&[package]);
+        if !apt_install(missing) {
+            for package in missing {
+                apt_install(&[package]);
             }
         }
     })?;
@@ -48,7 +51,9 @@ pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
 fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
     let is_missing = |need: &&'a Need| match need {
         Need::Program(program) if !Program::is_there(program) => Some(program.package),
-        Need::Program(_) | Need::Root | Need::Mounts | Need::LoopDevices => None,
+        Need::Program(_) | Need::Toolchain(_) | Need::Root | Need::Mounts | Need::LoopDevices => {
+            None
+        }
     };
     let mut missing: Vec<_> = needs.iter().filter_map(is_missing).collect();
     missing.sort_unstable();
@@ -71,7 +76,7 @@ fn without_services(policy: &Path, work: impl FnOnce()) -> Fallible<()> {
     Ok(())
 }
 
-fn install(packages: &[&str]) -> bool {
+fn apt_install(packages: &[&str]) -> bool {
     let options = ["install", "--quiet", "--yes", "--no-install-recommends"];
     apt(&[options.as_slice(), packages].concat())
 }

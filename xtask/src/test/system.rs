@@ -91,6 +91,30 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         needs: &[needs::CURL],
         why: "a folder of a gibibyte, downloaded by many connections at once",
     },
+    SystemTest {
+        package: "xtask",
+        target: "peers_c",
+        needs: &[needs::GCC],
+        why: "the programs that are measured beside Underpass move every byte",
+    },
+    SystemTest {
+        package: "xtask",
+        target: "peers_python",
+        needs: &[needs::PYTHON],
+        why: "as those in C",
+    },
+    SystemTest {
+        package: "xtask",
+        target: "peers_java",
+        needs: &[needs::JAVAC],
+        why: "as those in C",
+    },
+    SystemTest {
+        package: "xtask",
+        target: "peers_go",
+        needs: &[needs::GO],
+        why: "as those in C, and the servers give every byte over and over",
+    },
 ];
 
 impl fmt::Display for SystemTest {

@@ -1,0 +1,3 @@
+module underpass/peers
+
+go 1.19

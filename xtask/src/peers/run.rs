@@ -1,0 +1,186 @@
+//! `underpass bench` with everybody who is there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use super::Arguments;
+use super::kit::{SHOP, Shop, build_underpass};
+use super::table::{Experiment, KITS, PEERS, Peer};
+use crate::test::is_root;
+use crate::workspace::Fallible;
+
+/// A call of the bench, and how much of it there is time for: ten to twenty contenders times
+/// rounds, for all shapes together less than 25 minutes, 5 with `--quick`.
+pub(super) struct Shape {
+    /// Of the document, without `.json`.
+    document: &'static str,
+    experiment: Experiment,
+    arguments: &'static [&'static str],
+    full: Scale,
+    quick: Scale,
+    /// bbr, where it is the machine's, paces what never meets a bottleneck.
+    over: Over,
+}
+
+/// Fewer rounds than 6 tell no ratio; a quick run is to see that all of it works.
+struct Scale {
+    rounds: usize,
+    /// Of the files, where the bench's own would take too long.
+    sizes: Option<&'static str>,
+}
+
+#[derive(PartialEq)]
+enum Over {
+    Loopback,
+    Files,
+}
+
+pub(super) const SHAPES: &[Shape] = &[
+    Shape {
+        document: "serve-large",
+        experiment: Experiment::Serve,
+        arguments: &[
+            "http",
+            "--size",
+            "100MiB",
+            "--connections",
+            "4",
+            "--files",
+            "8",
+        ],
+        full: rounds(6),
+        quick: rounds(2),
+        over: Over::Loopback,
+    },
+    Shape {
+        document: "serve-small",
+        experiment: Experiment::Serve,
+        arguments: &[
+            "http",
+            "--size",
+            "1KiB",
+            "--connections",
+            "64",
+            "--files",
+            "1000",
+        ],
+        full: rounds(6),
+        quick: rounds(2),
+        over: Over::Loopback,
+    },
+    Shape {
+        document: "serve",
+        experiment: Experiment::Serve,
+        arguments: &["http"],
+        full: rounds(6),
+        quick: rounds(2),
+        over: Over::Loopback,
+    },
+    Shape {
+        document: "copy",
+        experiment: Experiment::Copy,
+        arguments: &["copy"],
+        full: rounds(6),
+        quick: rounds(6).of("10KiB,1MiB,100MiB"),
+        over: Over::Files,
+    },
+    Shape {
+        document: "socket",
+        experiment: Experiment::Socket,
+        arguments: &["socket"],
+        full: rounds(6).of("7MB,63MB,350MB,1GB"),
+        quick: rounds(3).of("7MB,200MB"),
+        over: Over::Loopback,
+    },
+];
+
+const fn rounds(rounds: usize) -> Scale {
+    Scale {
+        rounds,
+        sizes: None,
+    }
+}
+
+impl Scale {
+    const fn of(self, sizes: &'static str) -> Self {
+        Self {
+            sizes: Some(sizes),
+            ..self
+        }
+    }
+}
+
+/// Runs every shape of the experiments; one that fails doesn't stop the others.
+pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCode> {
+    build_underpass(shop.workspace)?;
+    let kits = KITS.iter().filter(|kit| {
+        let built = shop.version(kit).and_then(|_| shop.build(kit));
+        if let Err(lack) = &built {
+            println!("left out: {}: {lack}", kit.name);
+        }
+        built.is_ok()
+    });
+    let kits: Vec<&str> = kits.map(|kit| kit.name).collect();
+    let is_wanted = |shape: &&Shape| {
+        let experiments = &arguments.experiments;
+        experiments.is_empty() || experiments.contains(&shape.experiment)
+    };
+    fs::create_dir_all(shop.workspace.root.join(arguments.results()))?;
+    let mut done = ExitCode::SUCCESS;
+    for shape in SHAPES.iter().filter(is_wanted) {
+        println!("\n== {}", shape.document);
+        let is_there = |peer: &&Peer| kits.contains(&peer.kit.name);
+        let peers = PEERS.iter().filter(is_there);
+        let status = shape.bench(shop, arguments, peers).status()?;
+        if !status.success() {
+            println!("{}: {status}", shape.document);
+            done = ExitCode::FAILURE;
+        }
+    }
+    Ok(done)
+}
+
+impl Shape {
+    /// From the root of the workspace.
+    pub(super) fn json(&self, arguments: &Arguments) -> PathBuf {
+        let file = format!("{}.json", self.document);
+        arguments.results().join(file)
+    }
+
+    fn bench<'p>(
+        &self,
+        shop: &Shop<'_>,
+        arguments: &Arguments,
+        peers: impl Iterator<Item = &'p Peer>,
+    ) -> Command {
+        let mut bench = shop.command("underpass");
+        // Where caddy leaves things otherwise.
+        let home = shop.workspace.root.join(SHOP).join("home");
+        bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
+        bench.arg("bench").args(self.arguments);
+        let scale = if arguments.quick {
+            bench.arg("--quick");
+            &self.quick
+        } else {
+            &self.full
+        };
+        let rounds = arguments.rounds.unwrap_or(scale.rounds);
+        bench.args(["--rounds", &rounds.to_string()]);
+        if let Some(sizes) = scale.sizes {
+            bench.args(["--sizes", sizes]);
+        }
+        if self.over == Over::Loopback && is_root() {
+            bench.args(["--congestion", "cubic"]);
+        }
+        for peer in peers.filter(|peer| peer.experiment == self.experiment) {
+            let contender = format!("{}={}", peer.name, peer.command);
+            bench.args([peer.part.option(), &contender]);
+        }
+        bench
+            .arg("--json")
+            .arg(self.json(arguments))
+            .args(&arguments.more);
+        bench
+    }
+}

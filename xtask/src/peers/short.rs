@@ -1,0 +1,227 @@
+//! Where the first contender is ahead, where behind: lists computed from the comparisons of a result.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use super::table::PEERS;
+
+/// What of a result of `underpass bench` is needed here; docs/bench-format.md describes it.
+#[derive(Deserialize)]
+pub(super) struct Document {
+    experiments: Vec<Experiment>,
+}
+
+#[derive(Deserialize)]
+struct Experiment {
+    title: String,
+    contenders: Vec<Contender>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Contender {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    label: String,
+    load: String,
+    metrics: Vec<Metric>,
+}
+
+#[derive(Deserialize)]
+struct Metric {
+    label: String,
+    better: Option<Better>,
+    comparisons: Vec<Option<Comparison>>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Better {
+    Lower,
+    Higher,
+}
+
+/// The first contender's figure divided by another's.
+#[derive(Clone, Copy, Deserialize)]
+struct Comparison {
+    verdict: Verdict,
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Different,
+    NotDistinguishable,
+    TooFewRounds,
+}
+
+/// What may be said of the first contender beside another.
+#[derive(Clone, Copy, PartialEq)]
+enum Standing {
+    Ahead,
+    Behind,
+    Level,
+    Unknown,
+}
+
+impl Document {
+    /// Of each experiment, whom the first contender beats, who beats it, and whom it can't be told
+    /// from.
+    pub(super) fn in_short(&self) -> String {
+        self.experiments.iter().map(Experiment::in_short).collect()
+    }
+}
+
+impl Experiment {
+    fn in_short(&self) -> String {
+        let first = self.contenders.first().map_or("", |first| &first.name);
+        let mut text = format!("\n### {}\n", self.title);
+        for (standing, relation) in [
+            (Standing::Ahead, "better than"),
+            (Standing::Behind, "worse than"),
+            (Standing::Level, "not to be told from"),
+        ] {
+            let lines = self
+                .cases
+                .iter()
+                .filter_map(|case| case.line(self, standing));
+            let mut lines: String = lines.collect();
+            if lines.is_empty() {
+                lines.push_str("- nobody\n");
+            }
+            let _ = write!(text, "\n**{first} is {relation}**\n\n{lines}");
+        }
+        let unknown = |case: &Case| case.peers(self, Standing::Unknown).len();
+        match self.cases.iter().map(unknown).sum() {
+            0 => {}
+            unknown => {
+                let _ = writeln!(text, "\n{unknown} comparisons had too few rounds to tell.");
+            }
+        }
+        text
+    }
+}
+
+impl Case {
+    /// `- CASE, METRIC: PEER RATIO (LOW–HIGH), …`, the clearest first; none without such peers.
+    fn line(&self, experiment: &Experiment, standing: Standing) -> Option<String> {
+        let told = |(name, comparison): &(&str, Comparison)| match standing {
+            Standing::Level => (*name).to_owned(),
+            _ => {
+                let Comparison {
+                    ratio, low, high, ..
+                } = comparison;
+                format!("{name} {ratio:.2} ({low:.2}–{high:.2})")
+            }
+        };
+        let peers = self.peers(experiment, standing);
+        let peers: Vec<String> = peers.iter().map(told).collect();
+        let case = match &*self.label {
+            "" => &self.load,
+            label => label,
+        };
+        let metric = &self.metric()?.label;
+        (!peers.is_empty()).then(|| format!("- {case}, {metric}: {}\n", peers.join(", ")))
+    }
+
+    fn metric(&self) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.better.is_some())
+    }
+
+    /// Those of the table that stand so: our own mover held to one mechanism is nobody's choice.
+    fn peers<'e>(
+        &self,
+        experiment: &'e Experiment,
+        standing: Standing,
+    ) -> Vec<(&'e str, Comparison)> {
+        let Some((metric, better)) = self.metric().and_then(|m| Some((m, m.better?))) else {
+            return Vec::new();
+        };
+        let names = experiment.contenders.iter().map(|one| one.name.as_str());
+        let compared = names.zip(metric.comparisons.iter().copied());
+        let mut peers: Vec<_> = compared
+            .filter_map(|(name, comparison)| Some((name, comparison?)))
+            .filter(|(name, comparison)| {
+                comparison.standing(better) == standing
+                    && PEERS.iter().any(|peer| peer.name == *name)
+            })
+            .collect();
+        peers.sort_by(|(_, a), (_, b)| b.clearness().total_cmp(&a.clearness()));
+        peers
+    }
+}
+
+impl Comparison {
+    fn standing(&self, better: Better) -> Standing {
+        match self.verdict {
+            Verdict::TooFewRounds => Standing::Unknown,
+            Verdict::NotDistinguishable => Standing::Level,
+            Verdict::Different if (self.ratio < 1.0) == (better == Better::Lower) => {
+                Standing::Ahead
+            }
+            Verdict::Different => Standing::Behind,
+        }
+    }
+
+    /// How far from 1, either way.
+    fn clearness(self) -> f64 {
+        self.ratio.ln().abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#"{"experiments": [{
+        "title": "Files over HTTP",
+        "contenders": [
+            {"name": "underpass"}, {"name": "sendfile"}, {"name": "nginx"}, {"name": "h2o"},
+            {"name": "caddy"}, {"name": "dufs"}],
+        "cases": [{"label": "1 KiB", "load": "", "metrics": [
+            {"label": "page faults", "better": null, "comparisons": []},
+            {"label": "CPU time", "better": "lower", "comparisons": [null,
+                {"verdict": "different", "ratio": 0.5, "low": 0.4, "high": 0.6},
+                {"verdict": "different", "ratio": 1.25, "low": 1.1, "high": 1.4},
+                {"verdict": "different", "ratio": 0.8, "low": 0.7, "high": 0.9},
+                {"verdict": "different", "ratio": 0.4, "low": 0.3, "high": 0.5},
+                {"verdict": "not_distinguishable", "ratio": 1, "low": 0.9, "high": 1.1}]}]}]}]}"#;
+
+    #[test]
+    fn wins_and_losses_are_told_alike() {
+        let document: Document = serde_json::from_str(DOCUMENT).expect("a document");
+        let expected = "\n### Files over HTTP\n\
+            \n**underpass is better than**\n\n\
+            - 1 KiB, CPU time: caddy 0.40 (0.30–0.50), h2o 0.80 (0.70–0.90)\n\
+            \n**underpass is worse than**\n\n\
+            - 1 KiB, CPU time: nginx 1.25 (1.10–1.40)\n\
+            \n**underpass is not to be told from**\n\n\
+            - 1 KiB, CPU time: dufs\n";
+        assert_eq!(document.in_short(), expected);
+    }
+
+    #[test]
+    fn more_is_better_where_it_says_so() {
+        let text = DOCUMENT.replace("\"lower\"", "\"higher\"");
+        let document: Document = serde_json::from_str(&text).expect("a document");
+        let short = document.in_short();
+        let (_, worse) = short.split_once("worse than").expect("a heading");
+        assert!(worse.contains("caddy 0.40"), "{short}");
+    }
+
+    #[test]
+    fn too_few_rounds_say_nothing() {
+        let text = DOCUMENT.replace("\"different\"", "\"too_few_rounds\"");
+        let document: Document = serde_json::from_str(&text).expect("a document");
+        let short = document.in_short();
+        assert!(short.contains("better than**\n\n- nobody\n"), "{short}");
+        assert!(short.ends_with("\n3 comparisons had too few rounds to tell.\n"));
+    }
+}

@@ -1,0 +1,9 @@
+//! The programs in C that are measured beside Underpass.
+
+mod contract;
+
+#[test]
+#[ignore = "needs gcc; run by cargo xtask test"]
+fn workers_move_every_byte_and_go_on_after_a_failure() {
+    contract::check_workers(&contract::variants("C"));
+}
