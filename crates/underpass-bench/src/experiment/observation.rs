@@ -18,6 +18,9 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
 
+/// Less than this may be a part of the server's program that it needs for the first time.
+const FROM_STORAGE_MIN: u64 = 256 << 10;
+
 /// Share of cold files that has to come from storage.
 const COLD_MIN: f64 = 0.5;
 
@@ -84,7 +87,8 @@ pub(crate) fn observe_lanes(
 impl Observation {
     /// Whether what was to come from the page cache came from storage after all.
     pub(crate) fn lost_page_cache(&self) -> bool {
-        self.share_from_storage() > FROM_STORAGE_MAX
+        let read = self.storage_read_bytes.unwrap_or(0);
+        read >= FROM_STORAGE_MIN && self.share_from_storage() > FROM_STORAGE_MAX
     }
 
     /// Whether what was to come from storage came from the page cache.
@@ -379,7 +383,9 @@ mod tests {
         let notes = |pages| notes_of("x", &[&cold], pages);
         assert!(notes(Pages::Cached)[0].contains("page cache"));
         assert!(notes(Pages::OnDisk).is_empty());
-        let warm = observation(1..=10);
+        let mut warm = observation(1..=10);
+        warm.body_bytes = 1 << 20;
+        warm.storage_read_bytes = Some(FROM_STORAGE_MIN - 1);
         assert!(notes_of("x", &[&warm], Pages::Cached).is_empty());
         assert!(notes_of("x", &[&warm], Pages::OnDisk)[0].contains("not cold"));
     }
