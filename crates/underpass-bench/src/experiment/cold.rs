@@ -107,6 +107,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let variants = Variant::of_mechanisms(&options.only);
     let bench = Bench::start("cold", &variants, &options.servers, ground, throttle)?;
     experiment.contenders = bench.contenders();
+    experiment.notes.extend(bench.left_out());
     run.progress.begin("cold");
     let played = play(options, &bench, ground, run);
     let stopped = bench.finish();

@@ -109,6 +109,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let variants = Variant::of_mechanisms(&options.only);
     let bench = Bench::start("http", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
+    experiment.notes.extend(bench.left_out());
     let played = play_all(options, &bench, &mut experiment, ground, run);
     let stopped = bench.finish();
     played?;

@@ -77,6 +77,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let variants = Variant::of_mechanisms(&options.only);
     let mut bench = Bench::start("many", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
+    experiment.notes.extend(bench.left_out());
     let played = play(options, &mut bench, ground, run);
     let stopped = bench.finish();
     experiment.cases.extend(played?);

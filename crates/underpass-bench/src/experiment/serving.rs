@@ -11,7 +11,7 @@ use super::Ground;
 use super::observation::{Observation, observe_lanes};
 use crate::document::{Contender, Timeline, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Lane, Specimen, Waiting, flush_to_disk, verify};
+use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
 use crate::server::{Server, Setup};
@@ -53,7 +53,15 @@ pub(crate) struct Bench {
     processor: Option<usize>,
     throttle: Option<Throttle>,
     entrants: Vec<Entrant>,
+    left_out: Vec<String>,
 }
+
+/// What a server is tried with before anything is measured.
+const TRIAL: Batch = Batch {
+    name: "trial",
+    count: 1,
+    bytes: 100_003,
+};
 
 /// A server with its setup; running from `Bench::start` on.
 struct Entrant {
@@ -71,28 +79,14 @@ impl Bench {
         throttle: Option<Throttle>,
     ) -> Result<Bench> {
         let place = |what: &str| ground.scratch.subdirectory(&format!("{name}/{what}"));
-        let site = place("www")?;
-        let mut setups = Vec::new();
-        for variant in variants {
-            let own = place(&format!("server-{}", setups.len()))?;
-            setups.push(Setup::own(&variant.name, &variant.arguments, &site, own)?);
-        }
-        for named in others {
-            let own = place(&format!("server-{}", setups.len()))?;
-            setups.push(Setup::of(named, &site, own)?);
-        }
-        let entrants = setups.into_iter().map(|setup| Entrant {
-            setup,
-            server: None,
-        });
         let mut bench = Bench {
-            site,
+            site: place("www")?,
             processor: ground.seats.contender,
             throttle,
-            entrants: entrants.collect(),
+            entrants: Vec::new(),
+            left_out: Vec::new(),
         };
-        let started = (0..bench.len()).try_for_each(|index| bench.restart(index));
-        match started {
+        match bench.admit_all(variants, others, place) {
             Ok(()) => Ok(bench),
             Err(error) => {
                 // Why one of them did not start is what matters.
@@ -100,6 +94,54 @@ impl Bench {
                 Err(error)
             }
         }
+    }
+
+    /// Lets servers in that deliver a small file as it is; says why of the others. Without our own
+    /// there is nothing to measure.
+    fn admit_all(
+        &mut self,
+        variants: &[Variant],
+        others: &[Named],
+        place: impl Fn(&str) -> Result<PathBuf>,
+    ) -> Result<()> {
+        let trial = TRIAL.make(&self.site)?;
+        for (index, variant) in variants.iter().enumerate() {
+            let own = place(&format!("server-{index}"))?;
+            let setup = Setup::own(&variant.name, &variant.arguments, &self.site, own)?;
+            self.admit(setup, &trial)?;
+        }
+        for (index, named) in others.iter().enumerate() {
+            let own = place(&format!("server-{}", variants.len() + index))?;
+            let setup = Setup::of(named, &self.site, own)?;
+            match self.admit(setup, &trial) {
+                Err(Error::Contender(why) | Error::Answer(why)) => {
+                    self.left_out.push(format!("not measured: {why}"));
+                }
+                admitted => admitted?,
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
+        let index = self.len();
+        let server = None;
+        self.entrants.push(Entrant { setup, server });
+        let admitted = self
+            .restart(index)
+            .and_then(|()| self.verify_one(index, trial));
+        if admitted.is_err() {
+            let refused = self.entrants.pop();
+            refused
+                .and_then(|e| e.server)
+                .map_or(Ok(()), Server::stop)?;
+        }
+        admitted
+    }
+
+    /// Who is not measured, and why.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -144,10 +186,12 @@ impl Bench {
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
     pub(crate) fn verify(&self, specimens: &[Specimen]) -> Result<()> {
         flush_to_disk(&self.site)?;
-        (0..self.len()).try_for_each(|index| {
-            let verified = verify(self.server(index)?.address(), specimens);
-            verified.map_err(|error| error.of(self.name(index)))
-        })
+        (0..self.len()).try_for_each(|index| self.verify_one(index, specimens))
+    }
+
+    fn verify_one(&self, index: usize, specimens: &[Specimen]) -> Result<()> {
+        let verified = verify(self.server(index)?.address(), specimens);
+        verified.map_err(|error| error.of(self.name(index)))
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of

@@ -86,6 +86,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     ];
     let bench = Bench::start("small", &variants, &options.servers, ground, None)?;
     let mut experiment = describe(&bench, options.connections, run.rounds);
+    experiment.notes.extend(bench.left_out());
     let played = play_all(options, &bench, &mut experiment.cases, ground, run);
     let stopped = bench.finish();
     played?;
