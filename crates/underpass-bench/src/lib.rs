@@ -15,7 +15,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `process`, `worker`, `mover`, `role` | those measured |
+//! | `process`, `porter`, `mover`, `role` | those measured |
 //! | `server`, `load` | servers among them, and what is asked of those |
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
 //! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
@@ -41,6 +41,7 @@ mod mover;
 mod named;
 mod network;
 mod noise;
+mod porter;
 mod proc;
 mod process;
 mod progress;
@@ -55,7 +56,6 @@ pub mod stats;
 mod throttle;
 mod trace;
 mod window;
-mod worker;
 
 pub use error::Error;
 pub use load::Waiting;
