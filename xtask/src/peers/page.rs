@@ -27,7 +27,12 @@ pub(super) fn write(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<()> {
         let document: Document = serde_json::from_str(&fs::read_to_string(root.join(&json))?)?;
         short.push_str(&document.in_short());
         let markdown = rendered(shop, &json)?;
-        let _ = writeln!(tables, "\n{}", lowered(&markdown).trim());
+        let _ = writeln!(
+            tables,
+            "\n## {}\n\n{}",
+            shape.title,
+            lowered(&markdown).trim()
+        );
     }
     let page = if arguments.quick {
         arguments.results().join("measurements.md")

@@ -13,6 +13,8 @@ use crate::workspace::Fallible;
 /// A call of the bench, and how much of it there is time for: ten to twenty contenders times
 /// rounds, for all shapes together less than 25 minutes, 5 with `--quick`.
 pub(super) struct Shape {
+    /// On the page.
+    pub(super) title: &'static str,
     /// Of the document, without `.json`.
     document: &'static str,
     experiment: Experiment,
@@ -26,8 +28,8 @@ pub(super) struct Shape {
 /// Fewer rounds than 6 tell no ratio; a quick run is to see that all of it works.
 struct Scale {
     rounds: usize,
-    /// Of the files, where the bench's own would take too long.
-    sizes: Option<&'static str>,
+    /// What would take too long otherwise: every file is hashed beforehand from every server.
+    more: &'static [&'static str],
 }
 
 #[derive(PartialEq)]
@@ -38,38 +40,25 @@ enum Over {
 
 pub(super) const SHAPES: &[Shape] = &[
     Shape {
+        title: "Files of 100 MiB over HTTP",
         document: "serve-large",
         experiment: Experiment::Serve,
-        arguments: &[
-            "http",
-            "--size",
-            "100MiB",
-            "--connections",
-            "4",
-            "--files",
-            "8",
-        ],
-        full: rounds(6),
-        quick: rounds(2),
+        arguments: &["http", "--size", "100MiB", "--connections", "4"],
+        full: rounds(6).with(&["--files", "8"]),
+        quick: rounds(2).with(&["--files", "2"]),
         over: Over::Loopback,
     },
     Shape {
+        title: "Files of 1 KiB over HTTP",
         document: "serve-small",
         experiment: Experiment::Serve,
-        arguments: &[
-            "http",
-            "--size",
-            "1KiB",
-            "--connections",
-            "64",
-            "--files",
-            "1000",
-        ],
-        full: rounds(6),
-        quick: rounds(2),
+        arguments: &["http", "--size", "1KiB", "--connections", "64"],
+        full: rounds(6).with(&["--files", "1000"]),
+        quick: rounds(2).with(&["--files", "100"]),
         over: Over::Loopback,
     },
     Shape {
+        title: "One very large file over HTTP",
         document: "serve",
         experiment: Experiment::Serve,
         arguments: &["http"],
@@ -78,36 +67,32 @@ pub(super) const SHAPES: &[Shape] = &[
         over: Over::Loopback,
     },
     Shape {
+        title: "Files to files",
         document: "copy",
         experiment: Experiment::Copy,
         arguments: &["copy"],
         full: rounds(6),
-        quick: rounds(6).of("10KiB,1MiB,100MiB"),
+        quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
         over: Over::Files,
     },
     Shape {
+        title: "Files into a socket",
         document: "socket",
         experiment: Experiment::Socket,
         arguments: &["socket"],
-        full: rounds(6).of("7MB,63MB,350MB,1GB"),
-        quick: rounds(3).of("7MB,200MB"),
+        full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
+        quick: rounds(2).with(&["--sizes", "7MB,200MB"]),
         over: Over::Loopback,
     },
 ];
 
 const fn rounds(rounds: usize) -> Scale {
-    Scale {
-        rounds,
-        sizes: None,
-    }
+    Scale { rounds, more: &[] }
 }
 
 impl Scale {
-    const fn of(self, sizes: &'static str) -> Self {
-        Self {
-            sizes: Some(sizes),
-            ..self
-        }
+    const fn with(self, more: &'static [&'static str]) -> Self {
+        Self { more, ..self }
     }
 }
 
@@ -166,10 +151,9 @@ impl Shape {
             &self.full
         };
         let rounds = arguments.rounds.unwrap_or(scale.rounds);
-        bench.args(["--rounds", &rounds.to_string()]);
-        if let Some(sizes) = scale.sizes {
-            bench.args(["--sizes", sizes]);
-        }
+        bench
+            .args(["--rounds", &rounds.to_string()])
+            .args(scale.more);
         if self.over == Over::Loopback && is_root() {
             bench.args(["--congestion", "cubic"]);
         }

@@ -1,4 +1,5 @@
-//! Where the first contender is ahead, where behind: lists computed from the comparisons of a result.
+//! Where the first contender is ahead, where behind: lists computed from the comparisons of a
+//! result.
 
 use std::fmt::Write as _;
 
@@ -82,6 +83,11 @@ impl Document {
 impl Experiment {
     fn in_short(&self) -> String {
         let first = self.contenders.first().map_or("", |first| &first.name);
+        // Where no plan is made, ours are named after what they are held to.
+        let first = match first {
+            "underpass" => "underpass".to_owned(),
+            mechanism => format!("underpass by {mechanism}"),
+        };
         let mut text = format!("\n### {}\n", self.title);
         for (standing, relation) in [
             (Standing::Ahead, "better than"),

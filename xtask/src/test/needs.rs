@@ -194,6 +194,11 @@ pub(super) fn fake_program(package: &'static str) -> Need {
 }
 
 #[cfg(test)]
+pub(super) fn fake_toolchain() -> Need {
+    toolchain("underpass-no-such-program", "underpass-none")
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -215,6 +220,13 @@ mod tests {
                 "underpass-no-such-program is not there; it is in Debian's package underpass-none"
             )
         );
+    }
+
+    #[test]
+    fn a_toolchain_that_is_not_there_is_no_fault_of_the_machine() {
+        let reason = "underpass-no-such-program is not there; it is in Debian's package \
+                      underpass-none";
+        assert_eq!(fake_toolchain().lack(), Some(Lack::of_machine(reason)));
     }
 
     #[test]
