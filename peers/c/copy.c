@@ -1,6 +1,6 @@
 /* Copies files: copy read-write [BUFFER-BYTES] | sendfile | copy_file_range */
 #define _GNU_SOURCE
-#include "worker.h"
+#include "porter.h"
 
 #include <errno.h>
 #include <fcntl.h>

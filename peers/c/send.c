@@ -1,5 +1,5 @@
 /* Sends files over TCP: send read-write [BUFFER-BYTES] | sendfile | mmap-write */
-#include "worker.h"
+#include "porter.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -16,7 +16,7 @@ final class Copy {
             case "transfer-to" -> Copy::byTransferTo;
             default -> throw new IllegalArgumentException(arguments[0]);
         };
-        Worker.run("java-" + arguments[0], job -> {
+        Porter.run("java-" + arguments[0], job -> {
             if (job.length != 4 || !job[0].equals("copy")) {
                 throw new IOException("not a job");
             }

@@ -19,7 +19,7 @@ final class Send {
             case "transfer-to" -> Send::byTransferTo;
             default -> throw new IllegalArgumentException(arguments[0]);
         };
-        Worker.run("java-" + arguments[0], job -> {
+        Porter.run("java-" + arguments[0], job -> {
             if (job.length != 3 || !job[0].equals("send")) {
                 throw new IOException("not a job");
             }

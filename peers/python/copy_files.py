@@ -5,7 +5,7 @@ import shutil
 import sys
 from contextlib import suppress
 
-import worker
+import porter
 
 VARIANTS = {"shutil": shutil.copyfile}
 
@@ -23,7 +23,7 @@ def main():
             moved += os.path.getsize(target)
         return moved
 
-    worker.run(f"python-{variant}", "copy", work)
+    porter.run(f"python-{variant}", "copy", work)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import socket
 import sys
 
-import worker
+import porter
 
 BUFFER_BYTES = 64 * 1024
 
@@ -36,7 +36,7 @@ def main():
                 pass  # the other side ends when it has everything
             return sent
 
-    worker.run(f"python-{variant}", "send", work)
+    porter.run(f"python-{variant}", "send", work)
 
 
 if __name__ == "__main__":

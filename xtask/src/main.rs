@@ -1,16 +1,14 @@
-//! What the project does to itself: `cargo xtask test`, `tidy`, `docs`, `measure` and `peers`.
+//! What the project does to itself: `cargo xtask test`, `tidy`, `docs` and `peers`.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
 //!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
 //!      ─► docs ─► the test that writes the generated pages
-//!      ─► measure ─► servers and a client on this machine, in rounds ─► tables
 //!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //! ```
 #![forbid(unsafe_code)]
 
 mod docs;
-mod measure;
 mod peers;
 mod test;
 mod tidy;
@@ -37,8 +35,6 @@ enum Command {
     Tidy,
     /// Write the generated pages anew
     Docs,
-    /// Compare our server with others on this machine, in one run
-    Measure(measure::Arguments),
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
     Peers(peers::Arguments),
 }
@@ -49,7 +45,6 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Tidy => tidy::run(&workspace),
         Command::Docs => docs::run(&workspace),
-        Command::Measure(arguments) => Ok(measure::run(&workspace, &arguments)),
         Command::Peers(arguments) => peers::run(&workspace, &arguments),
     };
     done.unwrap_or_else(|error| {

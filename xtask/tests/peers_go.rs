@@ -4,8 +4,8 @@ mod contract;
 
 #[test]
 #[ignore = "needs Go; run by cargo xtask test"]
-fn workers_move_every_byte_and_go_on_after_a_failure() {
-    contract::check_workers(&contract::variants("Go"));
+fn porters_move_every_byte_and_go_on_after_a_failure() {
+    contract::check_porters(&contract::variants("Go"));
 }
 
 #[test]

@@ -4,6 +4,6 @@ mod contract;
 
 #[test]
 #[ignore = "needs python3; run by cargo xtask test"]
-fn workers_move_every_byte_and_go_on_after_a_failure() {
-    contract::check_workers(&contract::variants("Python"));
+fn porters_move_every_byte_and_go_on_after_a_failure() {
+    contract::check_porters(&contract::variants("Python"));
 }

@@ -8,8 +8,8 @@
 //!                                  └─ figures           by contender: every round
 //! ```
 //!
-//! `docs/bench.md` describes the JSON for programs. A field that is removed or changes its meaning
-//! raises [`SCHEMA`]; new fields don't.
+//! `docs/bench-format.md` describes the JSON for programs. A field that is removed or changes its
+//! meaning raises [`SCHEMA`]; new fields don't.
 
 use serde::{Deserialize, Serialize};
 

@@ -15,11 +15,12 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `process`, `worker`, `mover`, `role` | those measured |
+//! | `process`, `porter`, `mover`, `role` | those measured |
 //! | `server`, `load` | servers among them, and what is asked of those |
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
 //! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
 //! | `document` | the result: everything else is made from it |
+//! | `render`, `compare` | what people are shown of it, and what changed between two |
 //!
 //! A figure is believed for these reasons: content is verified by hash beforehand and counted to
 //! its last byte while measuring; contenders alternate within a run and share processor, files and
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod content;
 pub mod document;
 mod error;
@@ -39,6 +41,7 @@ mod mover;
 mod named;
 mod network;
 mod noise;
+mod porter;
 mod proc;
 mod process;
 mod progress;
@@ -53,7 +56,6 @@ pub mod stats;
 mod throttle;
 mod trace;
 mod window;
-mod worker;
 
 pub use error::Error;
 pub use load::Waiting;

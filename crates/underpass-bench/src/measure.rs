@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::{Ground, Scale, copy, http, socket};
+use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket};
 use crate::machine::{self, Machine};
 use crate::process::{self, Seats};
 use crate::progress::Progress;
@@ -30,6 +30,12 @@ pub enum Wanted {
     Copy(copy::Options),
     /// Connections that ask servers for files.
     Http(http::Options),
+    /// Small bodies: in one write with their head, or by sendfile behind it.
+    Small(small::Options),
+    /// Hot requests while cold files stream.
+    Cold(cold::Options),
+    /// Many slow readers of one file.
+    Many(many::Options),
 }
 
 /// How all of it is measured.
@@ -133,6 +139,9 @@ impl Wanted {
             Wanted::Socket(options) => socket::weight(options, scale, rounds),
             Wanted::Copy(options) => copy::weight(options, scale, rounds),
             Wanted::Http(options) => http::weight(options, scale, rounds),
+            Wanted::Small(options) => small::weight(options, scale, rounds),
+            Wanted::Cold(options) => cold::weight(options, scale, rounds),
+            Wanted::Many(options) => many::weight(options, scale, rounds),
         }
     }
 
@@ -141,6 +150,9 @@ impl Wanted {
             Wanted::Socket(options) => socket::run(options, ground, run),
             Wanted::Copy(options) => copy::run(options, ground, run),
             Wanted::Http(options) => http::run(options, ground, run),
+            Wanted::Small(options) => small::run(options, ground, run),
+            Wanted::Cold(options) => cold::run(options, ground, run),
+            Wanted::Many(options) => many::run(options, ground, run),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! This project's own worker: moves files as it is told, by the mechanism it is told, and says how.
+//! This project's own porter: moves files as it is told, by the mechanism it is told, and says how.
 //!
-//! It keeps the contract that every worker keeps (see `worker`), and adds the account of each job.
+//! It keeps the contract that every porter keeps (see `porter`), and adds the account of each job.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, Read as _};

@@ -60,7 +60,11 @@ pub(crate) fn interleave<S: Stage>(
         if stage.is_stopped() {
             return Ok(played);
         }
-        stage.play(contender)?;
+        match stage.play(contender) {
+            // It was broken off.
+            Err(_) if stage.is_stopped() => return Ok(played),
+            figure => figure?,
+        };
     }
     while played.rounds.len() < count {
         match play_round(stage, &order(played.rounds.len(), contenders))? {
@@ -90,7 +94,11 @@ fn play_round<S: Stage>(stage: &mut S, order: &[usize]) -> Result<Round<S::Figur
         if stage.is_stopped() {
             return Ok(Round::Stopped);
         }
-        let figure = stage.play(contender)?;
+        let figure = match stage.play(contender) {
+            // It was broken off.
+            Err(_) if stage.is_stopped() => return Ok(Round::Stopped),
+            figure => figure?,
+        };
         if stage.is_disturbed(&figure) && stage.is_patient() {
             return Ok(Round::BrokenOff);
         }
@@ -114,12 +122,15 @@ fn order(round: usize, contenders: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     /// Figures are the numbers of the plays so far; those listed are disturbed.
     struct Script {
         plays: usize,
         patience: usize,
         stops_after: usize,
+        /// A play that fails.
+        fails_at: usize,
         contenders: Vec<usize>,
         disturbed: Vec<usize>,
     }
@@ -134,7 +145,10 @@ mod tests {
         fn play(&mut self, contender: usize) -> Result<usize> {
             self.contenders.push(contender);
             self.plays += 1;
-            Ok(self.plays - 1)
+            match self.plays == self.fails_at {
+                true => Err(Error::Answer("broken off".into())),
+                false => Ok(self.plays - 1),
+            }
         }
 
         fn is_disturbed(&self, figure: &usize) -> bool {
@@ -155,6 +169,7 @@ mod tests {
             plays: 0,
             patience: 8,
             stops_after: usize::MAX,
+            fails_at: usize::MAX,
             contenders: Vec::new(),
             disturbed: disturbed.to_vec(),
         }
@@ -204,5 +219,16 @@ mod tests {
         assert_eq!(played.rounds, [[2, 3], [5, 4]]);
         stage.stops_after = 0;
         assert!(interleave(&mut stage, 2, 4).unwrap().rounds.is_empty());
+    }
+
+    #[test]
+    fn a_play_that_was_broken_off_is_no_error_and_any_other_is() {
+        let mut stage = script(&[]);
+        (stage.stops_after, stage.fails_at) = (7, 7);
+        let played = interleave(&mut stage, 2, 4).unwrap();
+        assert_eq!(played.rounds, [[2, 3], [5, 4]]);
+        let mut stage = script(&[]);
+        stage.fails_at = 7;
+        assert!(interleave(&mut stage, 2, 4).is_err());
     }
 }

@@ -107,10 +107,6 @@ impl Setup {
         &self.program.name
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// For files that are about this server.
     pub(crate) fn own_directory(&self) -> &Path {
         &self.own
@@ -326,6 +322,7 @@ fn answer_to(question: &str, program: &OsString, own: &Path) -> Option<String> {
 fn sensible_line(said: &str) -> Option<String> {
     let mut lines = said.lines().map(str::trim);
     let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(line.chars().take(VERSION_CHARS_MAX).collect())
 }
 
@@ -386,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_version_is_the_first_line_with_a_digit() {
-        let said = "\n  nginx version: nginx/1.22.1\nbuilt with 3\n";
+        let said = "\n  nginx version:   nginx/1.22.1\nbuilt with 3\n";
         let line = sensible_line(said);
         assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
         assert_eq!(sensible_line("usage: x\n"), None);

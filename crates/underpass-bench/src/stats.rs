@@ -89,13 +89,6 @@ impl Comparison {
     }
 }
 
-/// Nearest-rank percentile of unsorted figures; `share` from 0 to 1. `None` for no figures.
-pub(crate) fn percentile(figures: &mut [u64], share: f64) -> Option<u64> {
-    let rank = (share * figures.len() as f64).ceil() as usize;
-    let index = rank.clamp(1, figures.len().max(1)) - 1;
-    (!figures.is_empty()).then(|| *figures.select_nth_unstable(index).1)
-}
-
 /// How many figures may be cut from each end such that the rest still holds the true median with
 /// the wanted confidence, and that confidence. Cuts none where even min–max falls short.
 fn sign_test_rank(count: usize) -> Option<(usize, f64)> {
@@ -150,16 +143,6 @@ mod tests {
         );
         assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
         assert_eq!(Spread::of(&[]), None);
-    }
-
-    #[test]
-    fn a_percentile_is_the_nearest_rank() {
-        let mut figures: Vec<u64> = (1..=100).rev().collect();
-        assert_eq!(percentile(&mut figures, 0.50), Some(50));
-        assert_eq!(percentile(&mut figures, 0.99), Some(99));
-        assert_eq!(percentile(&mut figures, 1.0), Some(100));
-        assert_eq!(percentile(&mut [7], 0.5), Some(7));
-        assert_eq!(percentile(&mut [], 0.5), None);
     }
 
     fn verdict(ours: &[f64], theirs: &[f64]) -> Verdict {

@@ -36,8 +36,6 @@ pub(crate) struct Window {
     pub(crate) bench_cpu: Duration,
     /// The part of it in which it only looked for something to do.
     pub(crate) bench_idle: Duration,
-    /// The kernel's network threads.
-    pub(crate) network_cpu: Duration,
     /// Processor time of everything else on this machine.
     pub(crate) foreign_cpu: Duration,
     /// Time that the hypervisor gave to other machines.
@@ -100,7 +98,6 @@ impl Moment {
             cpu_source,
             bench_cpu,
             bench_idle: Duration::ZERO,
-            network_cpu,
             foreign_cpu,
             steal,
             elapsed: self.at - before.at,
@@ -170,7 +167,6 @@ pub(crate) mod tests {
             cpu_source: CpuSource::Schedstat,
             bench_cpu: Duration::from_secs_f64(bench),
             bench_idle: Duration::ZERO,
-            network_cpu: Duration::ZERO,
             foreign_cpu: Duration::from_secs_f64(foreign),
             steal: Duration::from_secs_f64(steal),
             elapsed: Duration::from_secs(1),

@@ -28,7 +28,7 @@ enum Command {
     Cp(cp::Arguments),
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Cp(arguments) => cp::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Bench(arguments) => return bench::run(arguments),
+        Command::Bench(arguments) => return bench::run(*arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
     };
     match outcome {

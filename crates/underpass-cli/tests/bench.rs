@@ -118,7 +118,10 @@ fn copies_are_made_by_each_mechanism_and_by_other_programs() {
         let size = case["x"].as_f64().expect("a size") as u64;
         let by = travelled(case, copier);
         assert_eq!(by[0].0, "sendfile");
-        assert!(by[0].1 > 0 && by[0].1 % (2 * size) == 0, "{by:?} of {size}");
+        assert!(
+            by[0].1 > 0 && by[0].1.is_multiple_of(2 * size),
+            "{by:?} of {size}"
+        );
     }
 }
 

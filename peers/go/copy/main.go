@@ -9,7 +9,7 @@ import (
 	"os"
 	"strconv"
 
-	"underpass/peers/worker"
+	"underpass/peers/porter"
 )
 
 func main() {
@@ -31,9 +31,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: copy io-copy | wrapped")
 		os.Exit(2)
 	}
-	worker.Run("go-"+variant, func(job []string) (all int64, err error) {
+	porter.Run("go-"+variant, func(job []string) (all int64, err error) {
 		if len(job) != 4 || job[0] != "copy" {
-			return 0, worker.ErrNotAJob
+			return 0, porter.ErrNotAJob
 		}
 		times, err := strconv.Atoi(job[3])
 		for ; err == nil && times > 0; times-- {

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 
-	"underpass/peers/worker"
+	"underpass/peers/porter"
 )
 
 func main() {
@@ -29,9 +29,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: send copy | wrapped")
 		os.Exit(2)
 	}
-	worker.Run("go-"+variant, func(job []string) (int64, error) {
+	porter.Run("go-"+variant, func(job []string) (int64, error) {
 		if len(job) != 3 || job[0] != "send" {
-			return 0, worker.ErrNotAJob
+			return 0, porter.ErrNotAJob
 		}
 		return sendFile(job[1], job[2], send)
 	})

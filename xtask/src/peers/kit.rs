@@ -143,7 +143,7 @@ mod tests {
             assert!(!peer.name.contains('='), "{}", peer.name);
             let fits = match peer.part {
                 Part::Server => peer.experiment == Experiment::Serve,
-                Part::Worker => peer.experiment != Experiment::Serve,
+                Part::Porter => peer.experiment != Experiment::Serve,
                 Part::Program => peer.experiment == Experiment::Copy,
             };
             assert!(fits, "{}", peer.name);

@@ -50,7 +50,7 @@ pub(super) enum Part {
     /// It listens.
     Server,
     /// It goes on and does jobs as told on its standard input.
-    Worker,
+    Porter,
     /// It is started anew for each copy.
     Program,
 }
@@ -59,7 +59,7 @@ impl Part {
     pub(super) fn option(self) -> &'static str {
         match self {
             Part::Server => "--server",
-            Part::Worker => "--peer",
+            Part::Porter => "--peer",
             Part::Program => "--program",
         }
     }
@@ -113,7 +113,7 @@ const C: Kit = Kit {
             "-Werror",
             "-o",
             "target/peers/c/send",
-            "peers/c/worker.c",
+            "peers/c/porter.c",
             "peers/c/send.c",
         ],
         &[
@@ -124,7 +124,7 @@ const C: Kit = Kit {
             "-Werror",
             "-o",
             "target/peers/c/copy",
-            "peers/c/worker.c",
+            "peers/c/porter.c",
             "peers/c/copy.c",
         ],
     ],
@@ -138,7 +138,7 @@ const JAVA: Kit = Kit {
         "javac",
         "-d",
         "target/peers/java",
-        "peers/java/Worker.java",
+        "peers/java/Porter.java",
         "peers/java/Send.java",
         "peers/java/Copy.java",
     ]],
@@ -221,7 +221,7 @@ const fn server(name: &'static str, kit: &'static Kit, command: &'static str) ->
 const fn sender(name: &'static str, kit: &'static Kit, command: &'static str) -> Peer {
     Peer {
         experiment: Experiment::Socket,
-        part: Part::Worker,
+        part: Part::Porter,
         ..server(name, kit, command)
     }
 }
@@ -268,14 +268,14 @@ pub(super) const PEERS: &[Peer] = &[
     copier("rsync", &RSYNC, Part::Program, "rsync --whole-file --inplace {from} {to}"),
     copier("xcp", &XCP, Part::Program, "xcp --no-progress {from} {to}"),
     copier("cpx", &CPX, Part::Program, "cpx --no-config {from} {to}"),
-    copier("C read/write", &C, Part::Worker, "target/peers/c/copy read-write"),
-    copier("C sendfile", &C, Part::Worker, "target/peers/c/copy sendfile"),
-    copier("C copy_file_range", &C, Part::Worker, "target/peers/c/copy copy_file_range"),
-    copier("Java Files.copy", &JAVA, Part::Worker, "java -cp target/peers/java Copy files-copy"),
-    copier("Java transferTo", &JAVA, Part::Worker, "java -cp target/peers/java Copy transfer-to"),
-    copier("Go io.Copy", &GO, Part::Worker, "target/peers/go/copy io-copy"),
-    copier("Go wrapped", &GO, Part::Worker, "target/peers/go/copy wrapped"),
-    copier("Python shutil", &PYTHON, Part::Worker, "python3 peers/python/copy_files.py shutil"),
+    copier("C read/write", &C, Part::Porter, "target/peers/c/copy read-write"),
+    copier("C sendfile", &C, Part::Porter, "target/peers/c/copy sendfile"),
+    copier("C copy_file_range", &C, Part::Porter, "target/peers/c/copy copy_file_range"),
+    copier("Java Files.copy", &JAVA, Part::Porter, "java -cp target/peers/java Copy files-copy"),
+    copier("Java transferTo", &JAVA, Part::Porter, "java -cp target/peers/java Copy transfer-to"),
+    copier("Go io.Copy", &GO, Part::Porter, "target/peers/go/copy io-copy"),
+    copier("Go wrapped", &GO, Part::Porter, "target/peers/go/copy wrapped"),
+    copier("Python shutil", &PYTHON, Part::Porter, "python3 peers/python/copy_files.py shutil"),
     sender("C read/write", &C, "target/peers/c/send read-write"),
     sender("C sendfile", &C, "target/peers/c/send sendfile"),
     sender("C mmap+write", &C, "target/peers/c/send mmap-write"),

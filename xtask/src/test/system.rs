@@ -30,6 +30,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "bench_traced",
+        needs: &[needs::STRACE],
+        why: "a mechanism made slow is caught by bench compare, and equal runs are called equal",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "doctor_mounts",
         needs: &[needs::ROOT, needs::MOUNT, needs::UNSHARE, needs::MOUNTS],
         why: "doctor tells file systems that differ, are read-only or full",

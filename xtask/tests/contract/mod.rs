@@ -45,7 +45,7 @@ pub(crate) fn variants(kit: &str) -> Vec<Variant> {
     variants
 }
 
-pub(crate) fn check_workers(variants: &[Variant]) {
+pub(crate) fn check_porters(variants: &[Variant]) {
     let folder = tempfile::tempdir().expect("a folder");
     let sha256 = make_file(&folder.path().join("from"));
     for variant in variants {
@@ -61,7 +61,7 @@ pub(crate) fn check_workers(variants: &[Variant]) {
 fn check_sender(variant: &Variant, folder: &Path, sha256: &[u8]) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let mut worker = Worker::start(variant);
+    let mut porter = Porter::start(variant);
     let file = folder.join("from").display().to_string();
     let none = folder.join("none").display().to_string();
     for _ in 0..2 {
@@ -71,7 +71,7 @@ fn check_sender(variant: &Variant, folder: &Path, sha256: &[u8]) {
         });
         let job = ["send", &file, &address];
         assert_eq!(
-            worker.job(&job),
+            porter.job(&job),
             format!("ok {FILE_BYTES}"),
             "{}",
             variant.name
@@ -82,20 +82,20 @@ fn check_sender(variant: &Variant, folder: &Path, sha256: &[u8]) {
             "{}",
             variant.name
         );
-        worker.fails(&["send", &none, &nobody()], variant);
-        worker.fails(&["send", &file, &nobody()], variant);
-        worker.fails(&["fetch", &file, &address], variant);
+        porter.fails(&["send", &none, &nobody()], variant);
+        porter.fails(&["send", &file, &nobody()], variant);
+        porter.fails(&["fetch", &file, &address], variant);
     }
-    worker.end(variant);
+    porter.end(variant);
 }
 
 fn check_copier(variant: &Variant, folder: &Path, sha256: &[u8]) {
-    let mut worker = Worker::start(variant);
+    let mut porter = Porter::start(variant);
     let path = |name: &str| folder.join(name).display().to_string();
     let (from, to, none) = (path("from"), path("to"), path("none"));
     fs::write(&to, vec![1; 2 * FILE_BYTES]).expect("a longer file that is in the way");
     for times in [3, 1] {
-        let answer = worker.job(&["copy", &from, &to, &times.to_string()]);
+        let answer = porter.job(&["copy", &from, &to, &times.to_string()]);
         assert_eq!(
             answer,
             format!("ok {}", times * FILE_BYTES),
@@ -104,11 +104,11 @@ fn check_copier(variant: &Variant, folder: &Path, sha256: &[u8]) {
         );
         let copy = File::open(&to).expect("a copy");
         assert_eq!(hash(copy), sha256, "{}", variant.name);
-        worker.fails(&["copy", &none, &to, "1"], variant);
-        worker.fails(&["copy", &from, &path("none/to"), "1"], variant);
-        worker.fails(&["fetch", &from, &to, "1"], variant);
+        porter.fails(&["copy", &none, &to, "1"], variant);
+        porter.fails(&["copy", &from, &path("none/to"), "1"], variant);
+        porter.fails(&["fetch", &from, &to, "1"], variant);
     }
-    worker.end(variant);
+    porter.end(variant);
 }
 
 /// Files come in full, many times over one connection, whatever came before.
@@ -197,32 +197,32 @@ fn ask(connection: &mut BufReader<TcpStream>, path: &str) -> (u16, Vec<u8>) {
     (status, body)
 }
 
-struct Worker {
+struct Porter {
     child: Child,
     jobs: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Worker {
+impl Porter {
     fn start(variant: &Variant) -> Self {
         let mut command = start(&variant.command);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let jobs = child.stdin.take().expect("a pipe");
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut worker = Self {
+        let mut porter = Self {
             child,
             jobs,
             answers,
         };
-        let ready = worker.answer();
+        let ready = porter.answer();
         let words: Vec<_> = ready.split(' ').collect();
         assert!(
             words[0] == "ready" && words.len() > 2,
             "{}: {ready:?}",
             variant.name
         );
-        worker
+        porter
     }
 
     fn answer(&mut self) -> String {

@@ -13,13 +13,13 @@ use crate::error::{Doing as _, Error, Result};
 use crate::machine::file_system;
 use crate::mover::Settings;
 use crate::named::Named;
+use crate::porter::{Journey, Porter};
 use crate::proc;
 use crate::process::{self, Program, Seats};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
 use crate::scratch::Scratch;
 use crate::window::{observe, observe_children};
-use crate::worker::{Journey, Worker};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
 const SIZES: [u64; 6] = [10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
@@ -43,7 +43,7 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// The folders to copy in, an experiment each; that of temporary files if empty.
     pub folders: Vec<PathBuf>,
-    /// Other workers: each COMMAND keeps the contract of workers.
+    /// Other porters: each COMMAND keeps the contract of porters.
     pub peers: Vec<Named>,
     /// Programs that copy `{from}` to `{to}` once and end.
     pub programs: Vec<Named>,
@@ -151,7 +151,7 @@ struct Entrant {
 /// How it is had to copy.
 enum Doer {
     /// It goes on and does as it is told.
-    Worker(Worker),
+    Porter(Porter),
     /// It is started anew for each copy.
     Program,
 }
@@ -159,21 +159,21 @@ enum Doer {
 impl Entrant {
     fn stop(self) -> Result<()> {
         match self.doer {
-            Doer::Worker(worker) => worker.stop(),
+            Doer::Porter(porter) => porter.stop(),
             Doer::Program => Ok(()),
         }
     }
 
     fn version(&self) -> &str {
         match &self.doer {
-            Doer::Worker(worker) => worker.version(),
+            Doer::Porter(porter) => porter.version(),
             Doer::Program => &self.program.version,
         }
     }
 
     fn pid(&self) -> Option<u32> {
         match &self.doer {
-            Doer::Worker(worker) => Some(worker.pid()),
+            Doer::Porter(porter) => Some(porter.pid()),
             Doer::Program => None,
         }
     }
@@ -186,7 +186,7 @@ impl Entrant {
 
     fn times(&self, size: u64) -> u64 {
         match self.doer {
-            Doer::Worker(_) => times(size),
+            Doer::Porter(_) => times(size),
             Doer::Program => times(size).min(PROGRAM_TIMES_MAX),
         }
     }
@@ -197,15 +197,15 @@ impl Bench {
     fn admit_all(&mut self, options: &Options) -> Result<Vec<String>> {
         let mut left_out = Vec::new();
         let own = transfer::mover("underpass", Settings::default())?;
-        let journeys = self.admit_worker(own, &mut left_out)?;
+        let journeys = self.admit_porter(own, &mut left_out)?;
         let shares_blocks = journeys
             .iter()
             .any(|journey| journey.mechanism == Mechanism::Clone && journey.bytes > 0);
         for program in movers(shares_blocks)? {
-            self.admit_worker(program, &mut left_out)?;
+            self.admit_porter(program, &mut left_out)?;
         }
         for peer in &options.peers {
-            self.admit_worker(peer.program(&[]), &mut left_out)?;
+            self.admit_porter(peer.program(&[]), &mut left_out)?;
         }
         let Place { from, to, .. } = &self.place;
         let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
@@ -220,15 +220,15 @@ impl Bench {
         Ok(left_out)
     }
 
-    fn admit_worker(
+    fn admit_porter(
         &mut self,
         program: Program,
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Journey>> {
-        let worker = Worker::start(&program, self.place.seats.contender);
-        let entrant = worker.map(|worker| Entrant {
+        let porter = Porter::start(&program, self.place.seats.contender);
+        let entrant = porter.map(|porter| Entrant {
             program,
-            doer: Doer::Worker(worker),
+            doer: Doer::Porter(porter),
         });
         self.admit(entrant, left_out)
     }
@@ -330,9 +330,9 @@ impl Place {
     /// Copies so many times, each time into a new file.
     fn copy(&self, entrant: &mut Entrant, times: u64) -> Result<Vec<Journey>> {
         match &mut entrant.doer {
-            Doer::Worker(worker) => {
+            Doer::Porter(porter) => {
                 let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
-                Ok(worker
+                Ok(porter
                     .job(&["copy", &from, &to, &times.to_string()])?
                     .journeys)
             }

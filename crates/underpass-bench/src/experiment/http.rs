@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Observation, Pages, latencies, notes_of, of_contender};
-use super::serving::{Asked, Bench, Counted, Variant};
+use super::closed::{Closed, Counted};
+use super::observation::{self as read, Observation};
+use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
-use crate::load::{Batch, Quota, Specimen, Waiting, allow_connections};
+use crate::load::{Batch, Quota, Waiting, allow_connections};
 use crate::named::Named;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run};
 
 /// What is asked for, if nobody says otherwise, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -106,8 +106,10 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 /// Asks all servers for files of each size.
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     allow_connections(options.connections)?;
-    let bench = Bench::start("http", &options.variants(), &options.servers, ground, None)?;
+    let variants = Variant::of_mechanisms(&options.only);
+    let bench = Bench::start("http", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
+    experiment.notes.extend(bench.left_out());
     let played = play_all(options, &bench, &mut experiment, ground, run);
     let stopped = bench.finish();
     played?;
@@ -134,104 +136,32 @@ fn play_all(
         };
         let specimens = batch.make(bench.site())?;
         bench.verify(&specimens)?;
-        let asked = Asked {
+        let mut closed = Closed {
+            bench,
             specimens: &specimens,
             connections: options.connections,
             quota: options.quota(ground.scale),
             waiting: options.waiting,
+            stop: run.stop,
         };
         let weight = options.weight_of(size, ground.scale);
-        experiment.cases.extend(play(bench, &asked, weight, run)?);
+        let case = closed.case(metrics(size), weight, run)?;
+        let Some(mut case) = case else { break };
+        case.timelines = closed.timelines(weight, run)?;
+        match closed.count_calls(weight, run)? {
+            Counted::Calls(calls) => case.calls = calls,
+            Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
+        }
+        experiment.cases.push(case);
     }
     Ok(())
 }
 
-/// One size; nothing if it was stopped before a round was complete.
-fn play(bench: &Bench, asked: &Asked<'_>, weight: u64, run: &Run) -> Result<Option<Case>> {
-    let mut asking = Asking { bench, asked };
-    let played = run.play(&mut asking, bench.len(), weight)?;
-    if played.rounds.is_empty() {
-        return Ok(None);
-    }
-    let mut case = asked.told(bench, &played);
-    for contender in 0..bench.len() {
-        if run.is_stopped() {
-            return Ok(Some(case));
-        }
-        case.timelines.extend(bench.watch(contender, asked)?);
-        run.progress.done(weight);
-    }
-    match bench.count_calls(asked, run)? {
-        Counted::Calls(calls) => case.calls = calls,
-        Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
-    }
-    run.progress.done(weight * bench.len() as u64);
-    Ok(Some(case))
-}
-
-/// A closed load on the stage.
-pub(crate) struct Asking<'b> {
-    pub(crate) bench: &'b Bench,
-    pub(crate) asked: &'b Asked<'b>,
-}
-
-impl Trial for Asking<'_> {
-    type Observation = Observation;
-
-    fn play(&mut self, contender: usize) -> Result<Observation> {
-        let Asked { specimens, .. } = self.asked;
-        specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = self.asked.targets(self.bench.server(contender)?);
-        let lane = self.asked.lane(&targets, self.asked.quota);
-        self.bench
-            .observe(contender, vec![lane], self.asked.waiting)
-    }
-
-    fn is_disturbed(&self, observation: &Observation) -> bool {
-        observation.lost_page_cache() || observation.window.is_disturbed()
-    }
-}
-
-impl Asked<'_> {
-    fn told(&self, bench: &Bench, played: &Played<Observation>) -> Case {
-        let (files, bytes) = (self.specimens.len(), self.specimens[0].bytes);
-        let mut notes = notes_of_rounds(played);
-        for index in 0..bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(bench.name(index), &own, Pages::Cached));
-        }
-        let metrics = match bytes {
-            LARGE.. => read_off(&METRICS_LARGE, played),
-            _ => read_off(&METRICS_SMALL, played),
-        };
-        Case {
-            label: size_label(bytes),
-            x: bytes as f64,
-            load: self.describe(files, bytes),
-            metrics,
-            travelled: Vec::new(),
-            calls: Vec::new(),
-            latencies: latencies(played),
-            timelines: Vec::new(),
-            notes,
-        }
-    }
-
-    /// The load in plain words.
-    fn describe(&self, files: usize, bytes: u64) -> String {
-        let what = match files {
-            1 => format!("a file of {}", size_label(bytes)),
-            files => format!("{files} files of {}", size_label(bytes)),
-        };
-        let how_long = match self.quota {
-            Quota::Requests(requests) => format!("{requests} requests a round"),
-            Quota::Span(span) => format!("requests begin for {span:?} a round"),
-        };
-        let connections = self.connections;
-        format!(
-            "{connections} connections, each asking again at once; {what} in the page cache; \
-             {how_long}, and every answer is taken whole"
-        )
+/// What tells most about files of that size comes first.
+fn metrics(size: u64) -> &'static [Metric<Observation>] {
+    match size {
+        LARGE.. => &METRICS_LARGE,
+        _ => &METRICS_SMALL,
     }
 }
 
@@ -261,16 +191,6 @@ impl Options {
             Some(requests) => 60 + requests / 20 + requests * size / MOVED_IN_A_MILLISECOND,
             None => 60 + span.max(one_each),
         }
-    }
-
-    fn variants(&self) -> Vec<Variant> {
-        let as_it_is = Variant::new("underpass", &[]);
-        let only = self.only.iter().map(|mechanism| {
-            let mechanism = mechanism.name();
-            let name = format!("underpass, {mechanism} only");
-            Variant::new(&name, &["--only", mechanism])
-        });
-        std::iter::once(as_it_is).chain(only).collect()
     }
 
     fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {

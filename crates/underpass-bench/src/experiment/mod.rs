@@ -1,10 +1,14 @@
 //! The experiments. Each has an `Options`, says beforehand how long it will take, and makes
 //! [`Experiment`](crate::document::Experiment)s of the document by playing its cases.
 
+pub(crate) mod closed;
+pub mod cold;
 pub mod copy;
 pub mod http;
+pub mod many;
 pub(crate) mod observation;
 pub(crate) mod serving;
+pub mod small;
 pub mod socket;
 pub(crate) mod transfer;
 
@@ -50,7 +54,7 @@ pub(crate) fn size_label(bytes: u64) -> String {
     ];
     let whole = UNITS
         .iter()
-        .find(|&&(unit, _)| bytes >= unit && bytes % unit == 0);
+        .find(|&&(unit, _)| bytes >= unit && bytes.is_multiple_of(unit));
     match whole {
         Some((unit, name)) => format!("{} {name}", bytes / unit),
         None => format!("{bytes} bytes"),

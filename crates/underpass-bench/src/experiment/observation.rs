@@ -1,10 +1,11 @@
 //! What one load on one server came to, and what is read off it.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::document::{Better, Latencies, Unit};
 use crate::error::Result;
-use crate::load::{Client, Lane, Waiting};
+use crate::load::{Client, Lane, Specimen, Target, Waiting};
 use crate::proc::{self, CpuSource};
 use crate::rounds::Played;
 use crate::run::Metric;
@@ -16,6 +17,12 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
+
+/// Less than this may be a part of the server's program that it needs for the first time.
+const FROM_STORAGE_MIN: u64 = 256 << 10;
+
+/// Share of cold files that has to come from storage.
+const COLD_MIN: f64 = 0.5;
 
 /// Where latencies are told, if there were enough of them.
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
@@ -34,24 +41,34 @@ pub(crate) struct Observation {
     /// Most kernel memory in TCP buffers seen, machine-wide.
     pub(crate) tcp_buffer_bytes: Option<u64>,
     /// What the server's processes had read from storage, where the kernel tells.
-    pub(crate) storage_read_bytes: u64,
+    pub(crate) storage_read_bytes: Option<u64>,
+}
+
+/// Requests for these files.
+pub(crate) fn targets_of(specimens: &[Specimen], server: &Server) -> Vec<Target> {
+    let address = server.address();
+    specimens.iter().map(|s| s.target(address)).collect()
 }
 
 /// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
-/// all.
+/// all. Broken off with an error once `stop` is set.
 pub(crate) fn observe_lanes(
     server: &Server,
     lanes: Vec<Lane<'_>>,
     waiting: Waiting,
+    stop: &AtomicBool,
 ) -> Result<Observation> {
     let mut client = Client::connect(server.address(), lanes, waiting)?;
-    let stored = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
-    let (mut outcome, mut window) = observe(server.pid(), || client.run())?;
+    let stored = proc::storage_read_bytes(server.pid())?;
+    let (mut outcome, mut window) = observe(server.pid(), || client.run(stop))?;
     window.bench_idle = match waiting {
         Waiting::Spinning => outcome.idle,
         Waiting::Sleeping => Duration::ZERO,
     };
-    let stored_now = proc::storage_read_bytes(server.pid())?.unwrap_or(0);
+    let stored_now = proc::storage_read_bytes(server.pid())?;
+    let read = stored_now
+        .zip(stored)
+        .map(|(now, then)| now.saturating_sub(then));
     let body_bytes = outcome.tallies.iter().map(|tally| tally.body_bytes).sum();
     let first = std::mem::take(&mut outcome.tallies[0]);
     let mut latencies_ns = first.latencies_ns;
@@ -63,14 +80,26 @@ pub(crate) fn observe_lanes(
         latencies_ns,
         peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
         tcp_buffer_bytes: None,
-        storage_read_bytes: stored_now.saturating_sub(stored),
+        storage_read_bytes: read,
     })
 }
 
 impl Observation {
     /// Whether what was to come from the page cache came from storage after all.
     pub(crate) fn lost_page_cache(&self) -> bool {
-        self.storage_read_bytes as f64 > self.body_bytes as f64 * FROM_STORAGE_MAX
+        let read = self.storage_read_bytes.unwrap_or(0);
+        read >= FROM_STORAGE_MIN && self.share_from_storage() > FROM_STORAGE_MAX
+    }
+
+    /// Whether what was to come from storage came from the page cache.
+    pub(crate) fn was_not_cold(&self) -> bool {
+        self.storage_read_bytes.is_some() && self.share_from_storage() < COLD_MIN
+    }
+
+    /// Of all bytes; 0 where the kernel does not tell.
+    fn share_from_storage(&self) -> f64 {
+        let read = self.storage_read_bytes.unwrap_or(0);
+        read as f64 / self.body_bytes.max(1) as f64
     }
 
     fn wall(&self) -> f64 {
@@ -148,14 +177,25 @@ pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) 
              threads came or went"
         ));
     }
-    let lost = count(&|o| o.lost_page_cache());
-    if lost > 0 && pages == Pages::Cached {
-        notes.push(format!(
-            "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had lost \
-             some of the files"
-        ));
-    }
+    notes.extend(match pages {
+        Pages::Cached => note_of(count(&|o| o.lost_page_cache()), &|lost| {
+            format!(
+                "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had \
+                 lost some of the files"
+            )
+        }),
+        Pages::OnDisk => note_of(count(&|o| o.was_not_cold()), &|warm| {
+            format!(
+                "{name} had to read less than half of the bytes from storage in {warm} of \
+                 {rounds} rounds: the files were not cold"
+            )
+        }),
+    });
     notes
+}
+
+fn note_of(count: usize, note: &dyn Fn(usize) -> String) -> Option<String> {
+    (count > 0).then(|| note(count))
 }
 
 /// Where the files were to be.
@@ -172,14 +212,14 @@ pub(crate) fn of_contender(played: &Played<Observation>, index: usize) -> Vec<&O
 
 pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
     name: "cpu_per_gib",
-    label: "server's processor time per GiB",
+    label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |o| (o.body_bytes > 0).then(|| o.cpu() / (o.body_bytes as f64 / GIB)),
 };
 pub(crate) const REQUESTS_PER_CPU: Metric<Observation> = Metric {
     name: "requests_per_cpu",
-    label: "requests per second of the server's processor time",
+    label: "requests per processor second",
     unit: Unit::PerSecond,
     better: Some(Better::Higher),
     of: |o| (o.cpu() > 0.0).then(|| o.requests as f64 / o.cpu()),
@@ -200,73 +240,73 @@ pub(crate) const REQUESTS: Metric<Observation> = Metric {
 };
 pub(crate) const CPU_SHARE: Metric<Observation> = Metric {
     name: "cpu_share",
-    label: "share of a processor that the server used",
+    label: "share of a processor",
     unit: Unit::Share,
     better: None,
     of: |o| Some(o.window.share()),
 };
 pub(crate) const P50: Metric<Observation> = Metric {
     name: "p50",
-    label: "half of the answers were complete within",
+    label: "time of an answer, median",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.5),
 };
 pub(crate) const P90: Metric<Observation> = Metric {
     name: "p90",
-    label: "90 % of the answers were complete within",
+    label: "time of an answer, 90th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.9),
 };
 pub(crate) const P99: Metric<Observation> = Metric {
     name: "p99",
-    label: "99 % of the answers were complete within",
+    label: "time of an answer, 99th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.99),
 };
 pub(crate) const WORST: Metric<Observation> = Metric {
     name: "worst",
-    label: "all answers were complete within",
+    label: "time of an answer, worst",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(1.0),
 };
 pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
     name: "peak_resident",
-    label: "peak resident memory of the server",
+    label: "peak resident memory",
     unit: Unit::Bytes,
     better: Some(Better::Lower),
     of: |o| Some(o.peak_resident_bytes as f64),
 };
 pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
     name: "tcp_buffers",
-    label: "kernel memory in TCP buffers, both sides",
+    label: "kernel memory in TCP buffers",
     unit: Unit::Bytes,
     better: None,
     of: |o| o.tcp_buffer_bytes.map(|bytes| bytes as f64),
 };
 pub(crate) const PAGE_FAULTS: Metric<Observation> = Metric {
     name: "page_faults",
-    label: "page faults of the server per request",
+    label: "page faults per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.page_faults)),
 };
 pub(crate) const CONTEXT_SWITCHES: Metric<Observation> = Metric {
     name: "context_switches",
-    label: "context switches of the server per request",
+    label: "context switches per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.context_switches)),
 };
 pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
     name: "storage_read",
-    label: "read from storage by the server",
+    label: "read from storage",
     unit: Unit::Bytes,
     better: None,
-    of: |o| Some(o.storage_read_bytes as f64),
+    of: |o| o.storage_read_bytes.map(|bytes| bytes as f64),
 };
 
 #[cfg(test)]
@@ -283,7 +323,7 @@ mod tests {
             latencies_ns: latencies_ms.map(|ms| ms * 1_000_000).collect(),
             peak_resident_bytes: 3 << 20,
             tcp_buffer_bytes: None,
-            storage_read_bytes: 0,
+            storage_read_bytes: Some(0),
         }
     }
 
@@ -339,9 +379,14 @@ mod tests {
     #[test]
     fn files_that_were_to_be_in_memory_and_were_not_are_told_of() {
         let mut cold = observation(1..=10);
-        cold.storage_read_bytes = 1 << 30;
+        cold.storage_read_bytes = Some(2 << 30);
         let notes = |pages| notes_of("x", &[&cold], pages);
         assert!(notes(Pages::Cached)[0].contains("page cache"));
         assert!(notes(Pages::OnDisk).is_empty());
+        let mut warm = observation(1..=10);
+        warm.body_bytes = 1 << 20;
+        warm.storage_read_bytes = Some(FROM_STORAGE_MIN - 1);
+        assert!(notes_of("x", &[&warm], Pages::Cached).is_empty());
+        assert!(notes_of("x", &[&warm], Pages::OnDisk)[0].contains("not cold"));
     }
 }

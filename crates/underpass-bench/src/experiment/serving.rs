@@ -5,28 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use underpass::Mechanism;
+
 use super::Ground;
 use super::observation::{Observation, observe_lanes};
-use crate::document::{Calls, Contender, Timeline, Unit};
+use crate::document::{Contender, Timeline, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Client, Lane, Pace, Quota, Specimen, Target, Waiting, flush_to_disk, verify};
+use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
-use crate::run::Run;
 use crate::server::{Server, Setup};
 use crate::throttle::Throttle;
-use crate::trace;
-use crate::window::settled;
-
-/// One receive of a connection that is alone in wanting to be fast.
-const RECEIVE_BYTES_MAX: usize = 4 << 20;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
-
-/// Requests of the pass that counts system calls: strace makes each a hundred times slower.
-const TRACED_BODY_BYTES_MAX: u64 = 1 << 30;
-const TRACED_REQUESTS_MAX: u64 = 2000;
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -35,6 +27,17 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
+    /// As it is, and with each of these mechanisms alone.
+    pub(crate) fn of_mechanisms(only: &[Mechanism]) -> Vec<Variant> {
+        let as_it_is = Variant::new("underpass", &[]);
+        let only = only.iter().map(|mechanism| {
+            let mechanism = mechanism.name();
+            let name = format!("underpass, {mechanism} only");
+            Variant::new(&name, &["--only", mechanism])
+        });
+        std::iter::once(as_it_is).chain(only).collect()
+    }
+
     pub(crate) fn new(name: &str, arguments: &[&str]) -> Variant {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         Variant {
@@ -50,7 +53,15 @@ pub(crate) struct Bench {
     processor: Option<usize>,
     throttle: Option<Throttle>,
     entrants: Vec<Entrant>,
+    left_out: Vec<String>,
 }
+
+/// What a server is tried with before anything is measured.
+const TRIAL: Batch = Batch {
+    name: "trial",
+    count: 1,
+    bytes: 100_003,
+};
 
 /// A server with its setup; running from `Bench::start` on.
 struct Entrant {
@@ -68,30 +79,69 @@ impl Bench {
         throttle: Option<Throttle>,
     ) -> Result<Bench> {
         let place = |what: &str| ground.scratch.subdirectory(&format!("{name}/{what}"));
-        let site = place("www")?;
-        let mut setups = Vec::new();
-        for variant in variants {
-            let own = place(&format!("server-{}", setups.len()))?;
-            setups.push(Setup::own(&variant.name, &variant.arguments, &site, own)?);
-        }
-        for named in others {
-            let own = place(&format!("server-{}", setups.len()))?;
-            setups.push(Setup::of(named, &site, own)?);
-        }
-        let entrants = setups.into_iter().map(|setup| Entrant {
-            setup,
-            server: None,
-        });
         let mut bench = Bench {
-            site,
+            site: place("www")?,
             processor: ground.seats.contender,
             throttle,
-            entrants: entrants.collect(),
+            entrants: Vec::new(),
+            left_out: Vec::new(),
         };
-        for index in 0..bench.len() {
-            bench.restart(index)?;
+        match bench.admit_all(variants, others, place) {
+            Ok(()) => Ok(bench),
+            Err(error) => {
+                // Why one of them did not start is what matters.
+                let _ = bench.finish();
+                Err(error)
+            }
         }
-        Ok(bench)
+    }
+
+    /// Lets servers in that deliver a small file as it is; says why of the others. Without our own
+    /// there is nothing to measure.
+    fn admit_all(
+        &mut self,
+        variants: &[Variant],
+        others: &[Named],
+        place: impl Fn(&str) -> Result<PathBuf>,
+    ) -> Result<()> {
+        let trial = TRIAL.make(&self.site)?;
+        for (index, variant) in variants.iter().enumerate() {
+            let own = place(&format!("server-{index}"))?;
+            let setup = Setup::own(&variant.name, &variant.arguments, &self.site, own)?;
+            self.admit(setup, &trial)?;
+        }
+        for (index, named) in others.iter().enumerate() {
+            let own = place(&format!("server-{}", variants.len() + index))?;
+            let setup = Setup::of(named, &self.site, own)?;
+            match self.admit(setup, &trial) {
+                Err(Error::Contender(why) | Error::Answer(why)) => {
+                    self.left_out.push(format!("not measured: {why}"));
+                }
+                admitted => admitted?,
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
+        let index = self.len();
+        let server = None;
+        self.entrants.push(Entrant { setup, server });
+        let admitted = self
+            .restart(index)
+            .and_then(|()| self.verify_one(index, trial));
+        if admitted.is_err() {
+            let refused = self.entrants.pop();
+            refused
+                .and_then(|e| e.server)
+                .map_or(Ok(()), Server::stop)?;
+        }
+        admitted
+    }
+
+    /// Who is not measured, and why.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -109,6 +159,11 @@ impl Bench {
 
     pub(crate) fn name(&self, index: usize) -> &str {
         self.entrants[index].setup.name()
+    }
+
+    /// For files that are about this server.
+    pub(crate) fn own_directory(&self, index: usize) -> &Path {
+        self.entrants[index].setup.own_directory()
     }
 
     pub(crate) fn server(&self, index: usize) -> Result<&Server> {
@@ -131,70 +186,43 @@ impl Bench {
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
     pub(crate) fn verify(&self, specimens: &[Specimen]) -> Result<()> {
         flush_to_disk(&self.site)?;
-        (0..self.len()).try_for_each(|index| {
-            let verified = verify(self.server(index)?.address(), specimens);
-            verified.map_err(|error| error.of(self.name(index)))
-        })
+        (0..self.len()).try_for_each(|index| self.verify_one(index, specimens))
+    }
+
+    fn verify_one(&self, index: usize, specimens: &[Specimen]) -> Result<()> {
+        let verified = verify(self.server(index)?.address(), specimens);
+        verified.map_err(|error| error.of(self.name(index)))
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
-    /// the first lane, bytes those of all.
+    /// the first lane, bytes those of all. Broken off with an error once `stop` is set.
     pub(crate) fn observe(
         &self,
         index: usize,
         lanes: Vec<Lane<'_>>,
         waiting: Waiting,
+        stop: &AtomicBool,
     ) -> Result<Observation> {
         let server = self.server(index)?;
-        let observed = observe_lanes(server, lanes, waiting);
+        let observed = observe_lanes(server, lanes, waiting, stop);
         observed.map_err(|error| error.of(self.name(index)))
     }
 
-    /// Counts the system calls of so many requests of each server; says why where it can't be done.
-    pub(crate) fn count_calls(&self, asked: &Asked<'_>, run: &Run) -> Result<Counted> {
-        let mut all = Vec::new();
-        let bytes = asked.specimens.first().map_or(1, |s| s.bytes.max(1));
-        let requests = TRACED_REQUESTS_MAX
-            .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
-            .max(asked.connections as u64);
-        for (contender, entrant) in self.entrants.iter().enumerate() {
-            let server = self.server(contender)?;
-            let targets = asked.targets(server);
-            let lane = asked.lane(&targets, Quota::Requests(requests));
-            let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
-            settled(server.pid())?;
-            let log = entrant.setup.own_directory().join("calls.log");
-            let counted = trace::count_calls(server.pid(), &log, || client.run().map(drop));
-            let calls = match counted {
-                Ok(calls) => calls,
-                Err(Error::Setting(why)) => return Ok(Counted::Not(why)),
-                Err(error) => return Err(error.of(self.name(contender))),
-            };
-            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
-            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-            all.push(Calls {
-                contender,
-                operations: requests,
-                by_name,
-            });
-        }
-        Ok(Counted::Calls(all))
-    }
-
-    /// How memory of a server goes during such a load, in a pass that is not timed.
-    pub(crate) fn watch(&self, index: usize, asked: &Asked<'_>) -> Result<Vec<Timeline>> {
+    /// How memory of a server goes during some work that is not timed.
+    pub(crate) fn watch(
+        &self,
+        index: usize,
+        work: impl FnOnce(&Server) -> Result<()>,
+    ) -> Result<Vec<Timeline>> {
         let server = self.server(index)?;
-        let targets = asked.targets(server);
-        let lane = asked.lane(&targets, asked.quota);
-        let mut client = Client::connect(server.address(), vec![lane], asked.waiting)?;
         let processes = proc::process_tree(server.pid())?;
         let is_over = AtomicBool::new(false);
         let samples = thread::scope(|scope| {
             let sampler = scope.spawn(|| sample(&processes, &is_over));
-            let done = client.run();
+            let done = work(server);
             is_over.store(true, Ordering::Relaxed);
             let samples = sampler.join().unwrap_or_default();
-            done.map(|_| samples)
+            done.map(|()| samples)
         });
         let samples = samples.map_err(|error| error.of(self.name(index)))?;
         Ok(timelines(index, &samples))
@@ -206,37 +234,6 @@ impl Bench {
         let stopped: Vec<Result<()>> = servers.map(Server::stop).collect();
         stopped.into_iter().collect()
     }
-}
-
-/// What a closed load asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) specimens: &'a [Specimen],
-    pub(crate) connections: usize,
-    pub(crate) quota: Quota,
-    pub(crate) waiting: Waiting,
-}
-
-impl Asked<'_> {
-    pub(crate) fn targets(&self, server: &Server) -> Vec<Target> {
-        let address = server.address();
-        self.specimens.iter().map(|s| s.target(address)).collect()
-    }
-
-    pub(crate) fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
-        Lane {
-            targets,
-            connections: self.connections,
-            pace: Pace::Closed(quota),
-            receive_bytes_max: RECEIVE_BYTES_MAX,
-        }
-    }
-}
-
-/// Whether calls could be counted, or why not.
-pub(crate) enum Counted {
-    Calls(Vec<Calls>),
-    Not(String),
 }
 
 /// Looks at memory again and again until it is over, and once more then.

@@ -10,12 +10,12 @@ use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::named::Named;
+use crate::porter::Porter;
 use crate::process::Program;
 use crate::receiver::{Receiver, Taking};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
 use crate::window::observe;
-use crate::worker::Worker;
 use crate::{proc, trace};
 
 const MB: u64 = 1_000_000;
@@ -39,7 +39,7 @@ pub struct Options {
     pub taking: Option<Taking>,
     /// A receiver on another machine, as `bench sink` names it: host and port.
     pub to: Option<(String, u16)>,
-    /// Other workers: each COMMAND keeps the contract of workers.
+    /// Other porters: each COMMAND keeps the contract of porters.
     pub peers: Vec<Named>,
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     };
     let mut left_out = Vec::new();
     for program in programs(options)? {
-        let worker = Worker::start(&program, ground.seats.contender);
-        match worker.and_then(|worker| bench.admit(program, worker)) {
+        let porter = Porter::start(&program, ground.seats.contender);
+        match porter.and_then(|porter| bench.admit(program, porter)) {
             Ok(entrant) => bench.entrants.push(entrant),
             Err(Error::Contender(why)) => left_out.push(format!("not measured: {why}")),
             Err(error) => return Err(error),
@@ -111,7 +111,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         }
         experiments.push(experiment);
     }
-    let stopped = bench.entrants.into_iter().map(|e| e.worker.stop());
+    let stopped = bench.entrants.into_iter().map(|e| e.porter.stop());
     stopped
         .collect::<Vec<_>>()
         .into_iter()
@@ -150,34 +150,34 @@ enum Target {
 
 struct Entrant {
     program: Program,
-    worker: Worker,
+    porter: Porter,
 }
 
 impl Bench {
-    /// Lets a worker in that delivers a small file as it is.
-    fn admit(&self, program: Program, mut worker: Worker) -> Result<Entrant> {
+    /// Lets a porter in that delivers a small file as it is.
+    fn admit(&self, program: Program, mut porter: Porter) -> Result<Entrant> {
         let file = self.folder.join("trial");
         let bytes = 3 * MB + 17;
         let sha256 = content::make(&file, bytes, 0)?;
-        self.verify(&mut worker, &file, bytes, &sha256)
+        self.verify(&mut porter, &file, bytes, &sha256)
             .map_err(|error| match error {
                 Error::Answer(what) => Error::Contender(format!("{}: {what}", program.name)),
                 other => other,
             })?;
-        Ok(Entrant { program, worker })
+        Ok(Entrant { program, porter })
     }
 
     /// What is sent to another machine can't be looked at, so the trial stays here.
     fn verify(
         &self,
-        worker: &mut Worker,
+        porter: &mut Porter,
         file: &std::path::Path,
         bytes: u64,
         sha256: &Sha256Hash,
     ) -> Result<()> {
         self.receiver.take_by(Taking::Hashing);
         let address = self.receiver.address().to_string();
-        let done = worker.job(&["send", &file.to_string_lossy(), &address])?;
+        let done = porter.job(&["send", &file.to_string_lossy(), &address])?;
         if done.bytes != bytes {
             let what = format!("says that it sent {} bytes of {bytes}", done.bytes);
             return Err(Error::Answer(what));
@@ -239,9 +239,9 @@ impl Bench {
         self.receiver.take_by(taking);
         let mut all = Vec::new();
         for (contender, entrant) in self.entrants.iter_mut().enumerate() {
-            let worker = &mut entrant.worker;
-            let pid = worker.pid();
-            let job = || worker.job(&["send", &file, &address]).map(drop);
+            let porter = &mut entrant.porter;
+            let pid = porter.pid();
+            let job = || porter.job(&["send", &file, &address]).map(drop);
             let calls = trace::count_calls(pid, &log, job)?;
             if matches!(self.target, Target::Here) {
                 self.receiver.taken()?;
@@ -282,15 +282,15 @@ impl Trial for Sending<'_> {
         let address = self.bench.address(self.taking);
         let receiver = &self.bench.receiver;
         receiver.take_by(self.taking);
-        let worker = &mut self.bench.entrants[contender].worker;
+        let porter = &mut self.bench.entrants[contender].porter;
         let file = self.file.to_string_lossy();
         let times = times(self.size);
-        let stored = proc::storage_read_bytes(worker.pid())?.unwrap_or(0);
-        let pid = worker.pid();
+        let stored = proc::storage_read_bytes(porter.pid())?.unwrap_or(0);
+        let pid = porter.pid();
         let send_all = || {
             let mut journeys = Vec::new();
             for _ in 0..times {
-                let done = worker.job(&["send", &file, &address])?;
+                let done = porter.job(&["send", &file, &address])?;
                 if done.bytes != self.size {
                     let what = format!("{} bytes of {} were sent", done.bytes, self.size);
                     return Err(Error::Answer(what));
@@ -370,7 +370,7 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
     let contenders: Vec<Contender> = bench
         .entrants
         .iter()
-        .map(|entrant| transfer::entry(&entrant.program, entrant.worker.version()))
+        .map(|entrant| transfer::entry(&entrant.program, entrant.porter.version()))
         .collect();
     Experiment {
         name: "socket".into(),

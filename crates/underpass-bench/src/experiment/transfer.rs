@@ -4,13 +4,13 @@ use underpass::Mechanism;
 
 use crate::document::{Better, Contender, Travelled, Unit};
 use crate::mover::Settings;
+use crate::porter::Journey;
 use crate::process::Program;
 use crate::role::Role;
 use crate::rounds::Played;
 use crate::run::Metric;
 use crate::stats::Spread;
 use crate::window::Window;
-use crate::worker::Journey;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

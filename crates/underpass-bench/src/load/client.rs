@@ -15,11 +15,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
 use super::exchange::{Discard, Exchange, Progress, Target};
+use super::go_on_unless;
 use crate::error::{Doing, Error, Result};
 
 /// A load in which nothing arrives for this long is stuck.
@@ -143,8 +145,8 @@ impl<'a> Client<'a> {
     }
 
     /// Runs until every closed lane has used up its quota and every answer is complete. The
-    /// connections stay open for another run.
-    pub(crate) fn run(&mut self) -> Result<Outcome> {
+    /// connections stay open for another run. Broken off with an error once `stop` is set.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Outcome> {
         let start = Instant::now();
         self.lanes.iter_mut().for_each(|lane| lane.restart(start));
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -161,6 +163,7 @@ impl<'a> Client<'a> {
                 return Ok(Outcome { tallies, idle });
             }
             check_time(now, start, last_progress)?;
+            go_on_unless(stop)?;
             self.wait(&mut events)?;
             waiting_since = events.is_empty().then_some(now);
             if !events.is_empty() {
@@ -359,7 +362,11 @@ mod tests {
             receive_bytes_max: 1000,
         };
         let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
-        client.run().unwrap().tallies.remove(0)
+        client
+            .run(&AtomicBool::new(false))
+            .unwrap()
+            .tallies
+            .remove(0)
     }
 
     #[test]
@@ -369,6 +376,20 @@ mod tests {
             assert_eq!((tally.requests, tally.body_bytes), (requests, 3 * requests));
             assert_eq!(tally.latencies_ns.len() as u64, requests);
         }
+    }
+
+    #[test]
+    fn it_is_broken_off_once_somebody_wants_it_to_end() {
+        let address = server(1);
+        let targets = [Target::get(address, "/x", 3)];
+        let lane = Lane {
+            targets: &targets,
+            connections: 1,
+            pace: Pace::Closed(Quota::Span(LOAD_TIMEOUT)),
+            receive_bytes_max: 1000,
+        };
+        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 
     #[test]

@@ -18,12 +18,14 @@ mod slow;
 mod specimen;
 mod verify;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Doing, Error, Result};
 
 pub use client::Waiting;
-pub(crate) use client::{Client, Lane, Pace, Quota, Tally};
+pub(crate) use client::{Client, Lane, Pace, Quota};
 pub(crate) use exchange::Target;
 pub(crate) use slow::read_slowly;
 pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
@@ -31,6 +33,14 @@ pub(crate) use verify::verify;
 
 /// Descriptors of this program that are no connections.
 const DESCRIPTORS_ASIDE: u64 = 64;
+
+/// An error once somebody wants it to end; nobody is told of it.
+fn go_on_unless(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Answer("broken off".into())),
+        false => Ok(()),
+    }
+}
 
 /// Raises the soft limit on descriptors where so many connections need it. Servers that are started
 /// from then on have it too.

@@ -1,10 +1,12 @@
 //! Readers that hardly read: many connections in the middle of an answer at once.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::exchange::{Discard, Exchange, Progress, Target};
+use super::go_on_unless;
 use crate::error::{Error, Result};
 
 /// What a slow reader takes at a time, and how long all of them then pause.
@@ -15,12 +17,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// All connections ask, then each takes a little per pass: until every one is in its body, and
-/// then for as long as they are to be held. After each pass it is time to `look`.
+/// then for as long as they are to be held. After each pass it is time to `look`. Broken off with
+/// an error once `stop` is set.
 pub(crate) fn read_slowly(
     address: SocketAddr,
     target: &Target,
     connections: usize,
     hold: Duration,
+    stop: &AtomicBool,
     mut look: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let mut readers = Vec::with_capacity(connections);
@@ -34,6 +38,7 @@ pub(crate) fn read_slowly(
     while all_answered.is_none_or(|since: Instant| since.elapsed() < hold) {
         read_a_little(&mut readers)?;
         look()?;
+        go_on_unless(stop)?;
         let waiting = readers.iter().filter(|reader| !reader.is_in_body()).count();
         if waiting == 0 {
             all_answered.get_or_insert_with(Instant::now);

@@ -74,7 +74,7 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
 }
 
 /// Minimum and maximum under the median's prefix, which is not repeated: `80.0–83.3`.
-pub(super) fn range(spread: &Spread, unit: Unit) -> String {
+pub(crate) fn range(spread: &Spread, unit: Unit) -> String {
     let divisor = Prefix::of(spread.median, unit).divisor;
     let side = |value: f64| digits(value / divisor, unit);
     format!("{}–{}", side(spread.min), side(spread.max))

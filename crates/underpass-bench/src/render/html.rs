@@ -10,6 +10,9 @@ use super::plots::{Legend, Plot, plots};
 use super::table::{Cell, Importance, Ratios, Table, groups};
 use crate::document::{Contender, Document, Experiment};
 
+/// More than this need smaller letters.
+const COLUMNS: usize = 9;
+
 impl Document {
     /// A page that needs nothing else: no scripts, nothing loaded, light and dark, printable.
     pub fn html(&self) -> String {
@@ -163,13 +166,21 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
 
 fn table(out: &mut String, table: &Table) {
     let caption = escaped(&table.caption);
+    let class = if table.columns.len() > COLUMNS {
+        " class=\"many\""
+    } else {
+        ""
+    };
     let _ = writeln!(
         out,
-        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{caption}\"><table>\
-         <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">contender</th>"
+        "<p class=\"caption\" aria-hidden=\"true\">{caption}</p>\n\
+         <div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\
+         <table{class}>\n<thead><tr><th scope=\"col\">contender</th>"
     );
     for column in &table.columns {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(column));
+        // A number stays beside its sign.
+        let column = escaped(column).replace(" %", "\u{a0}%");
+        let _ = write!(out, "<th scope=\"col\">{column}</th>");
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
@@ -207,9 +218,22 @@ fn titled_list(out: &mut String, title: &str, lines: &[String]) {
 fn list(out: &mut String, lines: &[String]) {
     out.push_str("<ul>\n");
     for line in lines {
-        let _ = writeln!(out, "<li>{}</li>", escaped(line));
+        let _ = writeln!(out, "<li>{}</li>", with_code(line));
     }
     out.push_str("</ul>\n");
+}
+
+/// Escaped; what stands between backticks is code.
+fn with_code(text: &str) -> String {
+    let pieces: Vec<String> = text.split('`').map(escaped).collect();
+    if pieces.len().is_multiple_of(2) {
+        return pieces.join("`");
+    }
+    let piece = |(index, piece): (usize, &String)| match index % 2 {
+        0 => piece.clone(),
+        _ => format!("<code>{piece}</code>"),
+    };
+    pieces.iter().enumerate().map(piece).collect()
 }
 
 /// Versions and command lines: what it takes to run them again.

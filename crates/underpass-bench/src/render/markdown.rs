@@ -106,7 +106,7 @@ pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '|' | '*' | '_' | '`' | '<' | '\\' | '[' => out.extend(['\\', character]),
+            '|' | '*' | '_' | '<' | '\\' | '[' => out.extend(['\\', character]),
             '\n' => out.push(' '),
             other => out.push(other),
         }

@@ -20,8 +20,9 @@ pub(crate) mod sample;
 mod table;
 mod text;
 
-pub(crate) use figure::{figure, ratio};
+pub(crate) use figure::{figure, range, ratio};
 pub(crate) use markdown::escaped;
+pub(crate) use text::paragraph;
 
 #[cfg(test)]
 mod tests;

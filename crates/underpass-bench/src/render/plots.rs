@@ -4,14 +4,19 @@ use super::chart::{Bar, Bars, Lines, Point, Series, Words};
 use super::figure::{direction, figure};
 use super::table::{Cell, Group, Importance, Row, Table, find, groups};
 use crate::document::{Case, Experiment, Latencies, Measured, Unit};
+use crate::stats::Spread;
 
 /// Pixels: over the whole page, half of it, and on a phone.
 const WHOLE: (i32, i32) = (900, 380);
 const HALF: (i32, i32) = (440, 270);
 const NARROW: (i32, i32) = (350, 300);
 
+/// Of a chart of bars, in pixels: legible on a phone, and in half of the page.
+const BARS_WIDE: i32 = 390;
 /// Charts of bars beside each other tell enough at this number; the rest stands in the table.
 const BARS_MAX: usize = 4;
+/// Cases that differ by more than this factor get a chart of multiples as well.
+const STEEP: f64 = 20.0;
 /// Shown as one curve, not as bars.
 const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
 /// Shown as one bar with parts.
@@ -64,7 +69,10 @@ pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
         match group.cases[..] {
             [case] => plots.extend(of_case(experiment, &experiment.cases[case], &group, id)),
             _ if group.importance == Importance::Telling => {
-                plots.extend(over_cases(experiment, &group, id));
+                plots.extend(over_cases(experiment, &group, id, Against::Nothing));
+                if is_steep(experiment, &group) {
+                    plots.extend(over_cases(experiment, &group, id, Against::First));
+                }
             }
             _ => {}
         }
@@ -77,8 +85,32 @@ pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
     plots
 }
 
+/// What figures are divided by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Against {
+    Nothing,
+    /// The first contender's median in the same case.
+    First,
+}
+
+/// Whether cases differ so much that contenders lie on each other.
+fn is_steep(experiment: &Experiment, group: &Group<'_>) -> bool {
+    let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
+    let found = cases.filter_map(|case| find(case, group.metrics.first()?));
+    let firsts = found.filter_map(|measured| measured.figures.first()?.as_ref());
+    let medians: Vec<f64> = firsts.map(|figures| figures.spread.median).collect();
+    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = medians.iter().copied().fold(0.0, f64::max);
+    experiment.contenders.len() > 1 && low > 0.0 && high / low > STEEP
+}
+
 /// A line for each contender, over the cases.
-fn over_cases(experiment: &Experiment, group: &Group<'_>, id: &str) -> Option<Plot> {
+fn over_cases(
+    experiment: &Experiment,
+    group: &Group<'_>,
+    id: &str,
+    against: Against,
+) -> Option<Plot> {
     let cases: Vec<&Case> = group
         .cases
         .iter()
@@ -87,11 +119,16 @@ fn over_cases(experiment: &Experiment, group: &Group<'_>, id: &str) -> Option<Pl
     let name = *group.metrics.first()?;
     let any = find(cases.first()?, name)?;
     let point = |case: &Case, place: usize| {
-        let spread = find(case, name)?.figures.get(place)?.as_ref()?.spread;
+        let figures = &find(case, name)?.figures;
+        let Spread { median, min, max } = figures.get(place)?.as_ref()?.spread;
+        let by = match against {
+            Against::Nothing => 1.0,
+            Against::First => figures.first()?.as_ref()?.spread.median,
+        };
         Some(Point {
             x: case.x,
-            y: spread.median,
-            range: Some((spread.min, spread.max)),
+            y: median / by,
+            range: Some((min / by, max / by)),
         })
     };
     let series: Vec<Series> = (0..experiment.contenders.len())
@@ -102,7 +139,7 @@ fn over_cases(experiment: &Experiment, group: &Group<'_>, id: &str) -> Option<Pl
         .filter(|one: &Series| !one.points.is_empty())
         .collect();
     let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
-    let words = Words {
+    let mut words = Words {
         id: format!("{id}-{name}"),
         title: titled(any),
         description: format!(
@@ -111,12 +148,18 @@ fn over_cases(experiment: &Experiment, group: &Group<'_>, id: &str) -> Option<Pl
             experiment.rounds
         ),
     };
-    let lines = Lines::over_cases(
-        words,
-        (&experiment.axis, &cases),
-        (&any.label, any.unit),
-        series,
-    );
+    let mut axis = (any.label.clone(), any.unit);
+    if against == Against::First {
+        let first = &experiment.contenders.first()?.name;
+        words.id.push_str("-relative");
+        words.title = format!("{}, as a multiple of {first}", titled(any));
+        words
+            .description
+            .push_str(" All are divided by the median of the first one.");
+        axis = (format!("{}, {first} = 1", any.label), Unit::Count);
+    }
+    let axis = (axis.0.as_str(), axis.1);
+    let lines = Lines::over_cases(words, (&experiment.axis, &cases), axis, series);
     Some(of_lines(
         lines,
         Width::Whole,
@@ -213,7 +256,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
 
 /// Processor time in user space and in the kernel, and how long it took.
 fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Option<Plot> {
-    let own = |name: &str| group.metrics.iter().any(|metric| *metric == name);
+    let own = |name| group.metrics.contains(&name);
     if !own("user") || !own("system") {
         return None;
     }
@@ -263,7 +306,7 @@ fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> O
 }
 
 fn of_bars(bars: Bars, legend: Legend, group: &str) -> Plot {
-    let svg = bars.draw(HALF.0);
+    let svg = bars.draw(BARS_WIDE);
     Plot {
         words: bars.words,
         group: group.to_owned(),
@@ -379,7 +422,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
         let words = Words {
             id: format!("{id}-t{index}"),
             title: format!("Over time: {label}"),
-            description: format!("One round, {}.", case.label),
+            description: format!("One round, {}. Marks tell the lines apart.", case.label),
         };
         let rows = own().filter(|one| !one.points.is_empty()).map(|one| {
             let values = || one.points.iter().map(|(_, value)| *value);

@@ -82,7 +82,8 @@ pub(crate) fn run(seed: u64, spread: f64, rounds: usize) -> Document {
         spread,
         rounds,
     };
-    let experiments = vec![
+    let mut document = empty();
+    document.experiments = vec![
         make.socket("receiver discards", 0.05),
         make.socket("receiver copies", 0.15),
         make.copy("on ext4", 1.0),
@@ -92,6 +93,11 @@ pub(crate) fn run(seed: u64, spread: f64, rounds: usize) -> Document {
         make.cold(),
         make.many(),
     ];
+    document
+}
+
+/// A run in which nothing was measured.
+pub(crate) fn empty() -> Document {
     Document {
         schema: SCHEMA,
         tool: Tool {
@@ -116,7 +122,7 @@ pub(crate) fn run(seed: u64, spread: f64, rounds: usize) -> Document {
              faster or slower; `cpupower frequency-set -g performance` stops that"
                 .into(),
         ],
-        experiments,
+        experiments: Vec::new(),
     }
 }
 
@@ -307,46 +313,7 @@ impl Maker {
             ),
         ];
         for place in places {
-            let slower = 1.0 + 0.3 * place as f64;
-            let quantile = |q: f64| {
-                let nines = -(1.0 - q).max(1e-5).log10();
-                (
-                    q,
-                    0.0042 * slower * (0.35 * nines * (1.0 + 0.15 * place as f64)).exp(),
-                )
-            };
-            let shares = [
-                0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0,
-            ];
-            case.latencies.push(Latencies {
-                contender: place,
-                count: 120_000,
-                quantiles: shares.map(quantile).into(),
-            });
-            for (label, unit, scale) in [
-                ("resident memory", Unit::Bytes, 6e6),
-                ("processor share", Unit::Share, 0.4),
-            ] {
-                let point = |second: u32| {
-                    let grown = 1.0 + 0.3 * place as f64 * (1.0 - (-f64::from(second) / 5.0).exp());
-                    (
-                        f64::from(second),
-                        scale * grown * (1.0 + 0.02 * self.chance.normal()),
-                    )
-                };
-                let points = (0..=20).map(point).collect();
-                case.timelines.push(Timeline {
-                    contender: place,
-                    label: label.into(),
-                    unit,
-                    points,
-                });
-            }
-            case.calls.push(Calls {
-                contender: place,
-                operations: 1000,
-                by_name: vec![("sendfile".into(), 2100), ("recvfrom".into(), 1000)],
-            });
+            self.watched(&mut case, place);
         }
         case.notes
             .push("2 of 7 rounds were disturbed by other programs and count all the same".into());
@@ -357,6 +324,43 @@ impl Maker {
             cases: vec![case],
             ..experiment("http", "", "An HTTP file server", self.rounds)
         }
+    }
+
+    /// Latencies, timelines and calls of one server.
+    fn watched(&mut self, case: &mut Case, place: usize) {
+        let slower = 1.0 + 0.3 * place as f64;
+        let quantile = |share: f64| {
+            let nines = -(1.0 - share).max(1e-5).log10();
+            let steepness = 0.35 * nines * (1.0 + 0.15 * place as f64);
+            (share, 0.0042 * slower * steepness.exp())
+        };
+        let shares = [
+            0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0,
+        ];
+        case.latencies.push(Latencies {
+            contender: place,
+            count: 120_000,
+            quantiles: shares.map(quantile).into(),
+        });
+        let memory = ("resident memory", Unit::Bytes, 6e6);
+        for (label, unit, scale) in [memory, ("processor share", Unit::Share, 0.4)] {
+            let point = |second: u32| {
+                let grown = 1.0 + 0.3 * place as f64 * (1.0 - (-f64::from(second) / 5.0).exp());
+                let noise = 1.0 + 0.02 * self.chance.normal();
+                (f64::from(second), scale * grown * noise)
+            };
+            case.timelines.push(Timeline {
+                contender: place,
+                label: label.into(),
+                unit,
+                points: (0..=20).map(point).collect(),
+            });
+        }
+        case.calls.push(Calls {
+            contender: place,
+            operations: 1000,
+            by_name: vec![("sendfile".into(), 2100), ("recvfrom".into(), 1000)],
+        });
     }
 
     fn small(&mut self) -> Experiment {

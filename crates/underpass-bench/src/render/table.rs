@@ -4,7 +4,7 @@
 //! has share a table with a column for each of them.
 
 use super::figure::{direction, figure, half_range, interval, range, ratio};
-use crate::document::{Better, Case, Experiment, Measured};
+use crate::document::{Better, Case, Experiment, Measured, Unit};
 use crate::stats::{Comparison, Spread, Verdict};
 
 /// How many metrics of several cases come first, with charts.
@@ -201,9 +201,14 @@ fn figures(
 }
 
 fn figure_cell(spread: &Spread, measured: &Measured) -> Cell {
+    let unit = match measured.unit {
+        // The heading says per what, the cells need not.
+        Unit::SecondsPerGib if measured.label.contains("GiB") => Unit::Seconds,
+        unit => unit,
+    };
     Cell::Figure {
-        median: figure(spread.median, measured.unit),
-        range: range(spread, measured.unit),
+        median: figure(spread.median, unit),
+        range: range(spread, unit),
         half_range: half_range(spread),
     }
 }

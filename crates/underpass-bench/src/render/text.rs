@@ -1,6 +1,7 @@
 //! Tables for a terminal of any width: what does not fit beside goes below.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::plus_minus;
@@ -49,15 +50,20 @@ fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
     if let [load] = &loads[..] {
         paragraph(out, "", &format!("load: {load}"), width);
     }
-    for contender in &experiment.contenders {
-        if !contender.version.is_empty() {
-            paragraph(
-                out,
-                "",
-                &format!("{}: {}", contender.name, contender.version),
-                width,
-            );
-        }
+    let versioned = experiment
+        .contenders
+        .iter()
+        .filter(|one| !one.version.is_empty());
+    let versions: Vec<String> = versioned
+        .map(|one| format!("{} ({})", one.name, one.version))
+        .collect();
+    if !versions.is_empty() {
+        paragraph(
+            out,
+            "",
+            &format!("versions: {}", versions.join(", ")),
+            width,
+        );
     }
     let groups = groups(experiment);
     let mut further = Vec::new();
@@ -173,7 +179,7 @@ fn lines(cell: &Cell) -> Vec<String> {
 }
 
 impl Grid {
-    /// In blocks of as many columns as fit the width.
+    /// In as few blocks as the width allows, with about as many columns each.
     fn write(&self, out: &mut String, width: usize) {
         let names = self
             .names
@@ -182,23 +188,18 @@ impl Grid {
             .max()
             .unwrap_or(0);
         let widths: Vec<usize> = (0..self.headings.len()).map(|at| self.width(at)).collect();
-        let mut from = 0;
-        while from < widths.len() {
-            let mut to = from + 1;
-            let mut used = GAP.len() * 2 + names + widths[from];
-            while to < widths.len() && used + GAP.len() + widths[to] <= width {
-                used += GAP.len() + widths[to];
-                to += 1;
-            }
-            if from > 0 {
+        let room = width.saturating_sub(GAP.len() + names);
+        let fewest = blocks(&widths, room, widths.len()).len();
+        let columns_max = widths.len().div_ceil(fewest.max(1));
+        for (index, at) in blocks(&widths, room, columns_max).into_iter().enumerate() {
+            if index > 0 {
                 out.push('\n');
             }
-            self.block(out, names, &widths, from..to);
-            from = to;
+            self.block(out, names, &widths, at);
         }
     }
 
-    fn block(&self, out: &mut String, names: usize, widths: &[usize], at: std::ops::Range<usize>) {
+    fn block(&self, out: &mut String, names: usize, widths: &[usize], at: Range<usize>) {
         let headings = &self.headings[at.clone()];
         let tallest = headings.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..tallest {
@@ -235,6 +236,26 @@ impl Grid {
     }
 }
 
+/// Columns that stand beside each other: at least one, at most `columns_max`, and no more than fit.
+fn blocks(widths: &[usize], room: usize, columns_max: usize) -> Vec<Range<usize>> {
+    let mut blocks: Vec<Range<usize>> = Vec::new();
+    let mut used = 0;
+    for (index, width) in widths.iter().enumerate() {
+        let width = GAP.len() + width;
+        match blocks.last_mut() {
+            Some(last) if last.len() < columns_max && used + width <= room => {
+                last.end += 1;
+                used += width;
+            }
+            _ => {
+                blocks.push(index..index + 1);
+                used = width;
+            }
+        }
+    }
+    blocks
+}
+
 fn write_line(out: &mut String, name: &str, names: usize, cells: &[String], widths: &[usize]) {
     let mut line = format!("{GAP}{name:<names$}");
     for (cell, width) in cells.iter().zip(widths) {
@@ -244,7 +265,7 @@ fn write_line(out: &mut String, name: &str, names: usize, cells: &[String], widt
 }
 
 /// Text broken at spaces, further lines indented like what follows the first line's mark.
-fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
+pub(crate) fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
     let indent = columns(mark);
     for (index, line) in broken(text, width - indent).iter().enumerate() {
         let before = if index == 0 { mark } else { "" };

@@ -15,14 +15,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, Outcome};
-use underpass_bench::experiment::{Scale, copy, http, socket};
+use underpass_bench::experiment::{Scale, cold, copy, http, many, small, socket};
 use underpass_bench::{Settings, Wanted};
 
 use moves::{Copy, Socket};
-use pages::{Pages, Render, say, text_columns};
+use pages::{Compare, Pages, Render, say, text_columns};
 use role::Part;
-use servers::Http;
+use servers::{Cold, Http, Many, Small};
 
 /// Said by the program to itself when it is in a network namespace of its own.
 const ISOLATED: &str = "--isolated";
@@ -42,6 +43,10 @@ enum Command {
     Socket(Socket),
     Copy(Copy),
     Http(Http),
+    Small(Small),
+    Cold(Cold),
+    Many(Many),
+    Compare(Compare),
     Render(Render),
     /// Receive from `bench socket --to` on another machine
     Sink {
@@ -86,12 +91,38 @@ struct Common {
     isolated: bool,
 }
 
-/// Measures, and tells. Exit codes: 0 all done, 1 it could not be done, 130 interrupted: what was
-/// done by then is told.
+/// Measures, and tells. Exit codes: 0 all done; 1 it could not be done, or something became worse;
+/// 2 results can't be compared; 130 interrupted: what was done by then is told.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
-    match dispatch(arguments) {
-        Ok(Outcome::Complete) => ExitCode::SUCCESS,
+    let (wanted, common) = match arguments.command {
+        None => (everything(), arguments.common),
+        Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
+        Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
+        Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.common),
+        Some(Command::Small(small)) => (vec![Wanted::Small(small.options())], small.common),
+        Some(Command::Cold(cold)) => (vec![Wanted::Cold(cold.options())], cold.common),
+        Some(Command::Many(many)) => (vec![Wanted::Many(many.options())], many.common),
+        Some(Command::Compare(compare)) => return compared(compare.run()),
+        Some(Command::Render(render)) => return done(render.run()),
+        Some(Command::Sink { listen }) => return done(receive(&listen)),
+        Some(Command::Role { role }) => return done(role.role().play().map_err(plainly)),
+    };
+    match measure(&wanted, &common) {
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        measured => done(measured.map(drop)),
+    }
+}
+
+/// As shells say it of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// As diff says it: a difference, and trouble.
+const WORSE: u8 = 1;
+const INCOMPARABLE: u8 = 2;
+
+fn done(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("underpass bench: {message}");
             ExitCode::FAILURE
@@ -99,32 +130,20 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-/// As shells say it of SIGINT.
-const INTERRUPTED: u8 = 130;
+fn compared(outcome: Result<Changes, String>) -> ExitCode {
+    match outcome {
+        Ok(changes) if changes.is_worse() => ExitCode::from(WORSE),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("underpass bench compare: {message}");
+            ExitCode::from(INCOMPARABLE)
+        }
+    }
+}
 
-fn dispatch(arguments: Arguments) -> Result<Outcome, String> {
-    let (wanted, common) = match arguments.command {
-        None => (everything(), arguments.common),
-        Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
-        Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
-        Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.common),
-        Some(Command::Render(render)) => {
-            render.run()?;
-            return Ok(Outcome::Complete);
-        }
-        Some(Command::Sink { listen }) => {
-            let tell = |line: &str| println!("{line}");
-            underpass_bench::receive_for_others(listen.as_str(), tell).map_err(plainly)?;
-            return Ok(Outcome::Complete);
-        }
-        Some(Command::Role { role }) => {
-            role.role().play().map_err(plainly)?;
-            return Ok(Outcome::Complete);
-        }
-    };
-    let document = measure(&wanted, &common)?;
-    common.tell(&document)?;
-    Ok(document.outcome)
+fn receive(listen: &str) -> Result<(), String> {
+    let tell = |line: &str| say(&format!("{line}\n"));
+    underpass_bench::receive_for_others(listen, tell).map_err(plainly)
 }
 
 fn plainly(error: underpass_bench::Error) -> String {
@@ -136,10 +155,13 @@ fn everything() -> Vec<Wanted> {
         Wanted::Socket(socket::Options::default()),
         Wanted::Copy(copy::Options::default()),
         Wanted::Http(http::Options::default()),
+        Wanted::Small(small::Options::default()),
+        Wanted::Cold(cold::Options::default()),
+        Wanted::Many(many::Options::default()),
     ]
 }
 
-fn measure(wanted: &[Wanted], common: &Common) -> Result<Document, String> {
+fn measure(wanted: &[Wanted], common: &Common) -> Result<Outcome, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
             underpass_bench::become_isolated(ISOLATED).map_err(plainly)?;
@@ -148,7 +170,9 @@ fn measure(wanted: &[Wanted], common: &Common) -> Result<Document, String> {
         None => {}
     }
     let stop = stop_on_signals().map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
-    underpass_bench::measure(wanted, &common.settings(), &stop).map_err(plainly)
+    let document = underpass_bench::measure(wanted, &common.settings(), &stop).map_err(plainly)?;
+    common.tell(&document)?;
+    Ok(document.outcome)
 }
 
 /// The first signal asks for an end, the second one makes it.

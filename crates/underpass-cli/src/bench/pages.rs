@@ -1,9 +1,10 @@
 //! What is made of results: tables on the terminal, Markdown, a page, a comparison.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
 
 use super::plainly;
@@ -21,15 +22,11 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn write(&self, document: &Document) -> Result<(), String> {
-        let write = |path: &PathBuf, text: String| {
-            let written = std::fs::write(path, text);
-            written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
-        };
         if let Some(path) = &self.markdown {
-            write(path, document.markdown())?;
+            write(path, &document.markdown())?;
         }
         if let Some(path) = &self.report {
-            write(path, document.html())?;
+            write(path, &document.html())?;
         }
         Ok(())
     }
@@ -56,6 +53,45 @@ impl Render {
         say(&document.text(text_columns()));
         Ok(())
     }
+}
+
+/// Say what changed between two results beyond the noise of both, and exit with 1 if something
+/// became worse, with 2 if they can't be compared
+#[derive(Debug, Args)]
+pub(super) struct Compare {
+    /// What --json wrote at first
+    #[arg(value_name = "BEFORE.json")]
+    before: PathBuf,
+    /// What it wrote later
+    #[arg(value_name = "AFTER.json")]
+    after: PathBuf,
+    /// Write what changed there, as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write what changed there, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> Result<Changes, String> {
+        let read = |path: &PathBuf| Document::read(path).map_err(plainly);
+        let changes = compare(&read(&self.before)?, &read(&self.after)?);
+        if let Some(path) = &self.markdown {
+            write(path, &changes.markdown())?;
+        }
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
+            write(path, &text)?;
+        }
+        say(&changes.text(text_columns()));
+        Ok(changes)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
 }
 
 /// Nobody may be listening.

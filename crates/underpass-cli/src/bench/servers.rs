@@ -1,9 +1,9 @@
-//! The experiments that load servers: `http`.
+//! The experiments that load servers: `http`, `small`, `cold` and `many`.
 
 use clap::Args;
 use underpass::Mechanism;
 use underpass_bench::Named;
-use underpass_bench::experiment::http;
+use underpass_bench::experiment::{cold, http, many, small};
 
 use super::Common;
 use super::numbers::bytes;
@@ -33,6 +33,58 @@ pub(super) struct Http {
     pub(super) common: Common,
 }
 
+/// Small bodies: where one write beats head and sendfile
+#[derive(Debug, Args)]
+pub(super) struct Small {
+    /// Body sizes, such as 1KiB,64KiB [default: 1 to 256 KiB]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = bytes)]
+    sizes: Vec<u64>,
+    /// Connections open at once
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    connections: usize,
+    #[command(flatten)]
+    beside: Beside,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// How long a hot request takes while files stream that are not in memory
+#[derive(Debug, Args)]
+pub(super) struct Cold {
+    /// The size of a cold file
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = bytes)]
+    size: u64,
+    /// How many cold files [default: 8, with --quick 2]
+    #[arg(long, value_name = "N")]
+    files: Option<usize>,
+    /// Connections over which they stream
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    streams: usize,
+    /// Let servers read at most so many MiB per second from the disk, as root: a virtual
+    /// machine's disk is often its host's memory
+    #[arg(long, value_name = "MIB")]
+    disk_mib: Option<u64>,
+    #[command(flatten)]
+    beside: Beside,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Slow readers of one large file: memory
+#[derive(Debug, Args)]
+pub(super) struct Many {
+    /// The size of the file [default: 1 GiB, with --quick 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    size: Option<u64>,
+    /// How many readers
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    connections: usize,
+    #[command(flatten)]
+    beside: Beside,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
 /// Whom else to measure
 #[derive(Debug, Args)]
 struct Beside {
@@ -51,6 +103,41 @@ impl Http {
             connections: self.connections,
             requests: self.requests,
             ..http::Options::default()
+        }
+    }
+}
+
+impl Small {
+    pub(super) fn options(&self) -> small::Options {
+        small::Options {
+            servers: self.beside.servers.clone(),
+            sizes: self.sizes.clone(),
+            connections: self.connections,
+            ..small::Options::default()
+        }
+    }
+}
+
+impl Cold {
+    pub(super) fn options(&self) -> cold::Options {
+        cold::Options {
+            servers: self.beside.servers.clone(),
+            size: self.size,
+            files: self.files,
+            streams: self.streams,
+            disk_mib: self.disk_mib,
+            ..cold::Options::default()
+        }
+    }
+}
+
+impl Many {
+    pub(super) fn options(&self) -> many::Options {
+        many::Options {
+            servers: self.beside.servers.clone(),
+            size: self.size,
+            connections: self.connections,
+            ..many::Options::default()
         }
     }
 }

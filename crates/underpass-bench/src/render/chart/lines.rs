@@ -58,14 +58,16 @@ impl Lines {
         (label, unit): (&str, Unit),
         series: Vec<Series>,
     ) -> Lines {
-        let x_label = axis.label.clone();
-        Lines::new(
-            words,
-            (Scale::of_cases(cases), x_label),
-            (label, unit),
-            series,
-            Marks::Every,
-        )
+        let mut x = Scale::of_cases(cases);
+        for tick in &mut x.ticks {
+            // `10 connections` over an axis named `connections`.
+            let short = tick.label.strip_suffix(&axis.label).map(str::trim_end);
+            if let Some(short) = short.filter(|short| !short.is_empty()) {
+                tick.label = short.to_owned();
+            }
+        }
+        let x = (x, axis.label.clone());
+        Lines::new(words, x, (label, unit), series, Marks::Every)
     }
 
     /// Something over seconds.
@@ -147,22 +149,7 @@ impl Lines {
     fn draw_on(&self, area: &Area<'_>) -> Drawn {
         let (wide, high) = area.dim_in_pixel();
         let (wide, high) = (wide.cast_signed(), high.cast_signed());
-        let left = self
-            .y
-            .ticks
-            .iter()
-            .map(|tick| width(&tick.label))
-            .max()
-            .unwrap_or(0);
-        let left = left + 2 * TICK + FINE;
-        let widest = self
-            .x
-            .ticks
-            .iter()
-            .map(|tick| width(&tick.label))
-            .max()
-            .unwrap_or(0);
-        let right = (widest / 2).min(24 * FINE).max(8 * FINE);
+        let (left, right) = self.margins(wide);
         let x = self.x.with_ticks(apart(&self.x, wide - left - right));
         let (x_ticks, y_ticks) = (x.ticks.clone(), self.y.ticks.clone());
         let mut chart = ChartBuilder::on(area)
@@ -216,6 +203,18 @@ impl Lines {
             self.draw_series(area, series, &placed)?;
         }
         Ok(())
+    }
+
+    /// Room for labels at the left and at the right.
+    fn margins(&self, wide: i32) -> (i32, i32) {
+        let labels = self.y.ticks.iter().map(|tick| width(&tick.label));
+        let left = labels.max().unwrap_or(0) + 2 * TICK + FINE;
+        // Half of the last label reaches beyond its tick, which may be within the plane.
+        let beyond = self.x.ticks.last().map_or(0, |tick| {
+            let within = wide - self.x.map(&tick.at, (0, wide));
+            width(&tick.label) / 2 - within * 3 / 4
+        });
+        (left, beyond.max(8 * FINE))
     }
 
     fn draw_series(&self, area: &Area<'_>, series: &Series, placed: &[Placed]) -> Drawn {

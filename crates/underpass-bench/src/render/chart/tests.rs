@@ -1,1 +1,446 @@
+//! Charts are read back: ticks give the scale, marks give the figures.
 
+use std::collections::HashMap;
+
+use super::super::plots::{Legend, Plot, plots};
+use super::super::sample;
+use super::palette::hex;
+use super::*;
+use crate::document::Experiment;
+
+/// One element of a drawing.
+struct Element {
+    name: String,
+    attributes: HashMap<String, String>,
+    text: String,
+}
+
+impl Element {
+    fn number(&self, name: &str) -> f64 {
+        self.attributes[name].parse().unwrap()
+    }
+
+    fn is(&self, attribute: &str, value: &str) -> bool {
+        self.attributes
+            .get(attribute)
+            .is_some_and(|own| own == value)
+    }
+
+    /// The middle of a mark.
+    fn middle(&self) -> Option<(f64, f64)> {
+        match self.name.as_str() {
+            "circle" => Some((self.number("cx"), self.number("cy"))),
+            "polygon" => {
+                let (x0, y0, x1, y1) = self.corners();
+                Some(((x0 + x1) / 2.0, (y0 + y1) / 2.0))
+            }
+            _ => None,
+        }
+    }
+
+    /// Left, top, right, bottom of what has points.
+    fn corners(&self) -> (f64, f64, f64, f64) {
+        let points = self.attributes["points"].split_whitespace();
+        let points = points.map(|point| point.split_once(',').unwrap());
+        let points: Vec<(f64, f64)> = points
+            .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+            .collect();
+        let start = (
+            f64::INFINITY,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NEG_INFINITY,
+        );
+        points.iter().fold(start, |(x0, y0, x1, y1), &(x, y)| {
+            (x0.min(x), y0.min(y), x1.max(x), y1.max(y))
+        })
+    }
+
+    /// Left, top, right, bottom of a text, by its letters; descenders count as well.
+    fn text_box(&self) -> (f64, f64, f64, f64) {
+        let size = self.number("font-size");
+        let width = self.text.chars().count() as f64 * size * 0.56;
+        let (x, y) = (self.number("x"), self.number("y"));
+        let left = match self.attributes["text-anchor"].as_str() {
+            "start" => x,
+            "middle" => x - width / 2.0,
+            _ => x - width,
+        };
+        let baseline = y + match self.attributes["dy"].as_str() {
+            "0.76em" => 0.76 * size,
+            "0.5ex" => 0.26 * size,
+            _ => -0.26 * size,
+        };
+        (
+            left,
+            baseline - 0.76 * size,
+            left + width,
+            baseline + 0.22 * size,
+        )
+    }
+}
+
+fn elements(svg: &str) -> Vec<Element> {
+    let pieces = svg
+        .split('<')
+        .skip(1)
+        .filter(|piece| !piece.starts_with('/'));
+    let element = |piece: &str| {
+        let (tag, text) = piece.split_once('>').unwrap();
+        let tag = tag.trim_end_matches('/');
+        let (name, rest) = tag.split_once(' ').unwrap_or((tag, ""));
+        let mut attributes = HashMap::new();
+        let mut parts = rest.split('"');
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            let name = name.trim().trim_end_matches('=');
+            attributes.insert(name.to_owned(), value.to_owned());
+        }
+        Element {
+            name: name.into(),
+            attributes,
+            text: text.trim().into(),
+        }
+    };
+    pieces.map(element).collect()
+}
+
+/// Value at a place on the drawing, found from ticks as a reader finds it.
+struct Reading {
+    bent: fn(f64) -> f64,
+    straight: fn(f64) -> f64,
+    slope: f64,
+    offset: f64,
+}
+
+impl Reading {
+    /// By regression of either the values or their logarithms, whichever lies on a line.
+    fn of(ticks: &[(f64, f64)]) -> Reading {
+        assert!(ticks.len() >= 2, "too few ticks to read: {ticks:?}");
+        let linear = Reading::fitted(ticks, |value| value, |value| value);
+        if linear.is_good(ticks) {
+            return linear;
+        }
+        let logarithmic = Reading::fitted(ticks, f64::log10, |value| 10_f64.powf(value));
+        assert!(
+            logarithmic.is_good(ticks),
+            "neither linear nor logarithmic: {ticks:?}"
+        );
+        logarithmic
+    }
+
+    fn fitted(ticks: &[(f64, f64)], bent: fn(f64) -> f64, straight: fn(f64) -> f64) -> Reading {
+        let count = ticks.len() as f64;
+        let value = ticks.iter().map(|&(value, _)| bent(value)).sum::<f64>() / count;
+        let place = ticks.iter().map(|(_, place)| place).sum::<f64>() / count;
+        let (mut both, mut own) = (0.0, 0.0);
+        for &(v, p) in ticks {
+            both += (bent(v) - value) * (p - place);
+            own += (bent(v) - value).powi(2);
+        }
+        let slope = both / own;
+        Reading {
+            bent,
+            straight,
+            slope,
+            offset: place - slope * value,
+        }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        self.offset + self.slope * (self.bent)(value)
+    }
+
+    fn value(&self, place: f64) -> f64 {
+        (self.straight)((place - self.offset) / self.slope)
+    }
+
+    fn is_good(&self, ticks: &[(f64, f64)]) -> bool {
+        ticks
+            .iter()
+            .all(|&(value, place)| (self.place(value) - place).abs() <= f64::from(FINE))
+    }
+}
+
+/// What one of the suffix counts.
+fn factor(svg: &[Element]) -> f64 {
+    let label = svg
+        .iter()
+        .find(|one| one.name == "text" && one.is("text-anchor", "start"));
+    let label = &label.unwrap().text;
+    let Some((_, suffix)) = label.rsplit_once('(') else {
+        return 1.0;
+    };
+    match suffix.trim_end_matches(')') {
+        "ms" | "ms/GiB" => 1e-3,
+        "µs" | "µs/GiB" => 1e-6,
+        "GiB/s" => 1024.0 * 1024.0 * 1024.0,
+        "k/s" | "thousands" => 1e3,
+        "MB" => 1e6,
+        "%" => 0.01,
+        "s" | "/s" | "s/GiB" => 1.0,
+        other => panic!("unknown unit {other}"),
+    }
+}
+
+fn vertical(svg: &[Element]) -> Reading {
+    let is_tick = |one: &&Element| one.name == "text" && one.is("dy", "0.5ex");
+    let factor = factor(svg);
+    let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("y"));
+    Reading::of(&svg.iter().filter(is_tick).map(tick).collect::<Vec<_>>())
+}
+
+/// Places of the marks of a series, from the left: of each two of them the coloured, not its rim.
+fn marks(svg: &[Element], place: usize) -> Vec<(f64, f64)> {
+    let own = svg.iter().filter(|one| one.is("fill", &hex(colour(place))));
+    let mut marks: Vec<(f64, f64)> = own.filter_map(Element::middle).collect();
+    marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    marks
+}
+
+fn all_plots() -> Vec<(Experiment, Vec<Plot>)> {
+    let with_plots = |experiment: Experiment| {
+        let plots = plots(&experiment, "e");
+        (experiment, plots)
+    };
+    sample::document()
+        .experiments
+        .into_iter()
+        .map(with_plots)
+        .collect()
+}
+
+fn medians(experiment: &Experiment, metric: &str, place: usize) -> Vec<f64> {
+    let metrics = experiment.cases.iter().flat_map(|case| &case.metrics);
+    let own = metrics.filter(|one| one.metric == metric);
+    own.filter_map(|one| Some(one.figures[place].as_ref()?.spread.median))
+        .collect()
+}
+
+#[test]
+fn marks_of_line_charts_read_back_as_the_medians() {
+    let mut read = 0;
+    for (experiment, plots) in all_plots() {
+        for plot in plots
+            .iter()
+            .filter(|plot| !plot.group.is_empty() && plot.narrow.is_some())
+        {
+            let metric = plot
+                .words()
+                .id
+                .trim_start_matches("e-")
+                .trim_end_matches("-narrow");
+            let relative = metric.strip_suffix("-relative");
+            let metric = relative.unwrap_or(metric);
+            for svg in [&plot.svg, plot.narrow.as_ref().unwrap()] {
+                let svg = elements(svg);
+                let reading = vertical(&svg);
+                let firsts = medians(&experiment, metric, 0);
+                for place in 0..experiment.contenders.len() {
+                    let mut expected = medians(&experiment, metric, place);
+                    if relative.is_some() {
+                        expected
+                            .iter_mut()
+                            .zip(&firsts)
+                            .for_each(|(own, first)| *own /= first);
+                    }
+                    let marks = marks(&svg, place);
+                    assert_eq!(
+                        marks.len(),
+                        expected.len(),
+                        "{} of {metric}",
+                        experiment.name
+                    );
+                    for ((_, y), median) in marks.iter().zip(&expected) {
+                        let off = (reading.place(*median) - y).abs();
+                        let seen = reading.value(*y);
+                        assert!(off <= f64::from(FINE), "{metric}: {seen} for {median}");
+                        read += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(read > 500, "only {read} marks were read");
+}
+
+#[test]
+fn bars_end_at_the_medians() {
+    let mut read = 0;
+    for (experiment, plots) in all_plots() {
+        for plot in plots
+            .iter()
+            .filter(|plot| matches!(plot.legend, Legend::None))
+        {
+            let svg = elements(&plot.svg);
+            let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
+            let factor = factor(&svg);
+            let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
+            // The outermost label may stand aside of its tick; a line through the others is exact.
+            let ticks: Vec<_> = svg.iter().filter(is_tick).map(tick).skip(1).collect();
+            let reading = Reading::of(&ticks);
+            let metric = plot.words().id.trim_start_matches("e-");
+            for place in 0..experiment.contenders.len() {
+                let ink = hex(colour(place));
+                let bar = svg
+                    .iter()
+                    .find(|one| one.name == "rect" && one.is("fill", &ink));
+                let (from, to) = bar
+                    .map(|bar| (bar.number("x"), bar.number("width")))
+                    .unwrap();
+                let median = medians(&experiment, metric, place)[0];
+                assert!(
+                    (reading.place(0.0) - from).abs() <= f64::from(FINE),
+                    "{metric} from 0"
+                );
+                let off = (reading.place(median) - from - to).abs();
+                assert!(off <= f64::from(FINE), "{metric}: {off} for {median}");
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 30, "only {read} bars were read");
+}
+
+#[test]
+fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
+    let (experiment, plots) = all_plots().swap_remove(2);
+    let plot = plots
+        .iter()
+        .find(|plot| plot.words().id == "e-times")
+        .unwrap();
+    let svg = elements(&plot.svg);
+    let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
+    let factor = factor(&svg);
+    let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
+    let reading = Reading::of(
+        &svg.iter()
+            .filter(is_tick)
+            .map(tick)
+            .skip(1)
+            .collect::<Vec<_>>(),
+    );
+    let ends = |series: usize| -> Vec<f64> {
+        let ink = hex(colour(series));
+        let own = svg
+            .iter()
+            .filter(|one| one.name == "rect" && one.is("fill", &ink));
+        own.map(|bar| bar.number("x") + bar.number("width"))
+            .collect()
+    };
+    let strokes = svg.iter().filter(|one| one.name == "polyline");
+    let strokes = strokes.filter(|one| one.is("stroke", &hex(palette::INK)));
+    let strokes: Vec<f64> = strokes.map(|one| one.corners().0).collect();
+    for place in 0..experiment.contenders.len() {
+        let [user, system, wall] =
+            ["user", "system", "wall"].map(|name| medians(&experiment, name, place)[0]);
+        let shown = [
+            (ends(0), user),
+            (ends(1), user + system),
+            (strokes.clone(), wall),
+        ];
+        for (places, value) in shown {
+            assert!((reading.place(value) - places[place]).abs() <= f64::from(FINE));
+        }
+    }
+}
+
+#[test]
+fn latencies_and_timelines_read_back() {
+    let (experiment, plots) = all_plots().swap_remove(4);
+    let case = &experiment.cases[0];
+    let plot = |id: &str| {
+        elements(
+            &plots
+                .iter()
+                .find(|one| one.words().id.starts_with(id))
+                .unwrap()
+                .svg,
+        )
+    };
+    let svg = plot("ec0-latencies");
+    let reading = vertical(&svg);
+    for latencies in &case.latencies {
+        let told = latencies
+            .quantiles
+            .iter()
+            .filter(|(share, _)| *share < 0.999_95);
+        let marks = marks(&svg, latencies.contender);
+        assert_eq!(marks.len(), told.clone().count());
+        for ((_, y), (_, took)) in marks.iter().zip(told) {
+            assert!((reading.place(*took) - y).abs() <= f64::from(FINE));
+        }
+    }
+    let svg = plot("ec0-t0");
+    let reading = vertical(&svg);
+    for timeline in case
+        .timelines
+        .iter()
+        .filter(|one| one.label == "resident memory")
+    {
+        let ink = hex(colour(timeline.contender));
+        let line = svg
+            .iter()
+            .find(|one| one.name == "polyline" && one.is("stroke", &ink))
+            .unwrap();
+        let points = line.attributes["points"].split_whitespace();
+        let heights = points.map(|point| point.split_once(',').unwrap().1.parse::<f64>().unwrap());
+        assert_eq!(heights.clone().count(), timeline.points.len());
+        for (y, (_, value)) in heights.zip(&timeline.points) {
+            assert!((reading.place(*value) - y).abs() <= f64::from(FINE));
+        }
+    }
+}
+
+#[test]
+fn no_texts_overlap_and_nothing_lies_outside() {
+    let mut texts = 0;
+    for (_, plots) in all_plots() {
+        for svg in plots
+            .iter()
+            .flat_map(|plot| [Some(&plot.svg), plot.narrow.as_ref()])
+            .flatten()
+        {
+            let all = elements(svg);
+            let view = all[0].attributes["viewBox"].split(' ').skip(2);
+            let view: Vec<f64> = view.map(|part| part.parse().unwrap()).collect();
+            let boxes = all.iter().filter(|one| one.name == "text");
+            let boxes: Vec<_> = boxes.map(|one| (&one.text, one.text_box())).collect();
+            texts += boxes.len();
+            let others = all.iter().filter_map(|one| match one.name.as_str() {
+                "polyline" | "polygon" => Some((&one.text, one.corners())),
+                _ => None,
+            });
+            for (text, (left, top, right, bottom)) in boxes.iter().copied().chain(others) {
+                let inside = left >= 0.0 && top >= 0.0 && right <= view[0] && bottom <= view[1];
+                assert!(
+                    inside,
+                    "{text:?} at {left} {top} {right} {bottom} leaves {view:?}"
+                );
+            }
+            for (index, (text, one)) in boxes.iter().enumerate() {
+                for (other, two) in &boxes[index + 1..] {
+                    let apart =
+                        one.2 <= two.0 || two.2 <= one.0 || one.3 <= two.1 || two.3 <= one.1;
+                    assert!(apart, "{text:?} lies on {other:?}: {one:?} {two:?}");
+                }
+            }
+        }
+    }
+    assert!(texts > 300);
+}
+
+#[test]
+fn a_chart_tells_who_can_not_see_it() {
+    for (_, plots) in all_plots() {
+        for plot in plots {
+            let svg = elements(&plot.svg);
+            assert!(svg[0].is("role", "img"));
+            let named = svg[0].attributes["aria-labelledby"]
+                .split(' ')
+                .map(str::to_owned);
+            for (id, element) in named.zip(&svg[1..3]) {
+                assert!(element.is("id", &id) && !element.text.is_empty());
+            }
+        }
+    }
+}

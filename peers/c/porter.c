@@ -1,5 +1,5 @@
 /* Does one job for each line of standard input until it ends, and says what came of it. */
-#include "worker.h"
+#include "porter.h"
 
 #include <errno.h>
 #include <signal.h>

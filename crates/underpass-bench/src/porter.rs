@@ -1,18 +1,18 @@
 //! A program that does jobs one after the other, as it is told on its standard input.
 //!
 //! ```text
-//!   worker ──► ready NAME VERSION             once, when it can begin
+//!   porter ──► ready NAME VERSION             once, when it can begin
 //!   bench  ──► send ⇥ FILE ⇥ ADDRESS:PORT     send the file over a new connection, shut it down
 //!                                             for writing, wait until the other side ends it
 //!   bench  ──► copy ⇥ FROM ⇥ TO ⇥ TIMES       TIMES times: remove TO, copy FROM to TO
-//!   worker ──► ok BYTES                       what was moved in all
-//!   worker ──► failed MESSAGE                 the job is not done
+//!   porter ──► ok BYTES                       what was moved in all
+//!   porter ──► failed MESSAGE                 the job is not done
 //! ```
 //!
 //! It ends when its standard input does. Whatever starts slowly (a virtual machine, an interpreter)
-//! has started before anything is measured, and all workers are measured alike, from outside: a
+//! has started before anything is measured, and all porters are measured alike, from outside: a
 //! program in any language is compared with this project's mover under the same conditions. A
-//! worker may say more behind BYTES; this project's own says its account, as JSON.
+//! porter may say more behind BYTES; this project's own says its account, as JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Stdio};
@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A GiB at 5 MB/s; what takes longer is stuck.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
-pub(crate) struct Worker {
+pub(crate) struct Porter {
     name: String,
     version: String,
     process: Process,
@@ -44,7 +44,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) bytes: u64,
-    /// How they travelled, from a worker that tells.
+    /// How they travelled, from a porter that tells.
     pub(crate) journeys: Vec<Journey>,
 }
 
@@ -57,15 +57,15 @@ pub(crate) struct Journey {
     pub(crate) refusals: u64,
 }
 
-impl Worker {
+impl Porter {
     /// Starts a program that keeps the contract, and waits until it is ready.
-    pub(crate) fn start(program: &Program, processor: Option<usize>) -> Result<Worker> {
+    pub(crate) fn start(program: &Program, processor: Option<usize>) -> Result<Porter> {
         let mut command = program.on(processor)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(&program.name, &mut command)?;
         let child = process.child();
         let (Some(jobs), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Contender("a worker without streams".into()));
+            return Err(Error::Contender("a porter without streams".into()));
         };
         let (sender, answers) = mpsc::channel();
         thread::spawn(move || {
@@ -74,19 +74,19 @@ impl Worker {
                 .map_while(std::result::Result::ok)
                 .try_for_each(|line| sender.send(line))
         });
-        let mut worker = Worker {
+        let mut porter = Porter {
             name: program.name.clone(),
             version: program.version.clone(),
             process,
             jobs,
             answers,
         };
-        let ready = worker.answer(START_TIMEOUT)?;
+        let ready = porter.answer(START_TIMEOUT)?;
         match ready.strip_prefix("ready ") {
-            Some(version) => worker.version = version.to_owned(),
-            None => return Err(worker.broke_the_contract(&ready)),
+            Some(version) => porter.version = version.to_owned(),
+            None => return Err(porter.broke_the_contract(&ready)),
         }
-        Ok(worker)
+        Ok(porter)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -130,7 +130,7 @@ impl Worker {
 
     fn broke_the_contract(&self, answer: &str) -> Error {
         let name = &self.name;
-        Error::Contender(format!("{name} says {answer:?}, which no worker says"))
+        Error::Contender(format!("{name} says {answer:?}, which no porter says"))
     }
 }
 

@@ -1,5 +1,5 @@
-// Package worker keeps the contract of ../../README.md.
-package worker
+// Package porter keeps the contract of ../../README.md.
+package porter
 
 import (
 	"bufio"

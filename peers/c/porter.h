@@ -1,4 +1,4 @@
-/* What send.c and copy.c are to worker.c, which keeps the contract of ../README.md for both, and
+/* What send.c and copy.c are to porter.c, which keeps the contract of ../README.md for both, and
  * what they have in common. */
 #include <sys/types.h>
 

@@ -3,13 +3,13 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 
 /** Does one job for each line of standard input until it ends, and says what came of it. */
-final class Worker {
+final class Porter {
     interface Work {
         /** The number of bytes moved. */
         long apply(String[] job) throws IOException;
     }
 
-    private Worker() {}
+    private Porter() {}
 
     static void run(String name, Work work) throws IOException {
         System.out.println("ready " + name + " Java " + Runtime.version());

@@ -1,0 +1,357 @@
+//! `bench small`: where one write of head and body stops being better than a head and a sendfile.
+
+use std::time::Duration;
+
+use super::closed::{Closed, Counted};
+use super::observation::{self as read, Observation};
+use super::serving::{Bench, Variant};
+use super::{Ground, Scale, size_label};
+use crate::document::{Axis, Case, Experiment, Unit};
+use crate::error::{Error, Result};
+use crate::load::{Batch, Quota, Waiting, allow_connections};
+use crate::named::Named;
+use crate::run::{Metric, Run};
+use crate::stats::{Comparison, Verdict};
+
+/// Sizes of bodies around the crossover, in KiB.
+const CROSSOVER_KIB: [u64; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
+const CROSSOVER_KIB_QUICK: [u64; 6] = [1, 4, 16, 32, 64, 256];
+
+/// For how long connections go on asking in a round.
+const SPAN_FULL: Duration = Duration::from_millis(450);
+const SPAN_QUICK: Duration = Duration::from_millis(80);
+
+/// What goes on around a round: opening connections, waiting until the server is settled.
+const AROUND_MS: u64 = 50;
+
+/// The most that `serve --join` takes, in bytes, and what of it is left for a body.
+const JOIN_MAX: u64 = 1 << 20;
+const JOINED_BODY_MAX: u64 = JOIN_MAX - (4 << 10);
+
+/// What to ask for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Servers beside our own.
+    pub servers: Vec<Named>,
+    /// Sizes of bodies in bytes; from 1 to 256 KiB if empty.
+    pub sizes: Vec<u64>,
+    /// How many files of each size, asked for in turns.
+    pub files: usize,
+    /// Connections open at once, each asking again when its answer is complete.
+    pub connections: usize,
+    /// Requests of a round, all connections together; as many as begin in a while if none.
+    pub requests: Option<u64>,
+    /// What the client does while no answer is there.
+    pub waiting: Waiting,
+}
+
+impl Default for Options {
+    /// 32 connections, 64 files, all sizes.
+    fn default() -> Options {
+        Options {
+            servers: Vec::new(),
+            sizes: Vec::new(),
+            files: 64,
+            connections: 32,
+            requests: None,
+            waiting: Waiting::default(),
+        }
+    }
+}
+
+const METRICS: [Metric<Observation>; 6] = [
+    read::REQUESTS_PER_CPU,
+    read::REQUESTS,
+    read::CPU_PER_GIB,
+    read::CPU_SHARE,
+    read::P50,
+    read::P99,
+];
+
+/// About how many milliseconds all of it takes.
+pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+    let contenders = 2 + options.servers.len() as u64;
+    // Beside the rounds of each size a warm-up, and one under strace in all.
+    let plays = options.sizes(scale).len() as u64 * (rounds as u64 + 1) + 1;
+    plays * contenders * options.weight_of_play(scale)
+}
+
+/// Asks our server in both ways, and the others, for bodies of each size.
+pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+    options.check()?;
+    allow_connections(options.connections)?;
+    let variants = [
+        Variant::new("one write", &["--join", &JOIN_MAX.to_string()]),
+        Variant::new("head, then sendfile", &["--join", "0"]),
+    ];
+    let bench = Bench::start("small", &variants, &options.servers, ground, None)?;
+    let mut experiment = describe(&bench, options.connections, run.rounds);
+    experiment.notes.extend(bench.left_out());
+    let played = play_all(options, &bench, &mut experiment.cases, ground, run);
+    let stopped = bench.finish();
+    played?;
+    stopped?;
+    experiment
+        .notes
+        .extend(crossover(&findings(&experiment.cases)));
+    Ok(vec![experiment])
+}
+
+fn play_all(
+    options: &Options,
+    bench: &Bench,
+    cases: &mut Vec<Case>,
+    ground: &Ground,
+    run: &Run,
+) -> Result<()> {
+    for size in options.sizes(ground.scale) {
+        if run.is_stopped() {
+            break;
+        }
+        run.progress.begin(&format!("small, {}", size_label(size)));
+        let batch = Batch {
+            name: "body",
+            count: options.files.max(1),
+            bytes: size,
+        };
+        let specimens = batch.make(bench.site())?;
+        bench.verify(&specimens)?;
+        let mut closed = Closed {
+            bench,
+            specimens: &specimens,
+            connections: options.connections,
+            quota: options.quota(ground.scale),
+            waiting: options.waiting,
+            stop: run.stop,
+        };
+        let weight = options.weight_of_play(ground.scale);
+        let Some(mut case) = closed.case(&METRICS, weight, run)? else {
+            break;
+        };
+        // Once is enough: what differs between the two is the same at every size.
+        if cases.is_empty() {
+            match closed.count_calls(weight, run)? {
+                Counted::Calls(calls) => case.calls = calls,
+                Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
+            }
+        }
+        cases.push(case);
+    }
+    Ok(())
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        match self.sizes.iter().find(|&&size| size > JOINED_BODY_MAX) {
+            None => Ok(()),
+            Some(size) => Err(Error::Setting(format!(
+                "a body of {} never leaves in one write; the most is {} bytes",
+                size_label(*size),
+                JOINED_BODY_MAX
+            ))),
+        }
+    }
+
+    fn sizes(&self, scale: Scale) -> Vec<u64> {
+        let mut sizes = match (self.sizes.is_empty(), scale) {
+            (false, _) => self.sizes.clone(),
+            (true, Scale::Full) => CROSSOVER_KIB.map(|kib| kib << 10).to_vec(),
+            (true, Scale::Quick) => CROSSOVER_KIB_QUICK.map(|kib| kib << 10).to_vec(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn quota(&self, scale: Scale) -> Quota {
+        match self.requests {
+            Some(requests) => Quota::Requests(requests.max(1)),
+            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
+        }
+    }
+
+    /// Of one contender, in milliseconds.
+    fn weight_of_play(&self, scale: Scale) -> u64 {
+        let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
+        AROUND_MS + self.requests.map_or(span, |requests| requests / 40)
+    }
+}
+
+fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
+    Experiment {
+        name: "small".into(),
+        variant: format!("{connections} connections"),
+        title: "Small bodies: one write, or a head and a sendfile".into(),
+        measured: "The same server answers in two ways: head and body in one write, for which the \
+                   body is read (`serve --join` larger than all), and the head followed by \
+                   sendfile (`--join 0`). Requests come over kept-alive connections for files in \
+                   the page cache."
+            .into(),
+        reading: "Copying a small body costs less than another call. Where the lines cross is the \
+                  size that `serve --join` should name on this machine, head included."
+            .into(),
+        axis: Axis {
+            label: "body size".into(),
+            unit: Unit::Bytes,
+        },
+        rounds,
+        contenders: bench.contenders(),
+        cases: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// What one write is at some size, against the other way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    Wins,
+    Loses,
+    /// The spread swallows it.
+    Nothing,
+    TooFewRounds,
+}
+
+impl Finding {
+    /// Of a comparison of figures of which more are better.
+    fn of(comparison: &Comparison) -> Finding {
+        match comparison.verdict {
+            Verdict::Different if comparison.ratio > 1.0 => Finding::Wins,
+            Verdict::Different => Finding::Loses,
+            Verdict::NotDistinguishable => Finding::Nothing,
+            Verdict::TooFewRounds => Finding::TooFewRounds,
+        }
+    }
+}
+
+/// By size, as the first metric compares the first two contenders.
+fn findings(cases: &[Case]) -> Vec<(u64, Finding)> {
+    let of_case = |case: &Case| {
+        let comparison = case.metrics.first()?.comparisons.get(1)?.as_ref()?;
+        Some((case.x as u64, Finding::of(comparison)))
+    };
+    cases.iter().filter_map(of_case).collect()
+}
+
+/// Up to which size one write wins, from where on it loses, and of which nothing can be said.
+fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
+    let sizes = |wanted: Finding| {
+        let found = findings
+            .iter()
+            .filter(move |(_, finding)| *finding == wanted);
+        found.map(|(size, _)| *size)
+    };
+    if sizes(Finding::TooFewRounds).next().is_some() {
+        return Some("too few rounds to tell where one write wins; see --rounds".into());
+    }
+    findings.first()?;
+    let list = |wanted| sizes(wanted).map(size_label).collect::<Vec<_>>().join(", ");
+    let (last_win, first_loss) = (sizes(Finding::Wins).max(), sizes(Finding::Loses).min());
+    let line = match (last_win, first_loss) {
+        (None, None) => "one write neither wins nor loses at any of these sizes".to_owned(),
+        (Some(win), None) => format!(
+            "one write wins up to {}, and loses nowhere",
+            size_label(win)
+        ),
+        (None, Some(loss)) => format!(
+            "one write wins nowhere, and loses from {}",
+            size_label(loss)
+        ),
+        (Some(win), Some(loss)) if win < loss => format!(
+            "one write wins up to {}, and loses from {}",
+            size_label(win),
+            size_label(loss)
+        ),
+        _ => format!(
+            "no line can be drawn: one write wins at {} and loses at {}",
+            list(Finding::Wins),
+            list(Finding::Loses)
+        ),
+    };
+    Some(match list(Finding::Nothing).as_str() {
+        "" => line,
+        _ if (last_win, first_loss) == (None, None) => line,
+        undecided => format!("{line}; of {undecided} nothing can be said"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(findings: &[(u64, Finding)]) -> String {
+        let sizes = findings.iter().map(|&(kib, finding)| (kib << 10, finding));
+        crossover(&sizes.collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    use Finding::{Loses, Nothing, TooFewRounds, Wins};
+
+    #[test]
+    fn a_crossover_is_two_sizes_and_what_lies_between() {
+        assert_eq!(
+            said(&[
+                (1, Wins),
+                (16, Wins),
+                (24, Nothing),
+                (32, Nothing),
+                (48, Loses)
+            ]),
+            "one write wins up to 16 KiB, and loses from 48 KiB; of 24 KiB, 32 KiB nothing can be \
+             said"
+        );
+        assert_eq!(
+            said(&[(1, Wins), (2, Loses)]),
+            "one write wins up to 1 KiB, and loses from 2 KiB"
+        );
+    }
+
+    #[test]
+    fn a_hole_among_the_wins_is_told() {
+        assert_eq!(
+            said(&[(1, Wins), (4, Nothing), (8, Wins)]),
+            "one write wins up to 8 KiB, and loses nowhere; of 4 KiB nothing can be said"
+        );
+        assert_eq!(
+            said(&[(1, Nothing), (8, Loses)]),
+            "one write wins nowhere, and loses from 8 KiB; of 1 KiB nothing can be said"
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_sure_nothing_is_claimed() {
+        assert_eq!(
+            said(&[(1, Nothing), (2, Nothing)]),
+            "one write neither wins nor loses at any of these sizes"
+        );
+        assert_eq!(
+            said(&[(1, Wins), (2, Loses), (4, Wins)]),
+            "no line can be drawn: one write wins at 1 KiB, 4 KiB and loses at 2 KiB"
+        );
+        assert!(said(&[(1, Wins), (2, TooFewRounds)]).starts_with("too few rounds"));
+        assert_eq!(said(&[]), "");
+    }
+
+    #[test]
+    fn more_requests_for_the_same_time_are_a_win() {
+        let comparison = |verdict, ratio| Comparison {
+            verdict,
+            ratio,
+            low: ratio,
+            high: ratio,
+            confidence: 0.97,
+        };
+        assert_eq!(Finding::of(&comparison(Verdict::Different, 1.4)), Wins);
+        assert_eq!(Finding::of(&comparison(Verdict::Different, 0.7)), Loses);
+        let unclear = comparison(Verdict::NotDistinguishable, 1.4);
+        assert_eq!(Finding::of(&unclear), Nothing);
+    }
+
+    #[test]
+    fn a_body_that_never_leaves_in_one_write_is_refused() {
+        let with = |size| Options {
+            sizes: vec![size],
+            ..Options::default()
+        };
+        assert!(with(256 << 10).check().is_ok());
+        assert!(with(1 << 20).check().is_err());
+    }
+}
