@@ -106,7 +106,7 @@ fn a_mechanism_that_no_body_can_leave_by_is_refused_at_the_start() {
 
 #[test]
 fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
-    for (join, joined) in [("0", 0), ("4000", 1), ("16384", 5001), ("1048576", 105_001)] {
+    for (join, joined) in [("0", 0), ("4000", 1), ("8192", 5001), ("1048576", 105_001)] {
         let server = Server::with(&["--join", join]);
         let mut socket = server.connect();
         for size in SIZES {

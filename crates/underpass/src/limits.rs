@@ -35,7 +35,7 @@ pub const IDLE_PIPES_MAX: usize = 8;
 
 /// Head and body that together fit into this leave in one call, the body read behind the head.
 /// `underpass bench small` shows where the other way becomes cheaper on a machine.
-pub const JOINED_BYTES_MAX: u64 = 16 << 10;
+pub const JOINED_BYTES_MAX: u64 = 8 << 10;
 
 /// The largest head buffer an outbox keeps for the next head: an idle connection costs no more.
 pub const SPARE_BYTES_MAX: usize = 4 << 10;

@@ -142,8 +142,8 @@ mod tests {
             );
             assert!(!peer.name.contains('='), "{}", peer.name);
             let fits = match peer.part {
-                Part::Server => peer.experiment == Experiment::Serve,
-                Part::Porter => peer.experiment != Experiment::Serve,
+                Part::Server => !matches!(peer.experiment, Experiment::Copy | Experiment::Socket),
+                Part::Porter => matches!(peer.experiment, Experiment::Copy | Experiment::Socket),
                 Part::Program => peer.experiment == Experiment::Copy,
             };
             assert!(fits, "{}", peer.name);

@@ -38,6 +38,12 @@ pub(super) struct Peer {
 pub(super) enum Experiment {
     /// Files over HTTP
     Serve,
+    /// Small bodies over HTTP, by size
+    Small,
+    /// Hot requests beside cold files
+    Cold,
+    /// A thousand slow readers
+    Many,
     /// Files to files
     Copy,
     /// Files into a socket
@@ -69,6 +75,9 @@ impl fmt::Display for Experiment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Experiment::Serve => "serve",
+            Experiment::Small => "small",
+            Experiment::Cold => "cold",
+            Experiment::Many => "many",
             Experiment::Copy => "copy",
             Experiment::Socket => "socket",
         })
@@ -226,6 +235,26 @@ const fn sender(name: &'static str, kit: &'static Kit, command: &'static str) ->
     }
 }
 
+/// A server that takes part in more than `serve`.
+const fn also(experiment: Experiment, peer: Peer) -> Peer {
+    Peer { experiment, ..peer }
+}
+
+const fn nginx() -> Peer {
+    let command = "nginx -p {own} -c {file:peers/nginx.conf} -e stderr";
+    server("nginx", &NGINX, command)
+}
+
+const fn nginx_threads() -> Peer {
+    let command = "nginx -p {own} -c {file:peers/nginx-threads.conf} -e stderr";
+    server("nginx, aio threads", &NGINX, command)
+}
+
+const fn lighttpd() -> Peer {
+    let command = "lighttpd -D -f {file:peers/lighttpd.conf}";
+    server("lighttpd", &LIGHTTPD, command)
+}
+
 const fn copier(name: &'static str, kit: &'static Kit, part: Part, command: &'static str) -> Peer {
     Peer {
         experiment: Experiment::Copy,
@@ -237,10 +266,10 @@ const fn copier(name: &'static str, kit: &'static Kit, part: Part, command: &'st
 /// All of them, the ones to beat first. A row is a line, so that variants stand below each other.
 #[rustfmt::skip]
 pub(super) const PEERS: &[Peer] = &[
-    server("nginx", &NGINX, "nginx -p {own} -c {file:peers/nginx.conf} -e stderr"),
+    nginx(),
     server("nginx plain", &NGINX, "nginx -p {own} -c {file:peers/nginx-plain.conf} -e stderr"),
     server("nginx copying", &NGINX, "nginx -p {own} -c {file:peers/nginx-copying.conf} -e stderr"),
-    server("lighttpd", &LIGHTTPD, "lighttpd -D -f {file:peers/lighttpd.conf}"),
+    lighttpd(),
     server("h2o", &H2O, "h2o -c {file:peers/h2o.conf}"),
     server("caddy", &CADDY, "caddy run --config {file:peers/Caddyfile} --adapter caddyfile"),
     server(
@@ -262,6 +291,13 @@ pub(super) const PEERS: &[Peer] = &[
         "target/peers/go/httpd plain-copy -root {root} -listen {address}",
     ),
     server("go hijacked", &GO, "target/peers/go/httpd hijack -root {root} -listen {address}"),
+    also(Experiment::Small, nginx()),
+    also(Experiment::Small, lighttpd()),
+    also(Experiment::Cold, nginx()),
+    also(Experiment::Cold, nginx_threads()),
+    also(Experiment::Cold, lighttpd()),
+    also(Experiment::Many, nginx()),
+    also(Experiment::Many, lighttpd()),
     copier("underpass cp", &UNDERPASS, Part::Program, "underpass cp {from} {to}"),
     copier("GNU cp", &COREUTILS, Part::Program, "cp {from} {to}"),
     copier("GNU cp, no reflink", &COREUTILS, Part::Program, "cp --reflink=never {from} {to}"),

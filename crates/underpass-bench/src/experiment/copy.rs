@@ -8,7 +8,7 @@ use underpass::{Cloning, Mechanism, limits};
 use super::transfer::{self, Transfer};
 use super::{Ground, Scale, size_label};
 use crate::content;
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Axis, Calls, Case, Experiment, Unit};
 use crate::error::{Doing as _, Error, Result};
 use crate::machine::file_system;
 use crate::mover::Settings;
@@ -19,11 +19,12 @@ use crate::process::{self, Program, Seats};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
 use crate::scratch::Scratch;
+use crate::trace;
 use crate::window::{observe, observe_children};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
 const SIZES: [u64; 6] = [10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
-const SIZES_QUICK: [u64; 4] = [10 << 10, 1 << 20, 10 << 20, 100 << 20];
+const SIZES_QUICK: [u64; 3] = [10 << 10, 1 << 20, 100 << 20];
 
 /// Smaller files are copied several times for one figure, until it is about so many bytes, or so
 /// many times.
@@ -121,6 +122,9 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         let what = format!("copy {place}, {}", size_label(size));
         run.progress.begin(&what);
         experiment.cases.extend(bench.case(size, run)?);
+    }
+    if !run.is_stopped() {
+        transfer::add_calls(&mut experiment, |size| bench.count_calls(size, ground))?;
     }
     let stopped = bench.entrants.into_iter().map(Entrant::stop);
     stopped
@@ -267,6 +271,22 @@ impl Bench {
         let played = run.play(&mut copying, count, weight_of(size))?;
         remove(&self.place.to)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
+    }
+
+    /// In one more copy each, under strace; programs that are started anew are left out.
+    fn count_calls(&mut self, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
+        content::make(&self.place.from, size, 1)?;
+        let log = ground.scratch.path().join("calls.log");
+        let mut all = Vec::new();
+        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
+            if let Some(pid) = entrant.pid() {
+                let copy = || self.place.copy(entrant, 1).map(drop);
+                let counted = trace::count_calls(pid, &log, copy)?;
+                all.push(transfer::calls(contender, counted));
+            }
+        }
+        remove(&self.place.to)?;
+        Ok(all)
     }
 
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {

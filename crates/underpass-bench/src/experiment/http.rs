@@ -20,7 +20,7 @@ const SIZE_QUICK: u64 = 20_000_000;
 
 /// For how long connections go on asking in a round. What is under way then is still taken.
 const SPAN_FULL: Duration = Duration::from_millis(1500);
-const SPAN_QUICK: Duration = Duration::from_millis(200);
+const SPAN_QUICK: Duration = Duration::from_millis(120);
 
 /// Below this a request costs more than its body.
 const LARGE: u64 = 1 << 20;

@@ -15,11 +15,11 @@ use crate::stats::{Comparison, Verdict};
 
 /// Sizes of bodies around the crossover, in KiB.
 const CROSSOVER_KIB: [u64; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
-const CROSSOVER_KIB_QUICK: [u64; 6] = [1, 4, 16, 32, 64, 256];
+const CROSSOVER_KIB_QUICK: [u64; 5] = [1, 8, 16, 64, 256];
 
 /// For how long connections go on asking in a round.
 const SPAN_FULL: Duration = Duration::from_millis(450);
-const SPAN_QUICK: Duration = Duration::from_millis(80);
+const SPAN_QUICK: Duration = Duration::from_millis(50);
 
 /// What goes on around a round: opening connections, waiting until the server is settled.
 const AROUND_MS: u64 = 50;

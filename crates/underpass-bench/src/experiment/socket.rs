@@ -22,10 +22,11 @@ const MB: u64 = 1_000_000;
 
 /// The sizes that the published experiment used.
 const SIZES: [u64; 8] = [7, 21, 63, 98, 200, 350, 700, 1000];
-const SIZES_QUICK: [u64; 3] = [7, 63, 200];
+const SIZES_QUICK: [u64; 2] = [7, 63];
 
 /// Smaller files are sent several times for one figure, until it is about so many bytes.
-const SAMPLE_BYTES: u64 = 100 * MB;
+const SAMPLE_BYTES_FULL: u64 = 100 * MB;
+const SAMPLE_BYTES_QUICK: u64 = 14 * MB;
 
 /// What read/write is tried with. The largest is the mover's own.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
@@ -58,22 +59,24 @@ const METRICS: [Metric<Transfer>; 8] = [
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
     let sizes = options.sizes(scale);
-    let all: u64 = sizes.iter().map(|&size| weight_of(size)).sum();
+    let all: u64 = sizes.iter().map(|&size| weight_of(size, scale)).sum();
     all * contenders * (rounds as u64 + 1) * options.takings().len() as u64
 }
 
-fn weight_of(size: u64) -> u64 {
-    20 + times(size) * size / (3 * MB)
+fn weight_of(size: u64, scale: Scale) -> u64 {
+    20 + times(size, scale) * size / (3 * MB)
 }
 
-fn times(size: u64) -> u64 {
-    (SAMPLE_BYTES / size.max(1)).clamp(1, 1000)
+fn times(size: u64, scale: Scale) -> u64 {
+    let sample_bytes = scale.pick(SAMPLE_BYTES_FULL, SAMPLE_BYTES_QUICK);
+    (sample_bytes / size.max(1)).clamp(1, 1000)
 }
 
 /// Sends by all contenders; an experiment for each way of receiving.
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     let receiver = Receiver::start()?;
     let mut bench = Bench {
+        scale: ground.scale,
         target: options.target(),
         receiver,
         folder: ground.scratch.subdirectory("socket")?,
@@ -99,15 +102,9 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
             run.progress.begin(&format!("socket, {}", size_label(size)));
             experiment.cases.extend(bench.case(size, taking, run)?);
         }
-        if let Some(case) = experiment.cases.last_mut() {
-            match bench.count_calls(taking, case.x as u64, ground) {
-                Ok(calls) => case.calls = calls,
-                Err(Error::Setting(why)) => {
-                    let note = format!("system calls were not counted: {why}");
-                    experiment.notes.push(note);
-                }
-                Err(error) => return Err(error),
-            }
+        if !run.is_stopped() {
+            let count = |size| bench.count_calls(taking, size, ground);
+            transfer::add_calls(&mut experiment, count)?;
         }
         experiments.push(experiment);
     }
@@ -135,6 +132,7 @@ fn programs(options: &Options) -> Result<Vec<Program>> {
 }
 
 struct Bench {
+    scale: Scale,
     receiver: Receiver,
     target: Target,
     folder: PathBuf,
@@ -196,26 +194,26 @@ impl Bench {
             content::make(&file, size, 1)?;
             content::flush_to_disk(&file)?;
         }
-        let count = self.entrants.len();
+        let (count, weight) = (self.entrants.len(), weight_of(size, self.scale));
         let mut sending = Sending {
             bench: self,
             file,
             size,
             taking,
         };
-        let played = run.play(&mut sending, count, weight_of(size))?;
-        Ok((!played.rounds.is_empty()).then(|| self.told(size, taking, &played)))
+        let played = run.play(&mut sending, count, weight)?;
+        Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
-    fn told(&self, size: u64, taking: Taking, played: &Played<Transfer>) -> Case {
+    fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
         let mut notes = notes_of_rounds(played);
         for (index, entrant) in self.entrants.iter().enumerate() {
             let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
             notes.extend(transfer::notes(&entrant.program.name, "the receiver", &own));
         }
-        let load = match (times(size), taking) {
-            (1, _) => "sent once for each figure".to_owned(),
-            (times, _) => format!("sent {times} times for each figure"),
+        let load = match times(size, self.scale) {
+            1 => "sent once for each figure".to_owned(),
+            times => format!("sent {times} times for each figure"),
         };
         Case {
             label: size_label(size),
@@ -246,13 +244,7 @@ impl Bench {
             if matches!(self.target, Target::Here) {
                 self.receiver.taken()?;
             }
-            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
-            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-            all.push(Calls {
-                contender,
-                operations: 1,
-                by_name,
-            });
+            all.push(transfer::calls(contender, calls));
         }
         Ok(all)
     }
@@ -284,7 +276,7 @@ impl Trial for Sending<'_> {
         receiver.take_by(self.taking);
         let porter = &mut self.bench.entrants[contender].porter;
         let file = self.file.to_string_lossy();
-        let times = times(self.size);
+        let times = times(self.size, self.bench.scale);
         let stored = proc::storage_read_bytes(porter.pid())?.unwrap_or(0);
         let pid = porter.pid();
         let send_all = || {

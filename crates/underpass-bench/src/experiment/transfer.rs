@@ -2,7 +2,8 @@
 
 use underpass::Mechanism;
 
-use crate::document::{Better, Contender, Travelled, Unit};
+use crate::document::{Better, Calls, Case, Contender, Experiment, Travelled, Unit};
+use crate::error::{Doing as _, Error, Result};
 use crate::mover::Settings;
 use crate::porter::Journey;
 use crate::process::Program;
@@ -10,6 +11,7 @@ use crate::role::Role;
 use crate::rounds::Played;
 use crate::run::Metric;
 use crate::stats::Spread;
+use crate::trace;
 use crate::window::Window;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -130,9 +132,7 @@ pub(crate) const PAGE_FAULTS: Metric<Transfer> = Metric {
 };
 
 /// A process of this program that moves as it is told.
-pub(crate) fn mover(name: &str, settings: Settings) -> crate::error::Result<Program> {
-    use crate::error::Doing as _;
-
+pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
     let program = std::env::current_exe().doing(|| "finding this program".into())?;
     let mut command = vec![program.into_os_string()];
     command.extend(Role::Mover(settings).arguments());
@@ -194,6 +194,41 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
     }
     sums.sort_by_key(|sum| sum.contender);
     sums
+}
+
+/// The largest file that is moved under strace: each call takes a hundred times longer there.
+const TRACED_BYTES_MAX: u64 = 64 << 20;
+
+/// Adds system calls, counted in one more transfer of a size that `count` is told, to the case of
+/// that size. Where they can't be counted, a note says why.
+pub(crate) fn add_calls(
+    experiment: &mut Experiment,
+    count: impl FnOnce(u64) -> Result<Vec<Calls>>,
+) -> Result<()> {
+    let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
+    let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
+        return Ok(());
+    };
+    match count(case.x as u64) {
+        Ok(calls) => case.calls = calls,
+        Err(Error::Setting(why)) => {
+            let note = format!("system calls were not counted: {why}");
+            experiment.notes.push(note);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// System calls of one transfer, the most frequent first.
+pub(crate) fn calls(contender: usize, counted: trace::Calls) -> Calls {
+    let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
+    by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    Calls {
+        contender,
+        operations: 1,
+        by_name,
+    }
 }
 
 /// What has to be said of the rounds of one contender.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use underpass::drive::blocking::flush;
 use underpass::drive::tokio::{Turn, turn};
-use underpass::limits::TURN_BYTES_MIN;
+use underpass::limits::{JOINED_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Account, Error, Fault, Host, Mechanism, Outbox, Piece, Policy};
 
 use crate::content::{self, Random, assert_same, within};
@@ -106,7 +106,8 @@ fn a_small_body_joins_its_head_and_a_large_one_is_sent_by_sendfile() {
         let content = content::bytes(51, 1 << 20);
         let file = file_of(&content);
         for driven in DRIVEN {
-            for (len, joins) in [(1, true), (16_000, true), (16_385, false), (1 << 20, false)] {
+            let most = JOINED_BYTES_MAX - 4;
+            for (len, joins) in [(1, true), (most, true), (most + 1, false), (1 << 20, false)] {
                 let head = Piece::Bytes(b"head".to_vec());
                 let (got, account) = account_of(driven, vec![head, range(&file, 0, len)]);
                 assert_same(&got[4..], &content[..len as usize], "the body");
@@ -325,20 +326,20 @@ fn every_mechanism_serves_an_outbox() {
 #[test]
 fn nowait_false_end_is_no_end_for_small_bodies() {
     within(60, || {
-        let content = content::bytes(57, 12_000);
+        let content = content::bytes(57, 6_000);
         let on_disk = file_of(&content);
         let in_memory = memory();
         std::os::unix::fs::FileExt::write_all_at(&in_memory, &content, 0).expect("memory");
         for file in [&on_disk, &in_memory] {
             cool(file);
             let head = Piece::Bytes(b"head".to_vec());
-            let (got, account) = account_of(Driven::ByTokio, vec![head, range(file, 0, 12_000)]);
+            let (got, account) = account_of(Driven::ByTokio, vec![head, range(file, 0, 6_000)]);
             assert_same(&got[4..], &content, "a small body");
-            assert_eq!(account.crossed(), 12_000, "{account}");
+            assert_eq!(account.crossed(), 6_000, "{account}");
             cool(file);
             let mut outbox = Outbox::new();
             outbox.push(Piece::Bytes(b"head".to_vec()));
-            outbox.push(range(file, 11_990, 20));
+            outbox.push(range(file, 5_990, 20));
             let (_, outcome) = sent(Driven::ByTokio, &mut outbox, Policy::default());
             let error = outcome.expect_err("it really ends there");
             assert_eq!(error.fault, Fault::Truncated, "{error}");
