@@ -19,6 +19,8 @@ pub(super) struct Shape {
     document: &'static str,
     experiment: Experiment,
     arguments: &'static [&'static str],
+    /// Peers that can't do this in the time that the bench gives them.
+    without: &'static [&'static str],
     full: Scale,
     quick: Scale,
     /// What only root may ask for: bbr, where it is the machine's, paces what never meets a
@@ -42,6 +44,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "serve-large",
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "100MiB", "--connections", "4"],
+        without: &[],
         full: rounds(6).with(&["--files", "8"]),
         quick: rounds(1).with(&["--files", "1"]),
         as_root: CUBIC,
@@ -51,6 +54,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "serve-small",
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "1KiB", "--connections", "64"],
+        without: &[],
         full: rounds(6).with(&["--files", "1000"]),
         quick: rounds(1).with(&["--files", "100"]),
         as_root: CUBIC,
@@ -60,6 +64,8 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "serve",
         experiment: Experiment::Serve,
         arguments: &["http", "--connections", "30"],
+        // 30 answers of 300 MB at once took it more than two minutes.
+        without: &["static-web-server"],
         full: rounds(6).with(&["--requests", "30"]),
         quick: rounds(1),
         as_root: CUBIC,
@@ -69,6 +75,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "small",
         experiment: Experiment::Small,
         arguments: &["small"],
+        without: &[],
         full: rounds(6),
         quick: rounds(1),
         as_root: CUBIC,
@@ -78,6 +85,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "cold",
         experiment: Experiment::Cold,
         arguments: &["cold"],
+        without: &[],
         full: rounds(6),
         quick: rounds(1),
         as_root: &["--congestion", "cubic", "--disk-mib", "100"],
@@ -87,6 +95,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "many",
         experiment: Experiment::Many,
         arguments: &["many"],
+        without: &[],
         full: rounds(6),
         quick: rounds(1),
         as_root: CUBIC,
@@ -96,6 +105,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "copy",
         experiment: Experiment::Copy,
         arguments: &["copy"],
+        without: &[],
         full: rounds(6),
         quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
         as_root: &[],
@@ -105,6 +115,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "socket",
         experiment: Experiment::Socket,
         arguments: &["socket"],
+        without: &[],
         full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
         quick: rounds(2).with(&["--sizes", "7MB,63MB"]),
         as_root: CUBIC,
@@ -182,7 +193,9 @@ impl Shape {
         if is_root() {
             bench.args(self.as_root);
         }
-        for peer in peers.filter(|peer| peer.experiment == self.experiment) {
+        let takes_part =
+            |peer: &&Peer| peer.experiment == self.experiment && !self.without.contains(&peer.name);
+        for peer in peers.filter(takes_part) {
             let contender = format!("{}={}", peer.name, peer.command);
             bench.args([peer.part.option(), &contender]);
         }

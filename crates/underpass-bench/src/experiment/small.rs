@@ -232,45 +232,26 @@ fn findings(cases: &[Case]) -> Vec<(u64, Finding)> {
     cases.iter().filter_map(of_case).collect()
 }
 
-/// Up to which size one write wins, from where on it loses, and of which nothing can be said.
+/// At which sizes one write wins, at which it loses, and of which nothing can be said.
 fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
+    findings.first()?;
     let sizes = |wanted: Finding| {
-        let found = findings
-            .iter()
-            .filter(move |(_, finding)| *finding == wanted);
-        found.map(|(size, _)| *size)
+        let found = findings.iter().filter(|(_, finding)| *finding == wanted);
+        let labels: Vec<String> = found.map(|&(size, _)| size_label(size)).collect();
+        (!labels.is_empty()).then(|| labels.join(", "))
     };
-    if sizes(Finding::TooFewRounds).next().is_some() {
+    if sizes(Finding::TooFewRounds).is_some() {
         return Some("too few rounds to tell where one write wins; see --rounds".into());
     }
-    findings.first()?;
-    let list = |wanted| sizes(wanted).map(size_label).collect::<Vec<_>>().join(", ");
-    let (last_win, first_loss) = (sizes(Finding::Wins).max(), sizes(Finding::Loses).min());
-    let line = match (last_win, first_loss) {
-        (None, None) => "one write neither wins nor loses at any of these sizes".to_owned(),
-        (Some(win), None) => format!(
-            "one write wins up to {}, and loses nowhere",
-            size_label(win)
-        ),
-        (None, Some(loss)) => format!(
-            "one write wins nowhere, and loses from {}",
-            size_label(loss)
-        ),
-        (Some(win), Some(loss)) if win < loss => format!(
-            "one write wins up to {}, and loses from {}",
-            size_label(win),
-            size_label(loss)
-        ),
-        _ => format!(
-            "no line can be drawn: one write wins at {} and loses at {}",
-            list(Finding::Wins),
-            list(Finding::Loses)
-        ),
-    };
-    Some(match list(Finding::Nothing).as_str() {
-        "" => line,
-        _ if (last_win, first_loss) == (None, None) => line,
-        undecided => format!("{line}; of {undecided} nothing can be said"),
+    let at = |wanted| sizes(wanted).unwrap_or_else(|| "none of these sizes".to_owned());
+    let line = format!(
+        "one write wins at {}; it loses at {}",
+        at(Finding::Wins),
+        at(Finding::Loses)
+    );
+    Some(match sizes(Finding::Nothing) {
+        None => line,
+        Some(undecided) => format!("{line}; at {undecided} the two can't be told apart"),
     })
 }
 
@@ -286,46 +267,27 @@ mod tests {
     use Finding::{Loses, Nothing, TooFewRounds, Wins};
 
     #[test]
-    fn a_crossover_is_two_sizes_and_what_lies_between() {
+    fn every_size_is_told_once_where_it_belongs() {
+        let mixed = [
+            (1, Wins),
+            (16, Wins),
+            (24, Nothing),
+            (48, Loses),
+            (64, Loses),
+        ];
         assert_eq!(
-            said(&[
-                (1, Wins),
-                (16, Wins),
-                (24, Nothing),
-                (32, Nothing),
-                (48, Loses)
-            ]),
-            "one write wins up to 16 KiB, and loses from 48 KiB; of 24 KiB, 32 KiB nothing can be \
-             said"
+            said(&mixed),
+            "one write wins at 1 KiB, 16 KiB; it loses at 48 KiB, 64 KiB; at 24 KiB the two can't \
+             be told apart"
         );
         assert_eq!(
-            said(&[(1, Wins), (2, Loses)]),
-            "one write wins up to 1 KiB, and loses from 2 KiB"
-        );
-    }
-
-    #[test]
-    fn a_hole_among_the_wins_is_told() {
-        assert_eq!(
-            said(&[(1, Wins), (4, Nothing), (8, Wins)]),
-            "one write wins up to 8 KiB, and loses nowhere; of 4 KiB nothing can be said"
-        );
-        assert_eq!(
-            said(&[(1, Nothing), (8, Loses)]),
-            "one write wins nowhere, and loses from 8 KiB; of 1 KiB nothing can be said"
+            said(&[(1, Loses), (2, Loses)]),
+            "one write wins at none of these sizes; it loses at 1 KiB, 2 KiB"
         );
     }
 
     #[test]
     fn where_nothing_is_sure_nothing_is_claimed() {
-        assert_eq!(
-            said(&[(1, Nothing), (2, Nothing)]),
-            "one write neither wins nor loses at any of these sizes"
-        );
-        assert_eq!(
-            said(&[(1, Wins), (2, Loses), (4, Wins)]),
-            "no line can be drawn: one write wins at 1 KiB, 4 KiB and loses at 2 KiB"
-        );
         assert!(said(&[(1, Wins), (2, TooFewRounds)]).starts_with("too few rounds"));
         assert_eq!(said(&[]), "");
     }
