@@ -121,16 +121,20 @@ impl Experiment {
     }
 }
 
+/// Hundredths, and for what is smaller one digit that is not 0.
+fn ratio(value: f64) -> String {
+    let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
+    format!("{value:.*}", (zeros + 1).max(2))
+}
+
 impl Case {
     /// `- CASE, METRIC: PEER RATIO (LOW–HIGH), …`, the clearest first; none without such peers.
     fn line(&self, experiment: &Experiment, standing: Standing) -> Option<String> {
         let told = |(name, comparison): &(&str, Comparison)| match standing {
             Standing::Level => (*name).to_owned(),
             _ => {
-                let Comparison {
-                    ratio, low, high, ..
-                } = comparison;
-                format!("{name} {ratio:.2} ({low:.2}–{high:.2})")
+                let (low, high) = (ratio(comparison.low), ratio(comparison.high));
+                format!("{name} {} ({low}–{high})", ratio(comparison.ratio))
             }
         };
         let peers = self.peers(experiment, standing);
@@ -190,6 +194,12 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_small_ratio_keeps_a_digit() {
+        let ratios = [22.934, 1.2, 0.1, 0.0654, 0.000_32].map(super::ratio);
+        assert_eq!(ratios, ["22.93", "1.20", "0.10", "0.07", "0.0003"]);
+    }
+
     use super::*;
 
     const DOCUMENT: &str = r#"{"experiments": [{
