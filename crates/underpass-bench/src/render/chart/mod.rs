@@ -22,7 +22,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub(super) use bars::{Bar, Bars};
 pub(super) use lines::{Lines, Point, Series};
-use palette::{PAPER, SERIES};
+use palette::{PAPER, SERIES, shape_of};
 
 /// Units of the drawing in a pixel.
 const FINE: i32 = 4;
@@ -131,7 +131,7 @@ fn width(text: &str) -> i32 {
 
 /// The mark of a series, on a rim of paper so that it stands out from what it lies on.
 fn mark(area: &Area<'_>, series: usize, at: (i32, i32)) -> Drawn {
-    let shape = SERIES[series % SERIES.len()].shape;
+    let shape = shape_of(series);
     let ink = colour(series);
     shape.draw(area, at, 6 * FINE, PAPER)?;
     shape.draw(area, at, 9 * FINE / 2, ink)?;

@@ -14,7 +14,7 @@ pub(super) struct Look {
     pub(super) shape: Shape,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
     Circle,
     Square,
@@ -56,6 +56,15 @@ pub(super) const SERIES: [Look; 12] = [
     look(0x6f8f1c, 0xbfdc5a, Shape::HollowDiamond),
     look(0xd4589a, 0xffbdd8, Shape::HollowDown),
 ];
+
+/// Where there are more series than colours, the same colour comes with another shape.
+pub(super) fn shape_of(series: usize) -> Shape {
+    let lap = series / SERIES.len();
+    SERIES[(series + lap * LAP_SHIFT) % SERIES.len()].shape
+}
+
+/// Prime to the number of series, so that every lap differs from every other.
+const LAP_SHIFT: usize = 5;
 
 const fn look(light: u32, dark: u32, shape: Shape) -> Look {
     Look {
@@ -176,6 +185,15 @@ mod tests {
     fn contrast(a: RGBColor, b: RGBColor) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn a_colour_that_comes_again_has_another_shape() {
+        for (series, look) in SERIES.iter().enumerate() {
+            let laps = [0, 1, 2].map(|lap| shape_of(series + lap * SERIES.len()));
+            assert!(laps[0] != laps[1] && laps[1] != laps[2] && laps[0] != laps[2]);
+            assert_eq!(laps[0], look.shape);
+        }
     }
 
     #[test]
