@@ -68,7 +68,7 @@ pub use host::Host;
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use op::{Middle, Op};
 pub use outbox::{FileRange, Outbox, Piece};
-pub use plan::{Aliasing, Choice, Cloning, Plan, Policy, Reason, plan};
+pub use plan::{Aliasing, Choice, Cloning, Holes, Plan, Policy, Reason, plan};
 pub use shared_file::SharedFile;
 pub use transfer::{Step, Transfer};
 pub use verdict::Wait;
