@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, OFlags, SeekFrom};
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 
@@ -160,17 +160,41 @@ impl Endpoint {
         let stat = rustix::fs::fstat(fd)?;
         let flags = rustix::fs::fcntl_getfl(fd)?;
         let kind = kind_of(fd, FileType::from_raw_mode(stat.st_mode))?;
-        Ok(Self {
+        let waits = if flags.contains(OFlags::NONBLOCK) {
+            Waits::Polls
+        } else {
+            Waits::Blocks
+        };
+        let writes = match (kind, flags.contains(OFlags::APPEND)) {
+            (Kind::File, true) => Writes::Appends,
+            _ => Writes::AtOffset,
+        };
+        Ok(Self::known(kind, waits, writes, &stat))
+    }
+
+    /// A regular file that the caller has just opened, neither for appending nor for polling, and
+    /// has looked at by `fstat(2)`: no system call. The type is that of `rustix`, whose
+    /// [`Errno`] is in this crate's face too.
+    ///
+    /// The size and the allocation must be of now: for a sink that was emptied after it was looked
+    /// at, set [`size`](Self::size) to 0, or it passes for one that has old bytes.
+    ///
+    /// # Panics
+    /// Where `stat` is not of a regular file.
+    pub fn of_file(stat: &Stat) -> Self {
+        let file_type = FileType::from_raw_mode(stat.st_mode);
+        assert!(
+            file_type == FileType::RegularFile,
+            "not a regular file but a {file_type:?}"
+        );
+        Self::known(Kind::File, Waits::Blocks, Writes::AtOffset, stat)
+    }
+
+    fn known(kind: Kind, waits: Waits, writes: Writes, stat: &Stat) -> Self {
+        Self {
             kind,
-            waits: if flags.contains(OFlags::NONBLOCK) {
-                Waits::Polls
-            } else {
-                Waits::Blocks
-            },
-            writes: match (kind, flags.contains(OFlags::APPEND)) {
-                (Kind::File, true) => Writes::Appends,
-                _ => Writes::AtOffset,
-            },
+            waits,
+            writes,
             device: stat.st_dev,
             size: if kind == Kind::File {
                 stat.st_size.max(0).cast_unsigned()
@@ -179,7 +203,7 @@ impl Endpoint {
             },
             allocated: stat.st_blocks.max(0).cast_unsigned() * 512,
             block_bytes: u64::try_from(stat.st_blksize).unwrap_or(0),
-        })
+        }
     }
 
     /// An endpoint that is known by its kind alone, as for planning without a descriptor: it polls,
@@ -283,17 +307,23 @@ impl<F: AsFd> Source<F> {
     /// As [`Endpoint::of`].
     pub fn whole(fd: F) -> Result<Self, Errno> {
         let end = Endpoint::of(&fd)?;
+        Ok(Self::of(fd, end))
+    }
+
+    /// The same as [`whole`](Self::whole) of a descriptor that was looked at just before. One
+    /// system call where `end` is a file of a size that stands on no block, none otherwise.
+    pub fn of(fd: F, end: Endpoint) -> Self {
         let owed = if end.size > 0 && !is_mere_claim(&fd, &end) {
             Owed::Exactly(end.size)
         } else {
             Owed::ToEnd
         };
-        Ok(Self {
+        Self {
             fd,
             end,
             from: 0,
             owed,
-        })
+        }
     }
 
     /// Exactly `len` bytes: of a file or block device from `from` on, of a stream the next ones.
@@ -357,6 +387,12 @@ impl<F: AsFd> Sink<F> {
         let end = Endpoint::of(&fd)?;
         Ok(Self { fd, end, to })
     }
+
+    /// The same as [`new`](Self::new) of a descriptor that was looked at just before. No system
+    /// call.
+    pub fn of(fd: F, end: Endpoint) -> Self {
+        Self { fd, end, to: 0 }
+    }
 }
 
 /// QUIRK(size-without-blocks): files in sysfs say 4096, whatever they contain. They have no blocks
@@ -369,5 +405,36 @@ fn within_offsets(from: u64, len: u64) -> Result<(), Errno> {
     match from.checked_add(len) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),
         _ => Err(Errno::OVERFLOW),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_looked_at_is_the_same_without_asking() {
+        let mut file = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut file, &[7; 100_000]).expect("room");
+        file.sync_all().expect("allocated");
+        let end = Endpoint::of_file(&rustix::fs::fstat(&file).expect("metadata"));
+        assert_eq!(end, Endpoint::of(&file).expect("an endpoint"));
+        let (asked, told) = (
+            Source::whole(&file).expect("a source"),
+            Source::of(&file, end),
+        );
+        assert_eq!(
+            (told.end, told.from, told.owed),
+            (asked.end, asked.from, asked.owed)
+        );
+        let (asked, told) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
+        assert_eq!((told.end, told.to), (asked.end, asked.to));
+    }
+
+    #[test]
+    #[should_panic(expected = "not a regular file")]
+    fn a_pipe_is_no_file() {
+        let (read, _write) = rustix::pipe::pipe().expect("a pipe");
+        Endpoint::of_file(&rustix::fs::fstat(read).expect("metadata"));
     }
 }

@@ -9,19 +9,23 @@
 //! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
 //! next one goes on from there. Bytes count as done when the sink has taken them.
 
+mod holes;
+mod questions;
+
 use rustix::io::Errno;
 
 use crate::account::{Account, Cause, Refusal, Scope};
-use crate::endpoint::{Endpoint, Kind, Offsets, Owed, Side, Sink, Source};
+use crate::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source};
 use crate::error::{Error, Fault};
-use crate::extent::{Extents, Found};
-use crate::host::call_missing;
+use crate::extent::Extents;
 use crate::limits::{FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX};
 use crate::mechanism::Mechanism;
 use crate::op::{Middle, Op};
 use crate::plan::{Plan, is_whole};
 use crate::relay::Relay;
 use crate::verdict::{Situation, Verdict, Wait, verdict};
+use holes::Punching;
+use questions::Question;
 
 /// What a result meant, and what the driver has to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,27 +73,6 @@ enum Phase {
     Asking(Mechanism, Question),
     Done,
     Failed(Option<Mechanism>, Fault, Option<Errno>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
-    /// The mechanism failed with this errno: is it there at all?
-    Probe(Errno),
-    /// The mechanism moved 0 bytes: has the source ended?
-    Peek,
-    /// A clone succeeded: how long is the sink now?
-    Cloned,
-    /// A hole of this length was found behind the cursor.
-    Punch(u64),
-    /// All is moved, and the sink ends in a hole.
-    Lengthen,
-}
-
-/// Whether holes are punched into what the file system may have allocated in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Punching {
-    Wanted,
-    Unsupported,
 }
 
 impl Transfer {
@@ -206,37 +189,6 @@ impl Transfer {
             Phase::Asking(mechanism, question) => Some(self.ask(mechanism, question)),
             Phase::Moving(mechanism) => Some(self.move_by(mechanism)),
             Phase::Done | Phase::Failed(..) => None,
-        }
-    }
-
-    fn ask(&self, mechanism: Mechanism, question: Question) -> Op {
-        match question {
-            Question::Probe(_) => Op::Probe(mechanism),
-            Question::Peek => Op::Peek {
-                from: self.from + self.done,
-            },
-            Question::Cloned => Op::Length(Side::Sink),
-            Question::Punch(len) => Op::Punch {
-                to: self.to + self.done,
-                len: self.to_whole_block(len),
-            },
-            // Behind a range there may be another one, which cutting would lose.
-            Question::Lengthen if self.whole => Op::SetLength {
-                len: self.to + self.done,
-            },
-            Question::Lengthen => Op::LastByte {
-                at: self.to + self.done - 1,
-            },
-        }
-    }
-
-    /// A hole at the end of all is punched up to the end of its last block: half a block stays
-    /// allocated, and there is nobody behind it.
-    fn to_whole_block(&self, len: u64) -> u64 {
-        let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
-        match (start + len).checked_next_multiple_of(block) {
-            Some(end) if self.whole && len == self.left() => end - start,
-            _ => len,
         }
     }
 
@@ -422,133 +374,6 @@ impl Transfer {
             }
             Owed::Exactly(_) => self.fail(mechanism, Fault::Truncated, None),
         }
-    }
-
-    fn ask_next(&mut self, mechanism: Mechanism, question: Question) -> Step {
-        self.phase = Phase::Asking(mechanism, question);
-        Step::Again
-    }
-
-    fn answer(
-        &mut self,
-        mechanism: Mechanism,
-        question: Question,
-        result: Result<u64, Errno>,
-    ) -> Step {
-        if result == Err(Errno::INTR) {
-            return Step::Again;
-        }
-        // The mechanism in use may differ from the one asked about only while a pipe is read out.
-        self.phase = Phase::Moving(mechanism);
-        match question {
-            Question::Probe(errno) => {
-                let probed = result.err().unwrap_or(Errno::BADF);
-                let scope = match (call_missing(probed), errno) {
-                    (Some(_), _) => Scope::Host,
-                    (None, Errno::NOSYS) => Scope::Devices,
-                    (None, _) => Scope::Once,
-                };
-                self.refused(
-                    mechanism,
-                    Cause::Errno(errno),
-                    scope,
-                    self.plan.after(mechanism),
-                )
-            }
-            Question::Peek if result == Ok(0) => self.source_ended(mechanism),
-            Question::Peek => {
-                let next = self.reading_after(mechanism);
-                self.refused(mechanism, Cause::SaidNothing, Scope::Once, next)
-            }
-            Question::Cloned => self.cloned(mechanism, result),
-            Question::Punch(len) => {
-                if result.is_err() {
-                    self.punching = Punching::Unsupported;
-                }
-                self.skip_hole(mechanism, len)
-            }
-            Question::Lengthen => match result {
-                Ok(_) => self.finish_if_complete(),
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                    self.fail(mechanism, Fault::Full, Some(errno))
-                }
-                Err(errno) => self.fail(mechanism, Fault::Sink, Some(errno)),
-            },
-        }
-    }
-
-    /// A clone is as long as the source was at that moment, which the sink tells.
-    fn cloned(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
-        match (length, self.owed) {
-            (Ok(length), Owed::Exactly(total)) if length < total => {
-                self.account.moved(mechanism, length);
-                self.done = length;
-                self.fail(mechanism, Fault::Truncated, None)
-            }
-            (Ok(length), _) => {
-                self.account.moved(mechanism, length);
-                self.done = length;
-                self.owed = Owed::Exactly(length);
-                self.phase = Phase::Done;
-                Step::Done
-            }
-            (Err(errno), _) => self.fail(mechanism, Fault::Sink, Some(errno)),
-        }
-    }
-
-    /// An answer that tells where data and holes are, or moves the sink's position.
-    fn map(&mut self, op: Op, result: Result<u64, Errno>) -> Step {
-        let Phase::Moving(mechanism) = self.phase else {
-            return self.over();
-        };
-        match (op, result) {
-            (_, Err(Errno::INTR)) => Step::Again,
-            (Op::SeekSink { .. }, Ok(position)) => {
-                self.sink_position = Some(position);
-                Step::Again
-            }
-            (Op::SeekSink { .. }, Err(errno)) => {
-                let next = self.plan.after(mechanism);
-                self.refused(mechanism, Cause::Errno(errno), Scope::Once, next)
-            }
-            (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
-            (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
-                Found::Hole(len) => self.hole(mechanism, len),
-                Found::Nothing => Step::Again,
-            },
-        }
-    }
-
-    fn end(&self) -> u64 {
-        self.total().unwrap_or(u64::MAX - self.from)
-    }
-
-    /// The rest is a hole, unless the source has become shorter meanwhile.
-    fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
-        match length {
-            Ok(length) if length >= self.from + self.end() => {
-                self.extents = Extents::Unknown;
-                self.hole(mechanism, self.left())
-            }
-            Ok(_) => self.fail(mechanism, Fault::Truncated, None),
-            Err(errno) => self.fail(mechanism, Fault::Source, Some(errno)),
-        }
-    }
-
-    fn hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
-        match self.punching {
-            Punching::Wanted if self.done > 0 => self.ask_next(mechanism, Question::Punch(len)),
-            _ => self.skip_hole(mechanism, len),
-        }
-    }
-
-    fn skip_hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
-        self.account.holes += len;
-        self.done += len;
-        if self.left() == 0 {
-            return self.ask_next(mechanism, Question::Lengthen);
-        }
-        Step::Again
     }
 
     fn reading_after(&self, mechanism: Mechanism) -> Option<Mechanism> {

@@ -1,0 +1,87 @@
+//! What becomes of holes: they are skipped, punched into what was allocated in advance, and make
+//! the sink longer at the end only.
+
+use rustix::io::Errno;
+
+use super::questions::Question;
+use super::{Phase, Step, Transfer};
+use crate::account::{Cause, Scope};
+use crate::endpoint::Side;
+use crate::error::Fault;
+use crate::extent::{Extents, Found};
+use crate::mechanism::Mechanism;
+use crate::op::Op;
+
+/// Whether holes are punched into what the file system may have allocated in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Punching {
+    Wanted,
+    Unsupported,
+}
+
+impl Transfer {
+    /// An answer that tells where data and holes are, or moves the sink's position.
+    pub(super) fn map(&mut self, op: Op, result: Result<u64, Errno>) -> Step {
+        let Phase::Moving(mechanism) = self.phase else {
+            return self.over();
+        };
+        match (op, result) {
+            (_, Err(Errno::INTR)) => Step::Again,
+            (Op::SeekSink { .. }, Ok(position)) => {
+                self.sink_position = Some(position);
+                Step::Again
+            }
+            (Op::SeekSink { .. }, Err(errno)) => {
+                let next = self.plan.after(mechanism);
+                self.refused(mechanism, Cause::Errno(errno), Scope::Once, next)
+            }
+            (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
+            (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
+                Found::Hole(len) => self.hole(mechanism, len),
+                Found::Nothing => Step::Again,
+            },
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.total().unwrap_or(u64::MAX - self.from)
+    }
+
+    /// The rest is a hole, unless the source has become shorter meanwhile.
+    fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
+        match length {
+            Ok(length) if length >= self.from + self.end() => {
+                self.extents = Extents::Unknown;
+                self.hole(mechanism, self.left())
+            }
+            Ok(_) => self.fail(mechanism, Fault::Truncated, None),
+            Err(errno) => self.fail(mechanism, Fault::Source, Some(errno)),
+        }
+    }
+
+    pub(super) fn hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
+        match self.punching {
+            Punching::Wanted if self.done > 0 => self.ask_next(mechanism, Question::Punch(len)),
+            _ => self.skip_hole(mechanism, len),
+        }
+    }
+
+    pub(super) fn skip_hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
+        self.account.holes += len;
+        self.done += len;
+        if self.left() == 0 {
+            return self.ask_next(mechanism, Question::Lengthen);
+        }
+        Step::Again
+    }
+
+    /// A hole at the end of all is punched up to the end of its last block: half a block stays
+    /// allocated, and there is nobody behind it.
+    pub(super) fn to_whole_block(&self, len: u64) -> u64 {
+        let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
+        match (start + len).checked_next_multiple_of(block) {
+            Some(end) if self.whole && len == self.left() => end - start,
+            _ => len,
+        }
+    }
+}
