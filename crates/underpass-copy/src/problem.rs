@@ -173,8 +173,19 @@ pub enum What {
     Moved,
     /// A symbolic link appeared in the place of the destination while the copy went on.
     Planted,
-    /// A path is too long for a call.
-    Unreachable,
+    /// A pattern that makes no sense, and why.
+    Pattern(String),
+    /// Attributes of a folder of `--parents`.
+    ParentAttributes,
+    /// A folder of `--parents` that can't be made.
+    MakeParent,
+    /// What is in the place of a folder of `--parents` is none.
+    ParentNotDirectory,
+    /// Somebody asked to stop before the file was complete: source, destination. So many bytes of it
+    /// are there.
+    Stopped(u64),
+    /// The mechanism that was demanded can't copy this: source, destination.
+    Refused,
 }
 
 impl What {
