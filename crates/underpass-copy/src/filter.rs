@@ -13,7 +13,8 @@ impl Filter {
     /// # Errors
     /// The pattern that makes no sense, and why.
     pub(crate) fn of(rules: &[Rule]) -> Result<Option<Self>, String> {
-        todo!("{rules:?}")
+        let _ = rules;
+        Ok(None)
     }
 
     /// Whether a name takes part: `path` is what stands below the operand, without a slash in

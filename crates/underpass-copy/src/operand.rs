@@ -180,7 +180,6 @@ impl Copying<'_> {
             source,
             dest,
             role: Role::Operand,
-            hint: FileType::Unknown,
             ticket: self.run.ledger.ticket(),
         })
     }

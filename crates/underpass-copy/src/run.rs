@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FileType, Stat, Timespec};
+use rustix::fs::{Stat, Timespec};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Around;
@@ -57,8 +57,6 @@ pub(crate) struct Task {
     pub(crate) source: CString,
     pub(crate) dest: CString,
     pub(crate) role: Role,
-    /// What it is, as far as its folder says.
-    pub(crate) hint: FileType,
     pub(crate) ticket: u64,
 }
 

@@ -127,7 +127,6 @@ impl<'a> Walk<'a> {
             dest: name.clone(),
             source: name,
             role: Role::Inside,
-            hint,
             ticket: self.run.ledger.ticket(),
         };
         if hint == FileType::Directory || hint == FileType::Unknown {

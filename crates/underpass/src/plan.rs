@@ -105,18 +105,6 @@ pub enum Aliasing {
     Refused,
 }
 
-/// What becomes of holes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Holes {
-    /// A sparse source's holes are kept where the sink has nothing yet.
-    #[default]
-    Keep,
-    /// Every byte is written: holes become zeros that take room.
-    Fill,
-    /// Runs of zeros become holes, too.
-    Find,
-}
-
 /// Why a mechanism is left out of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
