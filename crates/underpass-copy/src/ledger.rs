@@ -35,6 +35,8 @@ struct State {
     speaks: u64,
     /// Turns that are over before theirs came.
     early: BTreeMap<u64, Vec<Event>>,
+    /// Those who wait for the next turn to be given out.
+    waiting: usize,
     summary: Summary,
 }
 
@@ -52,7 +54,9 @@ impl<'a> Ledger<'a> {
     pub(crate) fn ticket(&self) -> u64 {
         let mut state = self.state();
         while state.next_ticket - state.speaks > AHEAD_MAX {
+            state.waiting += 1;
             state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         state.next_ticket += 1;
         state.next_ticket - 1
@@ -100,8 +104,9 @@ impl<'a> Ledger<'a> {
             }
             state.speaks += 1;
         }
-        drop(state);
-        self.told.notify_all();
+        if state.waiting > 0 {
+            self.told.notify_all();
+        }
     }
 }
 

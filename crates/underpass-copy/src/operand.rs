@@ -200,7 +200,7 @@ impl Copying<'_> {
         let is_file = run.crew.has_others()
             && looked().is_ok_and(|stat| file_type(&stat) != FileType::Directory);
         if is_file {
-            run.crew.submit(task, &|task| perform(run, task));
+            run.crew.submit([task].into(), &|task| perform(run, task));
         } else {
             Walk::operand(run, task);
         }

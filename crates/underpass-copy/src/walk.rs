@@ -4,7 +4,7 @@
 //! from its child by `..`, and must then be the folder that it was: so a tree may be a hundred
 //! thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
+use crate::crew::BATCH_MAX;
 use crate::decide::{Deref, file_type};
 use crate::entry::{Begun, Entry, Made, Way, perform};
 use crate::event::{EntryKind, Outcome};
@@ -41,6 +42,8 @@ pub(crate) struct Walk<'a> {
     above: HashSet<Identity>,
     device: u64,
     first_made: FirstMade,
+    /// Names of the folder on top that nobody has got yet.
+    batch: VecDeque<Task>,
     top: (std::ffi::OsString, std::ffi::OsString),
 }
 
@@ -80,6 +83,7 @@ impl<'a> Walk<'a> {
             above: HashSet::new(),
             device: 0,
             first_made: FirstMade::No,
+            batch: VecDeque::new(),
             top: Default::default(),
         };
         let entry = Entry { run, task: &task };
@@ -132,7 +136,17 @@ impl<'a> Walk<'a> {
         if hint == FileType::Directory || hint == FileType::Unknown {
             self.folder_or_not(task);
         } else {
-            self.run.crew.submit(task, &|task| perform(self.run, task));
+            self.batch.push_back(task);
+            if self.batch.len() >= BATCH_MAX || !self.run.crew.has_others() {
+                self.hand_out();
+            }
+        }
+    }
+
+    fn hand_out(&mut self) {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.run.crew.submit(batch, &|task| perform(self.run, task));
         }
     }
 
@@ -221,6 +235,7 @@ impl<'a> Walk<'a> {
         if matches!(made, metadata::Made::New(_)) {
             entry.finished(source, done, Made::default(), voice);
         }
+        self.hand_out();
         self.above.insert(identity(source));
         self.stack.push(Frame {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
@@ -348,6 +363,7 @@ impl<'a> Walk<'a> {
 
     /// The walk through the folder on top is over.
     fn leave(&mut self) {
+        self.hand_out();
         let Some(frame) = self.stack.pop() else {
             return;
         };
