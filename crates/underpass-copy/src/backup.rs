@@ -15,7 +15,8 @@ const NAME_BYTES_MAX: usize = 254;
 /// What is added where the suffix is none, or makes the name too long.
 const TILDE: &[u8] = b"~";
 
-/// Renames `name` in `dir` as `backup` says, which is not [`Backup::None`], and answers its new name.
+/// Renames `name` in `dir` as `backup` says, which is not [`Backup::None`], and answers its new
+/// name.
 ///
 /// A simple backup replaces an earlier one. A numbered one replaces nothing, whoever else makes
 /// backups at the same time, unless the file system can neither rename without replacing nor link:

@@ -133,8 +133,8 @@ const STICKY: u32 = 0o1000;
 const SPECIAL: u32 = SET_ID | STICKY;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// The permission bits to create a copy with: private as long as its final mode or owner is still to
-/// be set. Folders can be filled, and files get their attributes, before they become read-only.
+/// The permission bits to create a copy with: private as long as its final mode or owner is still
+/// to be set. Folders can be filled, and files get their attributes, before they become read-only.
 pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process) -> u32 {
     let mut mode = mode_unasked(source, wishes);
     match kind(source) {

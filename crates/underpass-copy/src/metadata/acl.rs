@@ -108,8 +108,8 @@ fn list_of_mode(mode: u32) -> Vec<u8> {
     [&VERSION[..], entries.as_flattened()].concat()
 }
 
-/// What a list grants the file's group, at the place of a mode's group bits: where the list can't go
-/// along, the mask would be too much.
+/// What a list grants the file's group, at the place of a mode's group bits: where the list can't
+/// go along, the mask would be too much.
 fn group_bits(list: &[u8]) -> u32 {
     let entries = list.get(VERSION.len()..).unwrap_or_default();
     let group = entries

@@ -109,7 +109,8 @@ pub(super) fn is_unsupported(errno: Errno) -> bool {
 }
 
 /// Whether an attribute is no matter of copying attributes: access control lists go along with the
-/// mode; the others describe how one file system keeps a file, or may be written by the kernel only.
+/// mode; the others describe how one file system keeps a file, or may be written by the kernel
+/// only.
 fn stays(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [
         b"system.posix_acl_access",

@@ -28,8 +28,8 @@ impl<'a> Grip<'a> {
     }
 
     /// A copy that can be the one that was made: of the source's kind, and without another name.
-    /// Somebody else who may write the folder can put a name of another file in its place, and would
-    /// be given that file.
+    /// Somebody else who may write the folder can put a name of another file in its place, and
+    /// would be given that file.
     pub(super) fn on_dest(held: Held<'a>, source: &Stat, made: Made) -> Result<Self, Trouble> {
         let kind = FileType::from_raw_mode(source.st_mode);
         Self::on(held, |now| {
