@@ -12,8 +12,9 @@ use crate::drive::pipes::Pipe;
 use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 use crate::host::Host;
 use crate::limits::BUFFER_BYTES;
-use crate::op::{Middle, Op};
+use crate::op::{Held, Middle, Op};
 use crate::sys;
+use crate::zeros::Content;
 
 /// The middles of one transfer, made when they are first needed.
 #[derive(Debug, Default)]
@@ -47,6 +48,21 @@ impl Middles {
         let read = read(&mut self.buffer[..len])?;
         self.filled = 0..read;
         Ok(read as u64)
+    }
+
+    /// What of the buffer is to be drained.
+    fn held(&self) -> &[u8] {
+        &self.buffer[self.filled.clone()]
+    }
+
+    fn drop_zeros(&mut self, held: &Held) -> u64 {
+        let zeros = held.run_of(Content::Zeros, self.held());
+        self.filled.start += zeros;
+        zeros as u64
+    }
+
+    fn data_ahead(&self, held: &Held) -> u64 {
+        held.run_of(Content::Data, self.held()) as u64
     }
 
     fn read_out(&mut self, len: u64) -> Outcome {
@@ -97,6 +113,8 @@ pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, host: &Hos
         Op::Fill { through, from, len } => fill(through, input, from, len, middles, host),
         Op::Drain { through, to, len } => drain(through, ends, to, len, middles),
         Op::ReadOut { len } => middles.read_out(len),
+        Op::DropZeros(held) => Ok(middles.drop_zeros(&held)),
+        Op::DataAhead(held) => Ok(middles.data_ahead(&held)),
         aside => ask(aside, input, output),
     }
 }
@@ -213,7 +231,8 @@ fn drain(
             SpliceFlags::empty(),
         );
     }
-    let bytes = &middles.buffer[middles.filled.clone()];
+    let held = middles.held();
+    let bytes = &held[..held.len().min(count(len))];
     let written = match to {
         Some(to) => rustix::io::pwrite(output, bytes, to)?,
         None if ends.sink.kind.is_socket() => {
