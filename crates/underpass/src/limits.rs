@@ -36,6 +36,10 @@ pub const PIPE_BYTES: usize = 1 << 20;
 /// shrinks new pipes to two pages (`/proc/sys/fs/pipe-user-pages-soft`); this stays far below.
 pub const IDLE_PIPES_MAX: usize = 8;
 
+/// Idle buffers kept for the next transfer: as many as threads that copy side by side need, 2 MiB
+/// in all. A new one is mapped, zeroed and unmapped again, which a small file notices.
+pub const IDLE_BUFFERS_MAX: usize = 8;
+
 /// Head and body that together fit into this leave in one call, the body read behind the head.
 /// `underpass bench small` shows where the other way becomes cheaper on a machine.
 pub const JOINED_BYTES_MAX: u64 = 8 << 10;

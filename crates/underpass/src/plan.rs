@@ -70,7 +70,7 @@ pub enum Cloning {
 /// What becomes of a source's holes, and of zeros, where the sink is a regular file.
 ///
 /// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
-/// any other one zeros are written whatever is wanted here, since old bytes would shine through.
+/// any other one nothing is skipped, since old bytes would shine through, and `Find` is `Keep`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// Holes of the source stay holes, zeros in its data stay data.
@@ -453,7 +453,7 @@ mod tests {
             (Holes::Find, Cloning::Auto, &file(), &[ReadWrite]),
             (Holes::Find, never, &file(), &[ReadWrite]),
             (Holes::Find, always, &file(), &[]),
-            (Holes::Find, Cloning::Auto, &old, &kept[1..]),
+            (Holes::Find, Cloning::Auto, &old, &kept),
             (Holes::Find, Cloning::Auto, &appending, &[ReadWrite]),
             (Holes::Find, Cloning::Auto, &tcp, &kept[2..]),
         ];

@@ -118,7 +118,7 @@ fn case() -> impl Strategy<Value = Case> {
         (kind(), kind()),
         // In bytes all ways to miss an end are near; blocks of zeros are larger.
         (
-            proptest::sample::select(&[1_u64, 1, 1, 128, 171, 512][..]),
+            proptest::sample::select(&[1_u64, 1, 1, 1, 1, 1, 128, 171, 512][..]),
             proptest::collection::vec(run(), 0..6),
         ),
         (place(), proptest::option::of(0_u64..40), place(), place()),
