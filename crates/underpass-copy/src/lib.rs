@@ -27,9 +27,9 @@ pub use options::{
     MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
     Target, Update, Verification, Wish,
 };
-pub use problem::{Problem, Severity, What};
+pub use problem::{Problem, Severity, What, Worded};
 pub use progress::Progress;
-pub use quote::Quoted;
+pub use quote::{Charset, Quoted, QuotedIfNeeded, Word};
 pub use summary::{Ended, Summary};
 
 /// Who is around while a copy goes on.
