@@ -50,9 +50,9 @@ pub use options::{
     MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
     Target, Update, Verification, Wish,
 };
-pub use problem::{Problem, Severity, What};
+pub use problem::{Problem, Severity, What, Worded};
 pub use progress::Progress;
-pub use quote::Quoted;
+pub use quote::{Charset, Quoted, QuotedIfNeeded, Word};
 pub use summary::{Ended, Summary};
 
 /// Who is around while a copy goes on.
@@ -81,7 +81,7 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
         Ok(filter) => filter,
         Err(why) => {
             let mut voice = ledger.voice(ledger.ticket());
-            voice.problem(Problem::said(What::Pattern(why), OsString::new()));
+            voice.problem(Problem::said(What::Pattern, why));
             voice.settle();
             return ledger.finish();
         }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use crate::quote::Quoted;
+use crate::quote::{Charset, Quoted, QuotedIfNeeded, Word};
 
 /// Something that went wrong, or that somebody has to know, about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,8 +173,8 @@ pub enum What {
     Moved,
     /// A symbolic link appeared in the place of the destination while the copy went on.
     Planted,
-    /// A pattern that makes no sense, and why.
-    Pattern(String),
+    /// A pattern that makes no sense: the path says which and why.
+    Pattern,
     /// Attributes of a folder of `--parents`.
     ParentAttributes,
     /// A folder of `--parents` that can't be made.
@@ -191,13 +191,173 @@ pub enum What {
 impl What {
     /// The call that usually tells it.
     fn call(&self) -> Option<&'static str> {
-        todo!()
+        Some(match self {
+            Self::Target | Self::TargetDirectory | Self::Open | Self::OpenDirectory => "openat",
+            Self::Stat | Self::StatDestination => "fstatat",
+            Self::Backup | Self::Rename => "renameat2",
+            Self::Remove => "unlinkat",
+            Self::ReadDirectory => "getdents64",
+            Self::CreateFile => "openat",
+            Self::CreateDirectory => "mkdirat",
+            Self::CreateSymlink => "symlinkat",
+            Self::CreateHardLink => "linkat",
+            Self::CreateFifo | Self::CreateSpecial => "mknodat",
+            Self::ReadSymlink => "readlinkat",
+            Self::Clone => "ioctl FICLONE",
+            Self::Ownership => "fchownat",
+            Self::Times => "utimensat",
+            Self::Mode => "fchmod",
+            Self::Acl | Self::Xattr | Self::Context => "fsetxattr",
+            Self::Sync => "fsync",
+            _ => return None,
+        })
+    }
+}
+
+/// A problem in words, with names quoted for a charset.
+#[derive(Clone, Copy, Debug)]
+pub struct Worded<'a> {
+    problem: &'a Problem,
+    charset: Charset,
+}
+
+impl Problem {
+    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call told,
+    /// the C library's words for that.
+    pub fn worded(&self, charset: Charset) -> Worded<'_> {
+        let problem = self;
+        Worded { problem, charset }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = Quoted(self.path.as_bytes());
-        todo!("{path:?}")
+        self.worded(Charset::Utf8).fmt(f)
+    }
+}
+
+impl fmt::Display for Worded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { problem, charset } = *self;
+        let path = problem.path.as_bytes();
+        let other = problem.other.as_deref().map(OsStrExt::as_bytes);
+        let mut parts = problem.what.words(other.is_some()).split('{');
+        f.write_str(parts.next().unwrap_or_default())?;
+        for part in parts {
+            let (place, rest) = part.split_once('}').unwrap_or((part, ""));
+            match place {
+                "a" => Quoted(path, charset).fmt(f)?,
+                "b" => Quoted(other.unwrap_or_default(), charset).fmt(f)?,
+                "a in prose" => Word(path, charset).fmt(f)?,
+                "a plain" => f.write_str(&String::from_utf8_lossy(path))?,
+                "a bare" => QuotedIfNeeded(path, charset).fmt(f)?,
+                _ => problem.what.number().fmt(f)?,
+            }
+            f.write_str(rest)?;
+        }
+        match problem.errno {
+            Some(errno) => write!(f, ": {}", meaning(errno)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The C library's words for an errno.
+fn meaning(errno: Errno) -> String {
+    let meaning = std::io::Error::from(errno).to_string();
+    match meaning.rsplit_once(" (os error") {
+        Some((meaning, _)) => meaning.to_owned(),
+        None => meaning,
+    }
+}
+
+impl What {
+    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` the number;
+    /// two messages quote the path as others don't.
+    fn words(&self, names_other: bool) -> &'static str {
+        match self {
+            Self::Target => "target {a}",
+            Self::TargetDirectory => "target directory {a}",
+            Self::Stat | Self::StatDestination => "cannot stat {a}",
+            Self::OmittedDirectory => "-r not specified; omitting directory {a}",
+            Self::FileTwice => "warning: source file {a} specified more than once",
+            Self::DirectoryTwice => "warning: source directory {a} specified more than once",
+            Self::IntoItself => "cannot copy a directory, {a}, into itself, {b}",
+            Self::Cycle => "cannot copy cyclic symbolic link {a}",
+            Self::SameFile => "{a} and {b} are the same file",
+            Self::OverNonDirectory => "cannot overwrite non-directory {a} with directory {b}",
+            Self::OverDirectory => "cannot overwrite directory {a} with non-directory",
+            Self::JustCreated => "will not overwrite just-created {a} with {b}",
+            // Two blanks: GNU has them.
+            Self::BackupWouldDestroy => "backing up {a} might destroy source;  {b} not copied",
+            Self::Backup => "cannot backup {a}",
+            Self::Dangling => "not writing through dangling symlink {a}",
+            Self::NotReplacing => "not replacing {a}",
+            Self::Remove => "cannot remove {a}",
+            Self::Open => "cannot open {a} for reading",
+            Self::OpenDirectory | Self::ReadDirectory => "cannot access {a}",
+            Self::Replaced => "skipping file {a}, as it was replaced while being copied",
+            Self::CreateFile => "cannot create regular file {a}",
+            Self::CreateDirectory => "cannot create directory {a}",
+            Self::CreateSymlink if names_other => "cannot create symbolic link {a} to {b}",
+            Self::CreateSymlink => "cannot create symbolic link {a}",
+            Self::CreateHardLink => "cannot create hard link {a} to {b}",
+            Self::CreateFifo => "cannot create fifo {a}",
+            Self::CreateSpecial => "cannot create special file {a}",
+            Self::HardLinkToDirectory => "will not create hard link {a} to directory {b}",
+            Self::ReadSymlink => "cannot read symbolic link {a}",
+            Self::UnknownType => "{a} has unknown file type",
+            Self::RelativeSymlink => {
+                "{a bare}: can make relative symbolic links only in current directory"
+            }
+            Self::Clone => "failed to clone {a} from {b}",
+            Self::Read => "error reading {a}",
+            Self::Write => "error writing {a}",
+            Self::Copy => "error copying {a} to {b}",
+            Self::Shrunk => "{a} became shorter while it was copied",
+            Self::Ownership => "failed to preserve ownership for {a}",
+            Self::Times => "preserving times for {a}",
+            Self::Mode | Self::Acl => "preserving permissions for {a in prose}",
+            Self::Xattr if names_other => "setting attribute {b} for {a}",
+            Self::Xattr => "setting attributes for {a}",
+            Self::Context => "failed to set the security context of {a}",
+            Self::Sync => "failed to sync {a}",
+            Self::Rename => "cannot rename the finished copy to {a}",
+            Self::Pattern => "{a plain}",
+            Self::ParentAttributes => "failed to get attributes of {a}",
+            Self::MakeParent => "cannot make directory {a}",
+            Self::ParentNotDirectory => "{a} exists but is not a directory",
+            Self::Differs(_) => "{a} differs from its source at byte {n}",
+            Self::Resume => "cannot go on with {a}",
+            Self::Moved => "{a} was moved while it was copied; the rest of it was not copied",
+            Self::Planted => "not writing through {a}, which has become a symbolic link",
+            Self::Stopped(_) => "stopped copying {a} after {n} bytes",
+            Self::Refused => "cannot copy {a} to {b} by the only way allowed",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Self::Differs(number) | Self::Stopped(number) => *number,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_reads_as_gnu_words_it() {
+        let problem = Problem::of(What::Open, "a", Errno::ACCESS);
+        let expected = "cannot open 'a' for reading: Permission denied";
+        assert_eq!(problem.to_string(), expected);
+        assert_eq!(problem.call, Some("openat"));
+        let problem = Problem::said(What::SameFile, "a b").and("it's");
+        assert_eq!(problem.to_string(), r#"'a b' and "it's" are the same file"#);
+        let problem = Problem::of(What::Acl, "é", Errno::IO);
+        let expected = r"preserving permissions for '\303\251': Input/output error";
+        assert_eq!(problem.worded(Charset::Ascii).to_string(), expected);
     }
 }

@@ -1,22 +1,318 @@
 //! Names as `cp` shows them: what a shell would read as the same bytes.
 
-use std::fmt;
+use std::fmt::{self, Write};
+
+/// Which characters can be printed as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Charset {
+    /// Those of Unicode, in UTF-8.
+    #[default]
+    Utf8,
+    /// Those of ASCII: what the C locale knows.
+    Ascii,
+}
 
 /// Shows bytes between single quotes, in double quotes where they hold a single quote and nothing
 /// that a shell would take for more, and everything else that does not print as `$'\n'`.
 ///
 /// ```
-/// use underpass_copy::Quoted;
-/// assert_eq!(Quoted(b"a b").to_string(), "'a b'");
-/// assert_eq!(Quoted(b"it's").to_string(), r#""it's""#);
-/// assert_eq!(Quoted(b"two\nlines").to_string(), r"'two'$'\n''lines'");
+/// use underpass_copy::{Charset, Quoted};
+/// let quoted = |name: &str| Quoted(name.as_bytes(), Charset::Utf8).to_string();
+/// assert_eq!(quoted("a b"), "'a b'");
+/// assert_eq!(quoted("it's"), r#""it's""#);
+/// assert_eq!(quoted("two\nlines"), r"'two'$'\n''lines'");
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Quoted<'a>(pub &'a [u8]);
+pub struct Quoted<'a>(pub &'a [u8], pub Charset);
+
+/// Shows bytes as [`Quoted`] does, but without quotes where a shell needs none.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedIfNeeded<'a>(pub &'a [u8], pub Charset);
+
+/// Shows a word of a command line in the quotes of prose: `‘word’`, and `'word'` in the C locale.
+///
+/// ```
+/// use underpass_copy::{Charset, Word};
+/// assert_eq!(Word(b"a\n", Charset::Utf8).to_string(), r"‘a\n’");
+/// assert_eq!(Word(b"it's", Charset::Ascii).to_string(), r"'it\'s'");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a>(pub &'a [u8], pub Charset);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let _ = f;
-        todo!()
+        let Self(name, charset) = *self;
+        if !name.contains(&b'\'') {
+            return single_quoted(f, name, charset, Quoting::Outside);
+        }
+        if reads_the_same_in_double_quotes(name, charset) {
+            let name = String::from_utf8_lossy(name);
+            return write!(f, "\"{name}\"");
+        }
+        // QUIRK(quote-begins-escaped): GNU looks twice at a name with a single quote, and the second
+        // time goes on in the state in which the first one ended. What comes out is the same name
+        // to a shell, with an empty pair of quotes in front, or without the dollar it would need.
+        let ends_escaped = pieces(name, charset)
+            .last()
+            .is_some_and(|piece| matches!(piece, Piece::Byte(_)));
+        let quoting = match ends_escaped {
+            true => Quoting::Escaped,
+            false => Quoting::Outside,
+        };
+        single_quoted(f, name, charset, quoting)
+    }
+}
+
+impl fmt::Display for QuotedIfNeeded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, charset) = *self;
+        let special = |(at, byte): (usize, &u8)| match byte {
+            b'#' | b'~' => at == 0,
+            b'{' | b'}' => name.len() == 1,
+            byte => b" !\"$&'()*;<=>?[^`|\\".contains(byte),
+        };
+        let prints = pieces(name, charset).all(|piece| matches!(piece, Piece::Char(_)));
+        if name.is_empty() || !prints || name.iter().enumerate().any(special) {
+            return Quoted(name, charset).fmt(f);
+        }
+        f.write_str(&String::from_utf8_lossy(name))
+    }
+}
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(word, charset) = *self;
+        let (opening, closing) = match charset {
+            Charset::Utf8 => ('‘', '’'),
+            Charset::Ascii => ('\'', '\''),
+        };
+        f.write_char(opening)?;
+        for piece in pieces(word, charset) {
+            match piece {
+                Piece::Char(char) if char == closing || char == '\\' => write!(f, "\\{char}")?,
+                Piece::Char(char) => f.write_char(char)?,
+                Piece::Byte(byte) => escaped(f, byte)?,
+            }
+        }
+        f.write_char(closing)
+    }
+}
+
+/// Where writing a name has got to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoting {
+    /// Between single quotes.
+    Outside,
+    /// Between `$'` and `'`.
+    Escaped,
+}
+
+fn single_quoted(
+    f: &mut fmt::Formatter<'_>,
+    name: &[u8],
+    charset: Charset,
+    mut quoting: Quoting,
+) -> fmt::Result {
+    f.write_char('\'')?;
+    for piece in pieces(name, charset) {
+        match (piece, quoting) {
+            // Inside `$'` the quote that ends it is the one that begins the next string.
+            (Piece::Char('\''), _) => {
+                f.write_str("'\\''")?;
+                quoting = Quoting::Outside;
+            }
+            (Piece::Char(char), Quoting::Outside) => f.write_char(char)?,
+            (Piece::Char(char), Quoting::Escaped) => {
+                write!(f, "''{char}")?;
+                quoting = Quoting::Outside;
+            }
+            (Piece::Byte(byte), Quoting::Outside) => {
+                f.write_str("'$'")?;
+                escaped(f, byte)?;
+                quoting = Quoting::Escaped;
+            }
+            (Piece::Byte(byte), Quoting::Escaped) => escaped(f, byte)?,
+        }
+    }
+    f.write_char('\'')
+}
+
+fn escaped(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
+    match byte {
+        0x07 => f.write_str("\\a"),
+        0x08 => f.write_str("\\b"),
+        b'\t' => f.write_str("\\t"),
+        b'\n' => f.write_str("\\n"),
+        0x0b => f.write_str("\\v"),
+        0x0c => f.write_str("\\f"),
+        b'\r' => f.write_str("\\r"),
+        byte => write!(f, "\\{byte:03o}"),
+    }
+}
+
+/// Whether nothing in a name means anything in double quotes, or might to some shell.
+fn reads_the_same_in_double_quotes(name: &[u8], charset: Charset) -> bool {
+    pieces(name, charset)
+        .enumerate()
+        .all(|(at, piece)| match piece {
+            Piece::Char('#' | '~') => at == 0,
+            Piece::Char(char) => {
+                !char.is_ascii() || char.is_ascii_alphanumeric() || " %'+,-./:@]_".contains(char)
+            }
+            Piece::Byte(_) => false,
+        })
+}
+
+/// What a name is made of.
+#[derive(Clone, Copy)]
+enum Piece {
+    /// A character that prints.
+    Char(char),
+    /// A byte that does not print, or is a part of something that does not.
+    Byte(u8),
+}
+
+fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = Piece> + '_ {
+    let mut rest = name;
+    // Bytes left of a character that does not print.
+    let mut mute = 0;
+    std::iter::from_fn(move || {
+        let (&byte, tail) = rest.split_first()?;
+        if mute == 0 {
+            let first = first_char(rest);
+            match first {
+                Some(char) if prints(char, charset) => {
+                    rest = &rest[char.len_utf8()..];
+                    return Some(Piece::Char(char));
+                }
+                _ => mute = first.map_or(1, char::len_utf8),
+            }
+        }
+        mute -= 1;
+        rest = tail;
+        Some(Piece::Byte(byte))
+    })
+}
+
+fn first_char(bytes: &[u8]) -> Option<char> {
+    let head = &bytes[..bytes.len().min(4)];
+    let valid = match std::str::from_utf8(head) {
+        Ok(valid) => valid,
+        Err(error) => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+    };
+    valid.chars().next()
+}
+
+fn prints(char: char, charset: Charset) -> bool {
+    match charset {
+        _ if char.is_ascii() => !char.is_ascii_control(),
+        Charset::Ascii => false,
+        Charset::Utf8 => is_assigned(char),
+    }
+}
+
+/// Whether a character that is not of ASCII is one, and neither controls nor ends a line. The C
+/// library calls those printable.
+fn is_assigned(char: char) -> bool {
+    match char {
+        '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => false,
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}' => true,
+        _ if char.is_whitespace() || is_format(char) => true,
+        _ => {
+            // A letter in front: marks that combine are escaped at the beginning of a text only.
+            let mut buffer = [b'a'; 5];
+            let len = 1 + char.encode_utf8(&mut buffer[1..]).len();
+            std::str::from_utf8(&buffer[..len])
+                .is_ok_and(|text| text.escape_debug().nth(1) == Some(char))
+        }
+    }
+}
+
+/// Whether a character only says how others are shown (Unicode's category Cf).
+fn is_format(char: char) -> bool {
+    matches!(char,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+        | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What GNU cp 9.1 shows.
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        let table: [(&[u8], &str); 29] = [
+            (b"", "''"),
+            (b"a", "'a'"),
+            (b"a'c", r#""a'c""#),
+            (b"''", r#""''""#),
+            (b"#'", r##""#'""##),
+            (b"a#'", r"'a#'\'''"),
+            (b"~'", r#""~'""#),
+            (b"{'}", r"'{'\''}'"),
+            (b"'!", r"''\''!'"),
+            (b"a'\"c", r#"'a'\''"c'"#),
+            (b"\\'", r"'\'\'''"),
+            (b"\n", r"''$'\n'"),
+            (b"\n\n", r"''$'\n\n'"),
+            (b"a\n\nb", r"'a'$'\n\n''b'"),
+            (b"\na", r"''$'\n''a'"),
+            (b"'\n", r"''\'''$'\n'"),
+            (b"\n'", r"''$'\n'\'''"),
+            (b"a\n'b", r"'a'$'\n'\''b'"),
+            (b"a'\nb", r"'a'\'''$'\n''b'"),
+            (b"a'\n", r"'''a'\'''$'\n'"),
+            (b"\n'\n", r"'\n'\'''$'\n'"),
+            (b"\x07\x08\t\x0b\x0c\r", r"''$'\a\b\t\v\f\r'"),
+            (b"\xff7", r"''$'\377''7'"),
+            (b"\xe2\x80", r"''$'\342\200'"),
+            ("é".as_bytes(), "'é'"),
+            ("'é".as_bytes(), r#""'é""#),
+            ("\u{80}".as_bytes(), r"''$'\302\200'"),
+            ("e\u{301}\u{301}".as_bytes(), "'e\u{301}\u{301}'"),
+            ("\u{301}".as_bytes(), "'\u{301}'"),
+        ];
+        for (name, expected) in table {
+            let quoted = Quoted(name, Charset::Utf8).to_string();
+            assert_eq!(quoted, expected, "{:?}", name.escape_ascii().to_string());
+        }
+        let ascii = Quoted("'é".as_bytes(), Charset::Ascii).to_string();
+        assert_eq!(ascii, r"''\'''$'\303\251'");
+    }
+
+    #[test]
+    fn words_stand_in_the_quotes_of_prose() {
+        let table: [(&[u8], &str, &str); 5] = [
+            (b"a'b\"", "‘a'b\"’", "'a\\'b\"'"),
+            (b"\x01\xff\\", r"‘\001\377\\’", r"'\001\377\\'"),
+            ("é".as_bytes(), "‘é’", r"'\303\251'"),
+            ("’".as_bytes(), r"‘\’’", r"'\342\200\231'"),
+            (b"", "‘’", "''"),
+        ];
+        for (word, utf8, ascii) in table {
+            assert_eq!(Word(word, Charset::Utf8).to_string(), utf8);
+            assert_eq!(Word(word, Charset::Ascii).to_string(), ascii);
+        }
+    }
+
+    #[test]
+    fn names_without_meaning_to_a_shell_need_no_quotes() {
+        for (name, expected) in [
+            ("e/sl", "e/sl"),
+            ("a b", "'a b'"),
+            ("#a", "'#a'"),
+            ("a#", "a#"),
+            ("{}", "{}"),
+            ("{", "'{'"),
+            ("", "''"),
+        ] {
+            let quoted = QuotedIfNeeded(name.as_bytes(), Charset::Utf8).to_string();
+            assert_eq!(quoted, expected);
+        }
     }
 }

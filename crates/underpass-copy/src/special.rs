@@ -176,8 +176,5 @@ fn preserve(
         &run.options.preserve,
         &run.process,
     );
-    for trouble in troubles {
-        let problem = Problem::of(trouble.what, entry.dest_shown(), trouble.errno);
-        voice.problem(problem.by(trouble.call));
-    }
+    voice.troubles(troubles, || entry.dest_shown());
 }
