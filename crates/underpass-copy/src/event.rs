@@ -42,6 +42,13 @@ pub enum Event {
         /// The old destination's new name.
         backup: Option<OsString>,
     },
+    /// A folder above a copy was made (`--parents`).
+    MadeParent {
+        /// The source, as it is shown.
+        source: OsString,
+        /// The destination, as it is shown.
+        dest: OsString,
+    },
     /// Something that was in the way was removed.
     Removed(OsString),
     /// An existing destination stays.

@@ -5,19 +5,42 @@
 
 mod backup;
 mod compare;
+mod crew;
+mod decide;
+mod dest;
+mod entry;
 mod event;
+mod file;
 mod filter;
+mod ledger;
+mod level;
+mod listing;
 mod metadata;
+mod operand;
 mod options;
+mod parents;
 mod problem;
 mod progress;
 mod quote;
+mod run;
+mod seen;
+mod special;
+mod staged;
 mod summary;
+mod sync;
+mod throttle;
+mod walk;
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
 use underpass::Host;
+
+use crew::Crew;
+use filter::Filter;
+use ledger::{Ledger, Order};
+use run::{Operands, Run};
 
 pub use event::{
     Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
@@ -51,6 +74,42 @@ pub struct Around<'a> {
 /// target. Blocks until all is done, and goes on after an error: what could not be done is told as
 /// a [`Problem`], and counted in the [`Summary`].
 pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Summary {
-    let _ = (operands, options, around);
-    todo!()
+    let jobs = options.jobs.map_or(1, NonZeroUsize::get);
+    let order = if jobs > 1 {
+        Order::InTurn
+    } else {
+        Order::AtOnce
+    };
+    let ledger = Ledger::new(around.observer, order);
+    let filter = match Filter::of(&options.rules) {
+        Ok(filter) => filter,
+        Err(why) => {
+            let mut voice = ledger.voice(ledger.ticket());
+            voice.problem(Problem::said(What::Pattern(why), OsString::new()));
+            voice.settle();
+            return ledger.finish();
+        }
+    };
+    let sources = operands.len();
+    let several = match options.target {
+        Target::Folder(_) => sources > 1,
+        _ => sources > 2,
+    };
+    let several = if several {
+        Operands::IntoFolder
+    } else {
+        Operands::One
+    };
+    let run = Run::new(options, around, ledger, Crew::of(jobs), filter, several);
+    std::thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(|| run.crew.work(&|task| entry::perform(&run, task)));
+        }
+        operand::copy_all(&run, operands);
+        around.progress.walked();
+        for _ in 1..jobs {
+            run.crew.dismiss();
+        }
+    });
+    run.finish()
 }

@@ -1,13 +1,29 @@
 //! What of a file's metadata goes along, and in which order.
+//!
+//! ```text
+//! owner  →  extended attributes  →  access control lists  →  mode  →  times
+//! ```
+//!
+//! A change of owner clears set-id bits and capabilities, so it comes first; set-id bits come when
+//! everything else that decides who may do what is in place; times come last, since all of the
+//! others touch the file.
 
-use std::ffi::CStr;
+mod acl;
+mod attributes;
+mod grip;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CStr, OsString};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
-use crate::options::Preserve;
+use crate::options::{Preserve, Wish};
 use crate::problem::What;
+use grip::Grip;
 
 /// A file whose metadata is read or set.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +51,59 @@ pub(crate) struct Process {
     pub(crate) umask: u32,
     /// The effective user.
     pub(crate) user: u32,
+    /// Whether files have a security context.
+    pub(crate) labels: Labels,
+}
+
+/// Whether files have a security context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Labels {
+    /// The kernel knows of none.
+    None,
+    /// That of SELinux.
+    Selinux,
+}
+
+impl Labels {
+    fn known() -> Self {
+        if Path::new("/sys/fs/selinux/enforce").exists() {
+            Self::Selinux
+        } else {
+            Self::None
+        }
+    }
 }
 
 impl Process {
-    /// Asks the kernel.
+    /// Asks the kernel. Where it doesn't tell the umask (`/proc` is not mounted), the umask is set
+    /// and set back, which files that other threads create in that moment would feel.
     pub(crate) fn read() -> Self {
-        todo!()
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            umask: umask_of(&status).unwrap_or_else(umask_by_setting),
+            user: rustix::process::geteuid().as_raw(),
+            labels: Labels::known(),
+        }
     }
+
+    /// Whether this is why an owner could not be set: a file can't be given away, and some file
+    /// systems and namespaces have no such user.
+    fn may_lack_right(&self, errno: Errno) -> bool {
+        self.user != 0 && matches!(errno, Errno::PERM | Errno::INVAL)
+    }
+}
+
+fn umask_of(status: &str) -> Option<u32> {
+    let octal = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(octal.trim(), 8).ok()
+}
+
+fn umask_by_setting() -> u32 {
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(umask);
+    umask.bits()
 }
 
 /// Something that could not be put on a copy.
@@ -50,16 +112,67 @@ pub(crate) struct Trouble {
     pub(crate) what: What,
     pub(crate) errno: Errno,
     pub(crate) call: &'static str,
+    /// The extended attribute it is about, if it is about one.
+    pub(crate) attribute: Option<OsString>,
 }
 
-/// The permission bits to create a copy with: private as long as its final mode or owner is still to
-/// be set.
+impl Trouble {
+    fn new(what: What, errno: Errno, call: &'static str) -> Self {
+        Self {
+            what,
+            errno,
+            call,
+            attribute: None,
+        }
+    }
+}
+
+const PERMISSIONS: u32 = 0o777;
+const SET_ID: u32 = 0o6000;
+const STICKY: u32 = 0o1000;
+const SPECIAL: u32 = SET_ID | STICKY;
+const GROUP_AND_OTHERS: u32 = 0o077;
+
+/// The permission bits to create a copy with: private as long as its final mode or owner is still
+/// to be set. Folders can be filled, and files get their attributes, before they become read-only.
 pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process) -> u32 {
-    todo!("{} {wishes:?} {process:?}", source.st_mode)
+    let mut mode = mode_unasked(source, wishes);
+    match kind(source) {
+        FileType::Symlink => return PERMISSIONS,
+        FileType::Directory => mode |= 0o700,
+        // An attribute is set by whoever may write the file, which is not asked of root.
+        _ if wishes.xattr.is_wanted() && process.user != 0 => mode |= 0o200,
+        _ => {}
+    }
+    if wishes.mode.is_wanted() {
+        mode &= !SPECIAL;
+    }
+    if wishes.mode.is_wanted() || wishes.ownership.is_wanted() {
+        mode &= !(GROUP_AND_OTHERS | SET_ID);
+    }
+    mode
+}
+
+/// The bits that a new copy has before the umask, where its mode isn't the source's.
+fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
+    let goes_along = match (wishes.mode, kind(source)) {
+        (Wish::Refused, FileType::Directory) => return 0o777,
+        (Wish::Refused, _) => return 0o666,
+        (_, FileType::RegularFile) => PERMISSIONS,
+        (_, FileType::Directory) => PERMISSIONS | STICKY,
+        (_, _) => PERMISSIONS | SPECIAL,
+    };
+    source.st_mode & goes_along
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
 /// Puts the metadata of `source`, whose state was `stat` when it was opened, on `dest`: owner, then
-/// extended attributes, ACLs and mode, then times.
+/// extended attributes, ACLs and mode, then times. Where nothing is left to do no call is made.
+///
+/// Goes on after an error, except where `dest` is not what was made: then it is left alone.
 pub(crate) fn preserve(
     source: Held<'_>,
     stat: &Stat,
@@ -68,6 +181,225 @@ pub(crate) fn preserve(
     wishes: &Preserve,
     process: &Process,
 ) -> Vec<Trouble> {
-    let _ = (source, dest, made);
-    todo!("{} {wishes:?} {process:?}", stat.st_mode)
+    let job = Job {
+        stat,
+        made,
+        wishes,
+        process,
+        mode: FinalMode::of(stat, made, wishes, process),
+    };
+    if job.is_done() {
+        return Vec::new();
+    }
+    let dest = match Grip::on_dest(dest, stat, made) {
+        Ok(dest) => dest,
+        Err(trouble) => return vec![trouble],
+    };
+    let mut troubles = Vec::new();
+    let owner = job.set_owner(&dest, &mut troubles);
+    job.set_all_of_source(source, &dest, owner, &mut troubles);
+    job.set_times(&dest, &mut troubles);
+    troubles
+}
+
+/// What one copy is to get.
+struct Job<'a> {
+    stat: &'a Stat,
+    made: Made,
+    wishes: &'a Preserve,
+    process: &'a Process,
+    mode: FinalMode,
+}
+
+/// What is still to be done about permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FinalMode {
+    /// Nothing.
+    AsMade,
+    /// Those of the source, with its access control lists.
+    OfSource,
+    /// These, with the access control list that the folder gave.
+    These(u32),
+    /// These, and no access control list.
+    OnlyThese(u32),
+}
+
+impl FinalMode {
+    fn of(stat: &Stat, made: Made, wishes: &Preserve, process: &Process) -> Self {
+        if kind(stat) == FileType::Symlink {
+            return Self::AsMade;
+        }
+        if wishes.mode.is_wanted() {
+            return Self::OfSource;
+        }
+        let Made::New(created) = made else {
+            return Self::AsMade;
+        };
+        let unasked = mode_unasked(stat, wishes);
+        let finally = unasked & !process.umask;
+        match wishes.mode {
+            Wish::Refused => Self::OnlyThese(finally),
+            _ if created == unasked => Self::AsMade,
+            _ => Self::These(finally),
+        }
+    }
+}
+
+/// Whether a copy has its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It has, or isn't to have one.
+    Settled,
+    /// It hasn't: bits that would lend the owner's rights must not be set.
+    Refused,
+}
+
+impl Job<'_> {
+    fn is_done(&self) -> bool {
+        let Preserve {
+            mode: _,
+            ownership,
+            timestamps,
+            links: _,
+            context: _,
+            xattr,
+        } = self.wishes;
+        let wished = [ownership, timestamps, xattr];
+        self.mode == FinalMode::AsMade
+            && !self.wants_label()
+            && !wished.into_iter().any(|wish| wish.is_wanted())
+    }
+
+    fn wants_label(&self) -> bool {
+        self.wishes.context.is_wanted() && self.process.labels == Labels::Selinux
+    }
+
+    fn set_owner(&self, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) -> Owner {
+        let wish = self.wishes.ownership;
+        if !wish.is_wanted() {
+            return Owner::Settled;
+        }
+        let Err((errno, call)) = self.change_owner(dest) else {
+            return Owner::Settled;
+        };
+        if wish == Wish::Required && !self.process.may_lack_right(errno) {
+            troubles.push(Trouble::new(What::Ownership, errno, call));
+        }
+        Owner::Refused
+    }
+
+    fn change_owner(&self, dest: &Grip<'_>) -> Result<(), (Errno, &'static str)> {
+        let now = dest.stat().map_err(|errno| (errno, "fstat"))?;
+        let (user, group) = (self.stat.st_uid, self.stat.st_gid);
+        if (now.st_uid, now.st_gid) == (user, group) {
+            return Ok(());
+        }
+        if self.made == Made::Before && self.mode == FinalMode::OfSource {
+            // The new owner gets no more than both modes allow, and nobody else gets anything.
+            // Where this fails, so does what follows.
+            let _ = acl::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
+        }
+        dest.chown(Some(user), group).map_err(|errno| {
+            if matches!(errno, Errno::PERM | Errno::INVAL) {
+                // The group alone may be one of ours.
+                let _ = dest.chown(None, group);
+            }
+            (errno, "fchownat")
+        })
+    }
+
+    /// What has to be read from the source: attributes, label, lists; and the mode with them.
+    fn set_all_of_source(
+        &self,
+        source: Held<'_>,
+        dest: &Grip<'_>,
+        owner: Owner,
+        troubles: &mut Vec<Trouble>,
+    ) {
+        let reads =
+            self.wishes.xattr.is_wanted() || self.wants_label() || self.mode == FinalMode::OfSource;
+        let source = match reads.then(|| Grip::on_source(source, self.stat)) {
+            Some(Ok(source)) => Some(source),
+            Some(Err(trouble)) => {
+                troubles.push(trouble);
+                None
+            }
+            None => None,
+        };
+        if let Some(source) = &source {
+            self.set_attributes(source, dest, troubles);
+        }
+        self.set_mode(source.as_ref(), dest, owner, troubles);
+    }
+
+    fn set_attributes(&self, source: &Grip<'_>, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {
+        let required_only = |wish: Wish, found: Vec<Trouble>| match wish {
+            Wish::Required => found,
+            _ => Vec::new(),
+        };
+        if self.wishes.xattr.is_wanted() {
+            let label = if self.wants_label() {
+                attributes::Label::Left
+            } else {
+                attributes::Label::Copied
+            };
+            let found = attributes::copy_all(source, dest, label);
+            troubles.extend(required_only(self.wishes.xattr, found));
+        }
+        if self.wants_label() {
+            let found = attributes::copy_label(source, dest);
+            troubles.extend(required_only(self.wishes.context, found));
+        }
+    }
+
+    fn set_mode(
+        &self,
+        source: Option<&Grip<'_>>,
+        dest: &Grip<'_>,
+        owner: Owner,
+        troubles: &mut Vec<Trouble>,
+    ) {
+        let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL) & !lent(self.stat, owner);
+        let found = match (self.mode, source) {
+            (FinalMode::AsMade, _) => Vec::new(),
+            (FinalMode::OfSource, Some(source)) => acl::copy(source, dest, mode, kind(self.stat)),
+            // What can't be read can't be granted either.
+            (FinalMode::OfSource, None) => acl::set_only(dest, mode & !GROUP_AND_OTHERS),
+            (FinalMode::OnlyThese(mode), _) => acl::set_only(dest, mode),
+            (FinalMode::These(mode), _) => self.lift(dest, mode & !lent(self.stat, owner)),
+        };
+        if self.wishes.mode != Wish::Tried {
+            troubles.extend(found);
+        }
+    }
+
+    /// Gives back what was withheld from a new copy. A folder keeps what its parent gave it beside.
+    fn lift(&self, dest: &Grip<'_>, mode: u32) -> Vec<Trouble> {
+        let inherited = match kind(self.stat) {
+            FileType::Directory => dest.stat().map_or(0, |now| now.st_mode & SPECIAL),
+            _ => 0,
+        };
+        let result = dest.chmod(mode | inherited);
+        acl::mode_trouble(result).into_iter().collect()
+    }
+
+    fn set_times(&self, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {
+        let wish = self.wishes.timestamps;
+        if !wish.is_wanted() {
+            return;
+        }
+        if let (Err(errno), Wish::Required) = (dest.set_times(self.stat), wish) {
+            troubles.push(Trouble::new(What::Times, errno, "utimensat"));
+        }
+    }
+}
+
+/// The bits that must not be set where the owner is another one: of a folder the sticky bit takes
+/// rights away and stays.
+fn lent(stat: &Stat, owner: Owner) -> u32 {
+    match (owner, kind(stat)) {
+        (Owner::Settled, _) => 0,
+        (Owner::Refused, FileType::Directory) => SET_ID,
+        (Owner::Refused, _) => SPECIAL,
+    }
 }

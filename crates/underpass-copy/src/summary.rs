@@ -40,3 +40,20 @@ pub enum Ended {
     /// Somebody asked it to stop.
     Stopped,
 }
+
+impl Summary {
+    /// Adds what another part came to.
+    pub(crate) fn add(&mut self, other: &Summary) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.specials += other.specials;
+        self.hard_links += other.hard_links;
+        self.skipped += other.skipped;
+        self.errors += other.errors;
+        self.warnings += other.warnings;
+        self.resumed_bytes += other.resumed_bytes;
+        self.verified += other.verified;
+        self.account.add(&other.account);
+    }
+}

@@ -84,7 +84,8 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     tallies: [Tally; 5],
-    /// Bytes of holes that stayed holes: owed, and nothing had to be moved.
+    /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
+    /// source, or zeros that became holes ([`Holes::Find`](crate::Holes::Find)).
     pub holes: u64,
     /// System calls that moved no payload: seeks, probes, lengths.
     pub asides: u64,
@@ -168,7 +169,7 @@ impl fmt::Display for Account {
             }
         }
         if self.holes > 0 {
-            parts.push(format!("{} bytes of holes kept", self.holes));
+            parts.push(format!("{} bytes of holes", self.holes));
         }
         if parts.is_empty() {
             parts.push("nothing to move".to_owned());

@@ -395,6 +395,15 @@ impl<F: AsFd> Sink<F> {
     }
 }
 
+impl<F> Sink<F> {
+    /// Whether what is skipped is a hole: in a regular file that has nothing yet where the bytes
+    /// go. Elsewhere old bytes would shine through.
+    pub(crate) fn takes_holes(&self) -> bool {
+        let end = &self.end;
+        end.kind == Kind::File && end.size <= self.to && end.writes == Writes::AtOffset
+    }
+}
+
 /// QUIRK(size-without-blocks): files in sysfs say 4096, whatever they contain. They have no blocks
 /// and yet claim data at their beginning, where a file that is all hole has none.
 fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {

@@ -11,8 +11,9 @@
 
 use rustix::io::Errno;
 
-use crate::endpoint::{Kind, Owed, Sink, Source, Writes};
+use crate::endpoint::{Kind, Owed, Sink, Source};
 use crate::op::Op;
+use crate::plan::Holes;
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +41,13 @@ pub(crate) enum Found {
 
 impl Extents {
     /// Holes are looked for between files where there must be some, and only towards a place where
-    /// the sink has nothing yet: elsewhere old bytes would shine through.
-    pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>) -> Self {
+    /// the sink has nothing yet: elsewhere old bytes would shine through. Who wants them filled
+    /// gets their zeros as data.
+    pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
         let sparse = source.end.allocated < source.end.size;
-        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
-        let fresh = sink.end.size <= sink.to && sink.end.writes == Writes::AtOffset;
+        let between_files = source.end.kind == Kind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
-        if sparse && between_files && fresh && known {
+        if holes != Holes::Fill && sparse && between_files && known {
             Self::Unknown
         } else {
             Self::Plain

@@ -9,17 +9,17 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::account::{Cause, Refusal, Scope};
-use crate::drive::pipes::Pipes;
+use crate::drive::idle::Idle;
 use crate::endpoint::Endpoint;
 use crate::limits::REMEMBERED_REFUSALS_MAX;
 use crate::mechanism::Mechanism;
 use crate::sys;
 
-/// What this kernel is known to refuse, and its pool of pipes.
+/// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
 pub struct Host {
     refused: Mutex<HashMap<Key, Errno>>,
-    pub(crate) pipes: Pipes,
+    pub(crate) idle: Idle,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -59,6 +59,7 @@ mod shared_file;
 mod sys;
 mod transfer;
 mod verdict;
+mod zeros;
 
 pub use account::{Account, Cause, Refusal, Scope, Tally};
 pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
@@ -66,7 +67,7 @@ pub use endpoint::{Endpoint, Kind, Owed, Side, Sink, Source, Waits, Writes};
 pub use error::{Error, Fault};
 pub use host::Host;
 pub use mechanism::{Mechanism, UnknownMechanism};
-pub use op::{Middle, Op};
+pub use op::{Held, Middle, Op};
 pub use outbox::{FileRange, Outbox, Piece};
 pub use plan::{Aliasing, Choice, Cloning, Holes, Plan, Policy, Reason, plan};
 pub use shared_file::SharedFile;

@@ -24,6 +24,9 @@ pub const TURN_BYTES_MIN: u64 = 256 << 10;
 /// ones gain nothing.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
+/// The smallest block of zeros that is looked for: no disk has smaller ones.
+pub const ZERO_BLOCK_BYTES_MIN: u64 = 512;
+
 /// The size asked for a pipe: with the default of 64 KiB splicing from a socket gains next to
 /// nothing over reading. It is also what an unprivileged user may have
 /// (`/proc/sys/fs/pipe-max-size`).
@@ -32,6 +35,10 @@ pub const PIPE_BYTES: usize = 1 << 20;
 /// Idle pipes kept for the next transfer. A user may own 64 MiB of pipe pages before the kernel
 /// shrinks new pipes to two pages (`/proc/sys/fs/pipe-user-pages-soft`); this stays far below.
 pub const IDLE_PIPES_MAX: usize = 8;
+
+/// Idle buffers kept for the next transfer: as many as threads that copy side by side need, 2 MiB
+/// in all. A new one is mapped, zeroed and unmapped again, which a small file notices.
+pub const IDLE_BUFFERS_MAX: usize = 8;
 
 /// Head and body that together fit into this leave in one call, the body read behind the head.
 /// `underpass bench small` shows where the other way becomes cheaper on a machine.

@@ -24,7 +24,21 @@ impl Middle {
     }
 }
 
-/// One system call, without descriptors. Offsets are `None` where the side has none.
+/// What the middle buffer holds, seen by the blocks of the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Offset in the sink of the first byte.
+    pub to: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Size of a block of the sink in bytes; blocks begin at its multiples. Never 0.
+    pub block_bytes: u64,
+    /// Offset in the sink where the transfer ends, if that is known: a block may be shorter there.
+    pub end: Option<u64>,
+}
+
+/// One system call, without descriptors, or a look at the middle buffer. Offsets are `None` where
+/// the side has none.
 ///
 /// Its result is the count that the call returned, an offset for seeks, or 0 for success alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +94,7 @@ pub enum Op {
         through: Middle,
         /// Offset in the sink.
         to: Option<u64>,
-        /// Bytes that it holds.
+        /// Bytes: all that it holds, or those before zeros that are to become a hole.
         len: u64,
     },
     /// From the middle pipe into the middle buffer, because the sink takes no pipe.
@@ -88,6 +102,12 @@ pub enum Op {
         /// Bytes at the most.
         len: u64,
     },
+    /// Takes the blocks of nothing but zeros that the middle buffer begins with out of it, and
+    /// answers how many bytes they are. No system call.
+    DropZeros(Held),
+    /// How many bytes of the middle buffer come before the first block of nothing but zeros. No
+    /// system call.
+    DataAhead(Held),
     /// Reads one byte and forgets it: has the source really ended?
     Peek {
         /// Offset in the source.
@@ -172,6 +192,11 @@ impl Op {
             Self::ReadOut { .. } => Mechanism::ReadWrite,
             _ => return None,
         })
+    }
+
+    /// Whether it only looks at what the buffer holds.
+    pub(crate) const fn is_look(self) -> bool {
+        matches!(self, Self::DropZeros(_) | Self::DataAhead(_))
     }
 
     /// Whether it takes bytes out of the source into a middle.

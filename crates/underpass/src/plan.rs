@@ -21,6 +21,8 @@ pub struct Policy {
     pub choice: Choice,
     /// Whether files may share blocks.
     pub cloning: Cloning,
+    /// What becomes of holes and zeros in a file.
+    pub holes: Holes,
     /// Whether a socket or pipe may hold references to the source's pages.
     pub aliasing: Aliasing,
 }
@@ -65,6 +67,31 @@ pub enum Cloning {
     Never,
 }
 
+/// What becomes of a source's holes, and of zeros, where the sink is a regular file.
+///
+/// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
+/// any other one nothing is skipped, since old bytes would shine through, and `Find` is `Keep`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holes {
+    /// Holes of the source stay holes, zeros in its data stay data.
+    #[default]
+    Keep,
+    /// Every byte is written, holes as zeros, and has room on the disk: `Clone` and `CopyRange`
+    /// are left out, since they may keep holes, or share them.
+    Fill,
+    /// Holes stay holes, and runs of zeros in data become holes too. Only `ReadWrite` sees them,
+    /// so that the others are left out.
+    ///
+    /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
+    /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
+    /// which the last may be shorter where the transfer ends, if it is known beforehand where that
+    /// is ([`Owed::Exactly`]). Shorter runs are written, and so are those that a short read tears
+    /// apart.
+    ///
+    /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
+    Find,
+}
+
 /// Whether bytes may leave as references to pages of the page cache.
 ///
 /// Such bytes stay references until the peer has acknowledged them: a file that is overwritten *in
@@ -76,18 +103,6 @@ pub enum Aliasing {
     Accepted,
     /// Refused: towards sockets and pipes only copying mechanisms are used.
     Refused,
-}
-
-/// What becomes of holes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Holes {
-    /// A sparse source's holes are kept where the sink has nothing yet.
-    #[default]
-    Keep,
-    /// Every byte is written: holes become zeros that take room.
-    Fill,
-    /// Runs of zeros become holes, too.
-    Find,
 }
 
 /// Why a mechanism is left out of a plan.
@@ -110,6 +125,10 @@ pub enum Reason {
     MayShareBlocks,
     /// The caller asked for shared blocks or nothing.
     CopiesBytes,
+    /// The caller asked for every byte to be written, and this call may keep holes.
+    MayKeepHoles,
+    /// The caller asked for zeros to become holes, and this call does not see them.
+    SeesNoZeros,
     /// The caller asked for another mechanism only.
     NotAsked,
     /// The caller wants no references to the source's pages under way.
@@ -137,6 +156,8 @@ impl fmt::Display for Reason {
             Self::Unaligned => f.write_str("range not in whole blocks, or the sink not empty"),
             Self::MayShareBlocks => f.write_str("may share blocks"),
             Self::CopiesBytes => f.write_str("shares no blocks"),
+            Self::MayKeepHoles => f.write_str("may keep holes"),
+            Self::SeesNoZeros => f.write_str("sees no zeros"),
             Self::NotAsked => f.write_str("not asked for"),
             Self::Aliases => f.write_str("would alias the source's pages"),
             Self::Refused(Scope::Host, errno) => {
@@ -167,6 +188,7 @@ pub struct Plan {
     tiers: [Option<Mechanism>; 5],
     /// By mechanism.
     left_out: [Option<Reason>; 5],
+    pub(crate) holes: Holes,
 }
 
 impl Plan {
@@ -245,6 +267,7 @@ pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Poli
     let mut plan = Plan {
         tiers: [None; 5],
         left_out: [None; 5],
+        holes: policy.holes,
     };
     let mut places = plan.tiers.iter_mut();
     for mechanism in order(sink.end.kind) {
@@ -307,6 +330,14 @@ fn allowed<F, G>(
         }
         (Cloning::Always, Mechanism::Clone) | (Cloning::Auto | Cloning::Never, _) => (),
         (Cloning::Always, _) => return Err(Reason::CopiesBytes),
+    }
+    match (policy.holes, mechanism) {
+        (Holes::Fill, Mechanism::Clone | Mechanism::CopyRange) => {
+            return Err(Reason::MayKeepHoles);
+        }
+        (Holes::Keep | Holes::Fill, _) | (Holes::Find, Mechanism::ReadWrite) => (),
+        (Holes::Find, _) if sink.takes_holes() => return Err(Reason::SeesNoZeros),
+        (Holes::Find, _) => (),
     }
     let aliases = mechanism != Mechanism::ReadWrite
         && matches!(source.end.kind, Kind::File | Kind::Block)
@@ -402,6 +433,39 @@ mod tests {
             ),
             [Clone]
         );
+    }
+
+    #[test]
+    fn who_fills_holes_may_not_keep_them_and_who_finds_them_has_to_look() {
+        let file = || Sink::sample(Kind::File);
+        let (mut old, mut appending) = (file(), file());
+        old.end.size = 1;
+        appending.end.writes = Writes::Appends;
+        let tcp = Sink::sample(Kind::Tcp);
+        let (never, always) = (Cloning::Never, Cloning::Always);
+        let kept = [Clone, CopyRange, Sendfile, Splice, ReadWrite];
+        let rows: [(Holes, Cloning, &Sink<()>, &[Mechanism]); 11] = [
+            (Holes::Keep, Cloning::Auto, &file(), &kept),
+            (Holes::Fill, Cloning::Auto, &file(), &kept[2..]),
+            (Holes::Fill, never, &file(), &kept[2..]),
+            (Holes::Fill, always, &file(), &[]),
+            (Holes::Fill, Cloning::Auto, &tcp, &kept[2..]),
+            (Holes::Find, Cloning::Auto, &file(), &[ReadWrite]),
+            (Holes::Find, never, &file(), &[ReadWrite]),
+            (Holes::Find, always, &file(), &[]),
+            (Holes::Find, Cloning::Auto, &old, &kept),
+            (Holes::Find, Cloning::Auto, &appending, &[ReadWrite]),
+            (Holes::Find, Cloning::Auto, &tcp, &kept[2..]),
+        ];
+        for (holes, cloning, sink, expected) in rows {
+            let policy = Policy {
+                cloning,
+                holes,
+                ..Policy::default()
+            };
+            let ladder = tiers(&Source::sample(Kind::File), sink, &policy);
+            assert_eq!(ladder, expected, "{holes:?} {cloning:?} {:?}", sink.end);
+        }
     }
 
     #[test]

@@ -35,13 +35,24 @@ impl Relay {
         self.pipe_drains = PipeDrains::ToBuffer;
     }
 
-    /// What has to happen before anything else may: held bytes go on.
-    pub(crate) fn drain(&self, to: Option<u64>) -> Option<Op> {
+    /// Bytes in the buffer that have not been written.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.buffer
+    }
+
+    /// The sink has a hole of `len` bytes now, in the place of zeros if the buffer began with them.
+    pub(crate) fn skipped(&mut self, len: u64) {
+        self.buffer = self.buffer.saturating_sub(len);
+    }
+
+    /// What has to happen before anything else may: held bytes go on. From the buffer `most` of
+    /// them at once.
+    pub(crate) fn drain(&self, to: Option<u64>, most: u64) -> Option<Op> {
         if self.buffer > 0 {
             return Some(Op::Drain {
                 through: Middle::Buffer,
                 to,
-                len: self.buffer,
+                len: self.buffer.min(most),
             });
         }
         if self.pipe == 0 {
@@ -120,10 +131,10 @@ mod tests {
     #[test]
     fn held_bytes_go_on_before_new_ones_come() {
         let mut relay = Relay::default();
-        assert_eq!(relay.drain(None), None);
+        assert_eq!(relay.drain(None, u64::MAX), None);
         let fill = Relay::fill(Middle::Pipe, Some(0), 100);
         assert_eq!(relay.moved(fill, 60), 0);
-        let drain = relay.drain(Some(0)).expect("holds bytes");
+        let drain = relay.drain(Some(0), u64::MAX).expect("holds bytes");
         assert_eq!(
             drain,
             Op::Drain {
@@ -134,10 +145,10 @@ mod tests {
         );
         assert_eq!(relay.moved(drain, 20), 20);
         relay.read_out();
-        let out = relay.drain(Some(20)).expect("still holds bytes");
+        let out = relay.drain(Some(20), u64::MAX).expect("still holds bytes");
         assert_eq!(out, Op::ReadOut { len: 40 });
         assert_eq!(relay.moved(out, 40), 0);
-        let rest = relay.drain(Some(20)).expect("in the buffer now");
+        let rest = relay.drain(Some(20), u64::MAX).expect("in the buffer now");
         assert_eq!(
             rest,
             Op::Drain {
@@ -146,7 +157,9 @@ mod tests {
                 len: 40
             }
         );
-        assert_eq!(relay.moved(rest, 40), 40);
+        let part = relay.drain(Some(20), 30).map(|op| relay.moved(op, 30));
+        assert_eq!((part, relay.held()), (Some(30), 10));
+        relay.skipped(10);
         assert_eq!(relay.held(), 0);
     }
 

@@ -24,6 +24,7 @@ use crate::op::{Middle, Op};
 use crate::plan::{Plan, is_whole};
 use crate::relay::Relay;
 use crate::verdict::{Situation, Verdict, Wait, verdict};
+use crate::zeros::Zeros;
 use holes::Punching;
 use questions::Question;
 
@@ -58,7 +59,10 @@ pub struct Transfer {
     phase: Phase,
     relay: Relay,
     extents: Extents,
+    zeros: Zeros,
     punching: Punching,
+    /// Where the last hole ended: the cursor, while nothing has been written behind it.
+    hole_until: u64,
     /// Where the sink's own file position is, if that is known: sendfile writes there.
     sink_position: Option<u64>,
     call_bytes_max: u64,
@@ -98,8 +102,10 @@ impl Transfer {
             done: 0,
             phase,
             relay: Relay::default(),
-            extents: Extents::of(source, sink),
+            extents: Extents::of(source, sink, plan.holes),
+            zeros: Zeros::of(sink, plan.holes),
             punching: Punching::Wanted,
+            hole_until: 0,
             sink_position: None,
             call_bytes_max: if between_files {
                 FILE_CALL_BYTES_MAX
@@ -193,8 +199,12 @@ impl Transfer {
     }
 
     fn move_by(&self, mechanism: Mechanism) -> Op {
-        let to = self.sink_offset();
-        if let Some(drain) = self.relay.drain(to) {
+        let (to, next) = (self.sink_offset(), self.to + self.done);
+        let end = self.total().and_then(|total| self.to.checked_add(total));
+        if let Some(look) = self.zeros.question(next, self.relay.buffered(), end) {
+            return look;
+        }
+        if let Some(drain) = self.relay.drain(to, self.zeros.data_after(next)) {
             return drain;
         }
         if mechanism == Mechanism::Clone {
@@ -210,7 +220,7 @@ impl Transfer {
         match mechanism {
             Mechanism::Clone | Mechanism::CopyRange => Op::CopyRange {
                 from: at,
-                to: self.to + self.done,
+                to: next,
                 len,
             },
             Mechanism::Sendfile => match to {
@@ -219,7 +229,10 @@ impl Transfer {
             },
             Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
             Mechanism::Splice => Relay::fill(Middle::Pipe, from, len),
-            Mechanism::ReadWrite => Relay::fill(Middle::Buffer, from, len),
+            Mechanism::ReadWrite => {
+                let len = self.zeros.fill_bytes(next, owed, len);
+                Relay::fill(Middle::Buffer, from, len)
+            }
         }
     }
 
@@ -274,7 +287,7 @@ impl Transfer {
                 self.answer(mechanism, question, result)
             }
             _ => {
-                self.account.asides += 1;
+                self.account.asides += u64::from(!op.is_look());
                 self.map(op, result)
             }
         }
@@ -369,8 +382,11 @@ impl Transfer {
     fn source_ended(&mut self, mechanism: Mechanism) -> Step {
         match self.owed {
             Owed::ToEnd => {
-                self.phase = Phase::Done;
-                Step::Done
+                self.owed = Owed::Exactly(self.done);
+                if self.done > 0 && self.hole_until == self.done {
+                    return self.ask_next(mechanism, Question::Lengthen);
+                }
+                self.finish_if_complete()
             }
             Owed::Exactly(_) => self.fail(mechanism, Fault::Truncated, None),
         }

@@ -5,7 +5,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use underpass::{Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan};
+use underpass::{
+    Cloning, Holes, Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan,
+};
 
 const HEAD: &str = "\
 # Decisions: what is tried for which pair
@@ -22,6 +24,15 @@ const SPECIAL: &str = "
 ## Files that change the picture
 
 | source → sink | clone | copy_range | sendfile | splice | read_write |
+|---|---|---|---|---|---|
+";
+
+const POLICIES: &str = "
+## Policies that change the picture
+
+A file that has a size, whole, into an empty file.
+
+| policy | clone | copy_range | sendfile | splice | read_write |
 |---|---|---|---|---|---|
 ";
 
@@ -55,6 +66,8 @@ fn decisions() -> String {
     }
     text.push_str(SPECIAL);
     special(&mut text);
+    text.push_str(POLICIES);
+    policies(&mut text);
     text
 }
 
@@ -85,6 +98,28 @@ fn special(text: &mut String) {
         "odd part of a file → file",
         &planned(&part, &Sink::sample(Kind::File)),
     );
+}
+
+fn policies(text: &mut String) {
+    let of = |cloning, holes| Policy {
+        cloning,
+        holes,
+        ..Policy::default()
+    };
+    for (name, policy) in [
+        ("share blocks", of(Cloning::Always, Holes::Keep)),
+        ("share no blocks", of(Cloning::Never, Holes::Keep)),
+        ("fill holes", of(Cloning::Auto, Holes::Fill)),
+        ("find holes", of(Cloning::Auto, Holes::Find)),
+        ("find holes, share blocks", of(Cloning::Always, Holes::Find)),
+    ] {
+        let (source, sink) = (Source::sample(Kind::File), Sink::sample(Kind::File));
+        row(
+            text,
+            name,
+            &plan(&source, &sink, &Host::unprobed(), &policy),
+        );
+    }
 }
 
 fn planned(source: &Source<()>, sink: &Sink<()>) -> Plan {

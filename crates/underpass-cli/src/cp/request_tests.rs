@@ -273,7 +273,9 @@ fn operands_are_counted() {
 
 #[test]
 fn as_cp_nothing_goes_on_beside() {
-    let jobs = |words, name| parsed(words, name).map(|copying| copying.options.jobs.map(NonZeroUsize::get));
+    let jobs = |words, name| {
+        parsed(words, name).map(|copying| copying.options.jobs.map(NonZeroUsize::get))
+    };
     assert_eq!(jobs("a b", Name::Cp), Ok(Some(1)));
     assert_eq!(jobs("a b", Name::Underpass), Ok(Some(16)));
     assert_eq!(jobs("-j3 a b", Name::Cp), Ok(Some(3)));

@@ -1,6 +1,8 @@
 //! Listens to a copy, and tells what was asked for.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
@@ -8,6 +10,7 @@ use underpass_copy::{
     Curiosity, Effect, Event, Finished, Manner, Observer, Outcome, Overwriting, Problem,
 };
 
+use super::Name;
 use super::request::{Copying, Detail};
 use super::voice::Voice;
 use super::{debug, explain, json};
@@ -62,6 +65,10 @@ impl<'a> Teller<'a> {
 
     /// A line of standard output.
     pub(super) fn line(&self, line: &str) {
+        self.raw_line(line.as_bytes());
+    }
+
+    fn raw_line(&self, line: &[u8]) {
         let mut out = self.out();
         if out.lines == Lines::AtOnce && !self.bar.is_hidden() {
             self.bar.suspend(|| out.line(line, self.voice));
@@ -119,16 +126,22 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn making(&self, names: &Finished, backup: Option<&std::ffi::OsStr>) {
+    fn making(&self, names: &Finished, backup: Option<&OsStr>) {
         self.arrow(&names.source, &names.dest, backup);
     }
 
-    fn arrow(
-        &self,
-        source: &std::ffi::OsStr,
-        dest: &std::ffi::OsStr,
-        backup: Option<&std::ffi::OsStr>,
-    ) {
+    /// QUIRK(parents-unquoted): GNU shows these names as they are, whatever is in them.
+    fn made_parent(&self, source: &OsStr, dest: &OsStr) {
+        match self.voice.name() {
+            Name::Underpass => self.arrow(source, dest, None),
+            Name::Cp => {
+                let line = [source.as_bytes(), b" -> ", dest.as_bytes()].concat();
+                self.raw_line(&line);
+            }
+        }
+    }
+
+    fn arrow(&self, source: &OsStr, dest: &OsStr, backup: Option<&OsStr>) {
         let (source, dest) = (self.voice.quoted(source), self.voice.quoted(dest));
         match backup {
             Some(backup) => {
@@ -156,7 +169,11 @@ impl Observer for Teller<'_> {
             Event::Skipped { dest, .. } if shows_skipped => {
                 self.line(&format!("skipped {}", self.voice.quoted(&dest)));
             }
-            Event::Making { .. } | Event::Removed(_) | Event::Skipped { .. } => {}
+            Event::MadeParent { source, dest } if shows_names => self.made_parent(&source, &dest),
+            Event::Making { .. }
+            | Event::MadeParent { .. }
+            | Event::Removed(_)
+            | Event::Skipped { .. } => {}
             Event::Finished(finished) => self.finished(&finished),
             Event::Problem(problem) => self.problem(&problem),
         }
@@ -184,9 +201,12 @@ impl Observer for Teller<'_> {
 }
 
 impl Out {
-    fn line(&mut self, line: &str, voice: &Voice) {
+    fn line(&mut self, line: &[u8], voice: &Voice) {
         if self.failed.is_none() {
-            let written = writeln!(self.to, "{line}");
+            let written = self
+                .to
+                .write_all(line)
+                .and_then(|()| self.to.write_all(b"\n"));
             self.note(written, voice);
         }
         if self.lines == Lines::AtOnce {
@@ -255,7 +275,6 @@ mod tests {
     use underpass_copy::Charset;
 
     use super::*;
-    use crate::cp::Name;
 
     #[test]
     fn questions_are_gnus() {

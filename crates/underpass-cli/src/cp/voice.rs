@@ -27,6 +27,10 @@ impl Voice {
         }
     }
 
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
     pub(super) fn called_shown(&self) -> String {
         self.called.to_string_lossy().into_owned()
     }

@@ -5,8 +5,8 @@
 //! a [`Op`](crate::Op) becomes a call.
 
 pub mod blocking;
+pub(crate) mod idle;
 pub(crate) mod perform;
-pub(crate) mod pipes;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 #[cfg(feature = "tokio")]

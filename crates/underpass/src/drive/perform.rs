@@ -8,50 +8,72 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::drive::pipes::Pipe;
+use crate::drive::idle::Pipe;
 use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 use crate::host::Host;
-use crate::limits::BUFFER_BYTES;
-use crate::op::{Middle, Op};
+use crate::op::{Held, Middle, Op};
 use crate::sys;
+use crate::zeros::Content;
 
 /// The middles of one transfer, made when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Middles {
     pipe: Option<Pipe>,
-    buffer: Vec<u8>,
+    buffer: Option<Box<[u8]>>,
     /// What of the buffer is to be drained.
     filled: Range<usize>,
 }
 
 impl Middles {
-    /// Gives an empty pipe back; one that still `held` bytes is closed.
+    /// Gives back the buffer and an empty pipe; one that still `held` bytes is closed.
     pub(crate) fn give_back(self, host: &Host, held: u64) {
         if let (Some(pipe), 0) = (self.pipe, held) {
-            host.pipes.put(pipe);
+            host.idle.put_pipe(pipe);
+        }
+        if let Some(buffer) = self.buffer {
+            host.idle.put_buffer(buffer);
         }
     }
 
     fn pipe(&mut self, host: &Host) -> Result<&Pipe, Errno> {
         if self.pipe.is_none() {
-            self.pipe = Some(host.pipes.take()?);
+            self.pipe = Some(host.idle.take_pipe()?);
         }
         self.pipe.as_ref().ok_or(Errno::BADF)
     }
 
-    fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>, len: u64) -> Outcome {
-        if self.buffer.is_empty() {
-            self.buffer = vec![0; BUFFER_BYTES];
-        }
-        let len = count(len).min(self.buffer.len());
-        let read = read(&mut self.buffer[..len])?;
+    fn fill(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+        len: u64,
+        host: &Host,
+    ) -> Outcome {
+        let buffer = self.buffer.get_or_insert_with(|| host.idle.take_buffer());
+        let len = count(len).min(buffer.len());
+        let read = read(&mut buffer[..len])?;
         self.filled = 0..read;
         Ok(read as u64)
     }
 
-    fn read_out(&mut self, len: u64) -> Outcome {
+    /// What of the buffer is to be drained.
+    fn held(&self) -> &[u8] {
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        &buffer[self.filled.clone()]
+    }
+
+    fn drop_zeros(&mut self, held: &Held) -> u64 {
+        let zeros = held.run_of(Content::Zeros, self.held());
+        self.filled.start += zeros;
+        zeros as u64
+    }
+
+    fn data_ahead(&self, held: &Held) -> u64 {
+        held.run_of(Content::Data, self.held()) as u64
+    }
+
+    fn read_out(&mut self, len: u64, host: &Host) -> Outcome {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;
-        let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len);
+        let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len, host);
         self.pipe = Some(pipe);
         outcome
     }
@@ -96,7 +118,9 @@ pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, host: &Hos
         }
         Op::Fill { through, from, len } => fill(through, input, from, len, middles, host),
         Op::Drain { through, to, len } => drain(through, ends, to, len, middles),
-        Op::ReadOut { len } => middles.read_out(len),
+        Op::ReadOut { len } => middles.read_out(len, host),
+        Op::DropZeros(held) => Ok(middles.drop_zeros(&held)),
+        Op::DataAhead(held) => Ok(middles.data_ahead(&held)),
         aside => ask(aside, input, output),
     }
 }
@@ -188,9 +212,9 @@ fn fill(
             )
         }
         (Middle::Buffer, Some(from)) => {
-            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len)
+            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len, host)
         }
-        (Middle::Buffer, None) => middles.fill(|buffer| rustix::io::read(input, buffer), len),
+        (Middle::Buffer, None) => middles.fill(|buffer| rustix::io::read(input, buffer), len, host),
     }
 }
 
@@ -213,7 +237,8 @@ fn drain(
             SpliceFlags::empty(),
         );
     }
-    let bytes = &middles.buffer[middles.filled.clone()];
+    let held = middles.held();
+    let bytes = &held[..held.len().min(count(len))];
     let written = match to {
         Some(to) => rustix::io::pwrite(output, bytes, to)?,
         None if ends.sink.kind.is_socket() => {

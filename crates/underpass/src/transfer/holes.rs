@@ -36,6 +36,10 @@ impl Transfer {
                 self.refused(mechanism, Cause::Errno(errno), Scope::Once, next)
             }
             (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
+            (op, answer) if op.is_look() => match self.zeros.record(op, answer) {
+                Found::Hole(len) => self.hole(mechanism, len),
+                Found::Nothing => Step::Again,
+            },
             (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
                 Found::Hole(len) => self.hole(mechanism, len),
                 Found::Nothing => Step::Again,
@@ -68,7 +72,9 @@ impl Transfer {
 
     pub(super) fn skip_hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
         self.account.holes += len;
+        self.relay.skipped(len);
         self.done += len;
+        self.hole_until = self.done;
         if self.left() == 0 {
             return self.ask_next(mechanism, Question::Lengthen);
         }

@@ -5,13 +5,16 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
-use underpass::{Fault, Host, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver};
+use underpass::{
+    Fault, Holes, Host, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver,
+};
 
 use crate::content;
 use crate::copies::copy;
 use crate::maps::{Map, allocated, data_of, hash_of};
-use crate::places::{Place, all};
+use crate::places::{Place, all, text};
 
 const COPYING: [Mechanism; 4] = [
     Mechanism::CopyRange,
@@ -26,6 +29,13 @@ const SLACK: u64 = 64 << 10;
 fn maps() -> Vec<Map> {
     let random = (0..24).map(Map::random);
     Map::special().into_iter().chain(random).collect()
+}
+
+fn with(holes: Holes) -> Policy {
+    Policy {
+        holes,
+        ..Policy::default()
+    }
 }
 
 /// A sparse source, and what was found out about it.
@@ -109,19 +119,124 @@ fn old_bytes_do_not_shine_through_holes() {
         for map in Map::special().into_iter().chain((0..4).map(Map::random)) {
             let source = place.file();
             map.write(&source, 11);
-            for policy in COPYING
-                .map(Policy::only)
-                .into_iter()
-                .chain([Policy::default()])
-            {
+            for policy in COPYING.map(Policy::only).into_iter().chain([
+                Policy::default(),
+                with(Holes::Fill),
+                with(Holes::Find),
+            ]) {
                 let sink = place.file();
                 let len = map.len as usize;
                 sink.write_all_at(&content::bytes(12, len), 0)
                     .expect("room");
                 copy(policy, &source, &sink).expect("copies");
-                let what = format!("{}, {map:?}, {:?}", place.name, policy.choice);
+                let what = format!("{}, {map:?}, {policy:?}", place.name);
                 assert_eq!(hash_of(&sink), hash_of(&source), "{what}");
             }
+        }
+    }
+}
+
+/// What `cp --sparse=never` promises: every byte has its own room on the disk.
+#[test]
+#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+fn holes_are_filled_where_every_byte_is_to_be_written() {
+    for place in all() {
+        for (number, map) in maps().into_iter().enumerate().step_by(2) {
+            let what = format!("{}, map {number} {map:?}", place.name);
+            let (source, path) = (place.file(), place.path());
+            map.write(&source, 15);
+            let sink = File::create_new(&path).expect("a new file");
+            let account = copy(with(Holes::Fill), &source, &sink);
+            let account = account.unwrap_or_else(|error| panic!("{what}: {error}"));
+            sink.sync_all().expect("allocated");
+            assert_eq!((account.bytes(), account.holes), (map.len, 0), "{what}");
+            let taken = allocated(&sink);
+            assert!(taken >= map.len, "{what}: {taken} bytes allocated");
+            let sink = File::open(&path).expect("opens");
+            assert_eq!(hash_of(&sink), hash_of(&source), "{what}");
+            if place.family.clones() {
+                assert!(!shares_blocks(&path), "{what}: {account}");
+            }
+            std::fs::remove_file(path).expect("gone");
+        }
+    }
+}
+
+fn shares_blocks(path: &Path) -> bool {
+    let output = Command::new("filefrag").arg("-v").arg(text(path)).output();
+    let output = output.expect("filefrag, which comes with mkfs.ext4");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).contains("shared")
+}
+
+/// The test before this one can fail.
+#[test]
+#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+fn shared_blocks_are_seen_where_they_are() {
+    for place in all().iter().filter(|place| place.family.clones()) {
+        let (source, path) = (place.file(), place.path());
+        source
+            .write_all_at(&content::bytes(16, 1 << 20), 0)
+            .expect("room");
+        let sink = File::create_new(&path).expect("a new file");
+        copy(Policy::only(Mechanism::Clone), &source, &sink).expect("clones");
+        sink.sync_all().expect("allocated");
+        assert!(shares_blocks(&path), "{}", place.name);
+        std::fs::remove_file(path).expect("gone");
+    }
+}
+
+/// What `cp --sparse=always` promises: zeros take no room, wherever the source has them.
+#[test]
+#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+fn zeros_become_the_holes_that_they_would_have_been() {
+    for place in all() {
+        for (number, map) in maps().into_iter().enumerate() {
+            let what = format!("{}, map {number} {map:?}", place.name);
+            let sparse = Sparse::of(&map, place, 17);
+            let dense = place.file();
+            let mut content = vec![0; map.len as usize];
+            sparse.file.read_exact_at(&mut content, 0).expect("reads");
+            dense.write_all_at(&content, 0).expect("room");
+            dense.sync_all().expect("allocated");
+            let dense = Sparse {
+                file: dense,
+                hash: sparse.hash.clone(),
+                allocated: sparse.allocated,
+            };
+            for source in [&sparse, &dense] {
+                let data = check(with(Holes::Find), source, &place.path(), &what);
+                assert_eq!(data, data_of(&sparse.file), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+fn a_large_file_of_zeros_takes_the_room_of_its_data() {
+    const MIB: usize = 1 << 20;
+    for place in all() {
+        // At once, and in pieces that leave the file system room for what it allocates in advance.
+        for pieces in [1, 16] {
+            let what = format!("{}, {pieces} pieces", place.name);
+            let mut content = vec![0; 64 * MIB];
+            for piece in 0..pieces {
+                let (at, len) = (piece * (64 * MIB / pieces) + 65_536, MIB / pieces);
+                content[at..at + len].copy_from_slice(&content::bytes(18, len));
+            }
+            let (source, sink) = (place.file(), place.file());
+            source.write_all_at(&content, 0).expect("room");
+            let account = copy(with(Holes::Find), &source, &sink).expect("copies");
+            sink.sync_all().expect("allocated");
+            assert_eq!(account.bytes(), MIB as u64, "{what}: {account}");
+            assert_eq!(account.holes, 63 * MIB as u64, "{what}: {account}");
+            assert_eq!(hash_of(&sink), content::hash(&content), "{what}");
+            let taken = allocated(&sink);
+            assert!(
+                (MIB as u64..=MIB as u64 + SLACK).contains(&taken),
+                "{what}: {taken} bytes allocated"
+            );
         }
     }
 }

@@ -9,29 +9,31 @@ mod world;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{
-    Aliasing, Choice, Cloning, Endpoint, Fault, Host, Kind, Mechanism, Owed, Policy, Sink, Source,
-    Step, Transfer, Waits, plan,
+    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Host, Kind, Mechanism, Op, Owed,
+    Policy, Sink, Source, Step, Transfer, Waits, plan,
 };
-use world::{Fate, World};
+use world::{Fate, Run, World};
+
+/// The block size of zeros that the machine looks for at the least.
+const BLOCK: u64 = 512;
 
 /// What a case is made of.
 #[derive(Clone, Debug)]
 struct Case {
     kinds: (Kind, Kind),
-    /// Length of each run of the source, alternately data and hole.
-    runs: Vec<u8>,
-    from: u8,
+    runs: Vec<Run>,
+    from: u64,
     /// `None`: to the end.
-    len: Option<u8>,
-    to: u8,
+    len: Option<u64>,
+    to: u64,
     /// Bytes the sink has already.
-    old: u8,
+    old: usize,
     policy: Policy,
     call_bytes_max: u64,
     waits: (Waits, Waits),
     script: Vec<Fate>,
     /// Before which call the source is cut, and to which length.
-    cut: Option<(u8, u8)>,
+    cut: Option<(u32, usize)>,
 }
 
 const ERRNOS: [Errno; 24] = [
@@ -65,6 +67,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         3 => Just(Fate::Full),
         4 => (1_u64..9).prop_map(Fate::Short),
+        1 => (1_u64..9).prop_map(|grains| Fate::Short(grains * 128)),
         4 => proptest::sample::select(&ERRNOS[..]).prop_map(Fate::Fails),
         1 => Just(Fate::SaysNothing),
     ]
@@ -81,11 +84,25 @@ fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(Cloning::Always),
     ];
     let aliasing = prop_oneof![4 => Just(Aliasing::Accepted), 1 => Just(Aliasing::Refused)];
-    (choice, cloning, aliasing).prop_map(|(choice, cloning, aliasing)| Policy {
+    let holes = prop_oneof![
+        2 => Just(Holes::Keep),
+        1 => Just(Holes::Fill),
+        2 => Just(Holes::Find),
+    ];
+    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| Policy {
         choice,
         cloning,
         aliasing,
+        holes,
     })
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    prop_oneof![
+        3 => (0_usize..12).prop_map(Run::Data),
+        2 => (0_usize..12).prop_map(Run::Zeros),
+        2 => (0_usize..12).prop_map(Run::Hole),
+    ]
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -96,31 +113,37 @@ fn case() -> impl Strategy<Value = Case> {
         ]
     };
     let waits = || prop_oneof![Just(Waits::Polls), Just(Waits::Blocks)];
-    let place = || prop_oneof![2 => Just(0), 1 => 0_u8..20];
+    let place = || prop_oneof![2 => Just(0), 1 => 0_u64..20];
     (
         (kind(), kind()),
-        proptest::collection::vec(0_u8..12, 0..6),
-        (place(), proptest::option::of(0_u8..40), place(), place()),
+        // In bytes all ways to miss an end are near; blocks of zeros are larger.
+        (
+            proptest::sample::select(&[1_u64, 1, 1, 1, 1, 1, 128, 171, 512][..]),
+            proptest::collection::vec(run(), 0..6),
+        ),
+        (place(), proptest::option::of(0_u64..40), place(), place()),
         policy(),
         1_u64..30,
         (waits(), waits()),
         proptest::collection::vec(fate(), 0..14),
-        proptest::option::weighted(0.2, (0_u8..8, 0_u8..40)),
+        proptest::option::weighted(0.2, (0_u32..8, 0_usize..40)),
     )
         .prop_map(
-            |(kinds, runs, (from, len, to, old), policy, call_bytes_max, waits, script, cut)| {
+            |(kinds, (grain, runs), places, policy, call_bytes_max, waits, script, cut)| {
+                let (from, len, to, old) = places;
+                let bytes = grain as usize;
                 Case {
                     kinds,
-                    runs,
-                    from,
-                    len,
-                    to,
-                    old,
+                    runs: runs.iter().map(|run| run.times(bytes)).collect(),
+                    from: from * grain,
+                    len: len.map(|len| len * grain),
+                    to: to * grain,
+                    old: old as usize * bytes,
                     policy,
-                    call_bytes_max,
+                    call_bytes_max: call_bytes_max * grain,
                     waits,
                     script,
-                    cut,
+                    cut: cut.map(|(when, len)| (when, len * bytes)),
                 }
             },
         )
@@ -149,8 +172,8 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let before = world.clone();
     let mut steps = 0_u32;
     while let Some(op) = transfer.next_op() {
-        if case.cut.is_some_and(|(when, _)| u32::from(when) == steps) {
-            world.cut(case.cut.map_or(0, |(_, len)| usize::from(len)));
+        if let Some((_, len)) = case.cut.filter(|(when, _)| *when == steps) {
+            world.cut(len);
         }
         prop_assert_eq!(transfer.next_op(), Some(op), "asking twice changes nothing");
         let result = world.play(op);
@@ -159,6 +182,10 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         }
         steps += 1;
         prop_assert!(steps < 500, "comes to an end");
+        if let (Some(read), Err(error)) = (world.read(), transfer.clone().finish()) {
+            let known = error.moved() + error.lost;
+            prop_assert_eq!(known, read, "what a stream gave is there or is told");
+        }
     }
     judge(case, &source, &sink, &before, &world, transfer)
 }
@@ -183,6 +210,9 @@ fn judge(
             }
             prop_assert_eq!(held, 0, "nothing is left between source and sink");
             world.compare(before, source.from, sink.to, moved, sink.to + moved)?;
+            if sink.end.kind == Kind::File {
+                judge_holes(case, source, sink, world, &account)?;
+            }
         }
         Err(error) => {
             let moved = error.moved();
@@ -203,6 +233,44 @@ fn judge(
     Ok(())
 }
 
+/// Holes are where the account and the policy say.
+fn judge_holes(
+    case: &Case,
+    source: &Source<()>,
+    sink: &Sink<()>,
+    world: &World,
+    account: &Account,
+) -> Result<(), TestCaseError> {
+    let end = sink.to + account.bytes() + account.holes;
+    let holes = world.sink_holes(sink.to, end);
+    let bytes: u64 = holes.iter().map(|(from, until)| until - from).sum();
+    prop_assert_eq!(bytes, account.holes, "counted");
+    let fresh = sink.end.size <= sink.to;
+    prop_assert!(fresh || bytes == 0, "old bytes must not shine through");
+    let sparse = case.runs.iter().any(|run| matches!(run, Run::Hole(1..)));
+    match case.policy.holes {
+        Holes::Keep => prop_assert!(sparse || bytes == 0, "none are looked for"),
+        Holes::Fill => prop_assert_eq!(bytes, 0),
+        Holes::Find if sparse || !fresh => (),
+        Holes::Find => {
+            for (from, until) in holes.iter().copied() {
+                prop_assert_eq!(from % BLOCK, 0, "whole blocks");
+                prop_assert!(until % BLOCK == 0 || until == end, "whole blocks");
+            }
+            let undisturbed = case.script.is_empty() && case.cut.is_none();
+            let (mut block, reads) = (sink.to.next_multiple_of(BLOCK), case.call_bytes_max);
+            while undisturbed && reads >= 2 * BLOCK && block < end {
+                let until = (block + BLOCK).min(end);
+                let known = until == block + BLOCK || matches!(source.owed, Owed::Exactly(_));
+                let hole = holes.iter().any(|hole| hole.0 <= block && until <= hole.1);
+                prop_assert_eq!(hole, known && world.is_zero(block, until), "{}", block);
+                block += BLOCK;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn source(case: &Case, world: &World) -> Source<()> {
     let mut end = Endpoint::sample(case.kinds.0);
     end.waits = case.waits.0;
@@ -212,12 +280,12 @@ fn source(case: &Case, world: &World) -> Source<()> {
         end.allocated = world.source_allocated() as u64;
     }
     let from = if matches!(case.kinds.0, Kind::File | Kind::Block) {
-        u64::from(case.from)
+        case.from
     } else {
         0
     };
     let owed = match case.len {
-        Some(len) => Owed::Exactly(u64::from(len)),
+        Some(len) => Owed::Exactly(len),
         None if end.size > 0 => Owed::Exactly(end.size.saturating_sub(from)),
         None => Owed::ToEnd,
     };
@@ -234,11 +302,7 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
     end.waits = case.waits.1;
     end.block_bytes = 4;
     end.size = world.sink_len() as u64;
-    let to = if world.sink_has_offsets() {
-        u64::from(case.to)
-    } else {
-        0
-    };
+    let to = if world.sink_has_offsets() { case.to } else { 0 };
     Sink { fd: (), end, to }
 }
 
@@ -246,7 +310,7 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
 #[test]
 fn splice_goes_on_splicing_after_others_were_refused() {
     let script = vec![Fate::Fails(Errno::INVAL)];
-    let mut world = World::new((Kind::File, Kind::Tcp), &[40], 0, script);
+    let mut world = World::new((Kind::File, Kind::Tcp), &[Run::Data(40)], 0, script);
     let source = Source {
         fd: (),
         end: Endpoint::sample(Kind::File),
@@ -278,7 +342,7 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
         (Mechanism::Sendfile, Errno::INVAL),
         (Mechanism::Splice, Errno::INVAL),
     ] {
-        let runs = [40];
+        let runs = [Run::Data(40)];
         let script = vec![
             Fate::Fails(Errno::XDEV), // clone
             Fate::Short(7),
@@ -310,4 +374,61 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
         assert_eq!(account.bytes(), 40, "{forced}");
         assert!(account.refusals.len() >= 2, "{account}");
     }
+}
+
+/// Every question and every call where zeros are looked for, with a hole behind data and one at
+/// the end of a stream whose length nobody knew.
+#[test]
+fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
+    let runs = [
+        Run::Data(600),
+        Run::Zeros(2000),
+        Run::Data(1),
+        Run::Zeros(983),
+    ];
+    let mut world = World::new((Kind::Pipe, Kind::File), &runs, 0, Vec::new());
+    let (source, mut sink) = (Source::sample(Kind::Pipe), Sink::sample(Kind::File));
+    sink.end.block_bytes = 0;
+    let policy = Policy {
+        holes: Holes::Find,
+        ..Policy::default()
+    };
+    let plan = plan(&source, &sink, &Host::unprobed(), &policy);
+    let mut transfer = Transfer::new(&source, &sink, plan);
+    let mut played = Vec::new();
+    while let Some(op) = transfer.next_op() {
+        let result = world.play(op);
+        played.push(match op {
+            Op::Fill { .. } => ("fill", result),
+            Op::DropZeros(_) => ("zeros", result),
+            Op::DataAhead(_) => ("data", result),
+            Op::Drain { to, .. } => {
+                assert_eq!(to, Some(transfer.done()));
+                ("drain", result)
+            }
+            Op::Punch { len, .. } => ("punch", result.map(|_| len)),
+            Op::SetLength { len } => ("length", result.map(|_| len)),
+            other => panic!("{other:?}"),
+        });
+        transfer.record(result);
+    }
+    let expected = [
+        ("fill", 3584),
+        ("zeros", 0),
+        ("data", 1024),
+        ("drain", 1024),
+        ("zeros", 1536),
+        ("punch", 1536),
+        ("zeros", 0),
+        ("data", 512),
+        ("drain", 512),
+        ("zeros", 512),
+        ("punch", 512),
+        ("fill", 0),
+        ("length", 3584),
+    ];
+    assert_eq!(played, expected.map(|(call, count)| (call, Ok(count))));
+    let account = transfer.finish().expect("moves");
+    assert_eq!((account.bytes(), account.holes), (1536, 2048), "{account}");
+    assert_eq!(account.asides, 3, "looking is no system call: {account}");
 }

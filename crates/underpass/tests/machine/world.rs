@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use rustix::io::Errno;
-use underpass::{Kind, Middle, Op, Side};
+use underpass::{Held, Kind, Middle, Op, Side};
 
 /// What a sink is full of before anything is moved; no source has such a byte.
 const OLD: u8 = 0xff;
@@ -22,6 +22,25 @@ pub(crate) enum Fate {
     SaysNothing,
 }
 
+/// What a part of the source is, and how many bytes of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run {
+    Data(usize),
+    /// Data that is nothing but zeros.
+    Zeros(usize),
+    Hole(usize),
+}
+
+impl Run {
+    pub(crate) fn times(self, factor: usize) -> Self {
+        match self {
+            Self::Data(len) => Self::Data(len * factor),
+            Self::Zeros(len) => Self::Zeros(len * factor),
+            Self::Hole(len) => Self::Hole(len * factor),
+        }
+    }
+}
+
 /// Source, sink and what is between them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -32,6 +51,8 @@ pub(crate) struct World {
     /// How far a source without offsets has been read.
     read: usize,
     sink: Vec<u8>,
+    /// Which bytes of the sink nobody has written.
+    unwritten: Vec<bool>,
     position: usize,
     pipe: VecDeque<u8>,
     /// The sink has refused the pipe.
@@ -41,24 +62,23 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(kinds: (Kind, Kind), runs: &[u8], old: u8, script: Vec<Fate>) -> Self {
+    pub(crate) fn new(kinds: (Kind, Kind), runs: &[Run], old: usize, script: Vec<Fate>) -> Self {
         let (mut source, mut holes) = (Vec::new(), Vec::new());
-        for (number, run) in runs.iter().enumerate() {
-            let hole = number % 2 == 1;
-            for _ in 0..*run {
-                let byte = if hole {
-                    0
-                } else {
-                    (source.len() % 251 + 1) as u8
+        for run in runs {
+            let (Run::Data(len) | Run::Zeros(len) | Run::Hole(len)) = *run;
+            for _ in 0..len {
+                let byte = match run {
+                    Run::Data(_) => (source.len() % 251 + 1) as u8,
+                    Run::Zeros(_) | Run::Hole(_) => 0,
                 };
                 source.push(byte);
-                holes.push(hole);
+                holes.push(matches!(run, Run::Hole(_)));
             }
         }
         let (pipe, buffer) = (VecDeque::new(), VecDeque::new());
         let script = script.into();
         let sink = if kinds.1 == Kind::File {
-            vec![OLD; old.into()]
+            vec![OLD; old]
         } else {
             Vec::new()
         };
@@ -67,6 +87,7 @@ impl World {
             source,
             holes,
             read: 0,
+            unwritten: vec![false; sink.len()],
             sink,
             position: 0,
             pipe,
@@ -91,6 +112,31 @@ impl World {
 
     pub(crate) fn source_allocated(&self) -> usize {
         self.holes.iter().filter(|hole| !**hole).count()
+    }
+
+    /// Bytes that a source without offsets has given.
+    pub(crate) fn read(&self) -> Option<u64> {
+        let has_offsets = matches!(self.kinds.0, Kind::File | Kind::Block);
+        (!has_offsets).then_some(self.read as u64)
+    }
+
+    /// Begin and end of the sink's holes from `to` on, up to `end`.
+    pub(crate) fn sink_holes(&self, to: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        for at in (to..end).filter(|at| self.unwritten[*at as usize]) {
+            match holes.last_mut() {
+                Some((_, until)) if *until == at => *until += 1,
+                _ => holes.push((at, at + 1)),
+            }
+        }
+        holes
+    }
+
+    /// Whether all these bytes of the sink are zeros.
+    pub(crate) fn is_zero(&self, from: u64, until: u64) -> bool {
+        self.sink[from as usize..until as usize]
+            .iter()
+            .all(|byte| *byte == 0)
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -190,6 +236,7 @@ impl World {
             Op::Clone => {
                 assert!(self.sink.is_empty(), "FICLONE would keep the tail");
                 self.sink = self.source.clone();
+                self.unwritten = vec![false; self.sink.len()];
                 Ok(0)
             }
             Op::CloneRange { from, to, len } => {
@@ -223,7 +270,10 @@ impl World {
             }
             Op::Drain { through, to, len } => {
                 let middle = self.middle(through);
-                assert_eq!(middle.len() as u64, len, "drains what the middle holds");
+                assert!(
+                    len > 0 && len <= middle.len() as u64,
+                    "drains what the middle holds"
+                );
                 let bytes: Vec<u8> = middle.drain(..up_to(len)).collect();
                 Ok(self.put(to, &bytes))
             }
@@ -232,6 +282,16 @@ impl World {
                 let len = up_to(len).min(self.pipe.len());
                 self.buffer.extend(self.pipe.drain(..len));
                 Ok(len as u64)
+            }
+            Op::DropZeros(held) => {
+                let zeros = self.zeros_ahead(held, 0);
+                self.buffer.drain(..zeros);
+                Ok(zeros as u64)
+            }
+            Op::DataAhead(held) => {
+                let starts = |at: &usize| self.zeros_ahead(held, *at) > 0;
+                let data = (0..self.buffer.len()).find(starts);
+                Ok(data.unwrap_or(self.buffer.len()) as u64)
             }
             aside => self.answer(aside),
         }
@@ -250,14 +310,20 @@ impl World {
                 let end = ((to + len) as usize).min(self.sink.len());
                 if let Some(hole) = self.sink.get_mut(to as usize..end) {
                     hole.fill(0);
+                    self.unwritten[to as usize..end].fill(true);
                 }
                 Ok(0)
             }
             Op::SetLength { len } => {
-                self.sink.resize(len as usize, 0);
+                self.lengthen(len as usize);
                 Ok(0)
             }
-            Op::LastByte { at } => Ok(self.put(Some(at), &[0])),
+            // One byte is written; the world takes it for what it stands for.
+            Op::LastByte { at } => {
+                assert!(at as usize >= self.sink.len(), "only a hole is at the end");
+                self.lengthen(at as usize + 1);
+                Ok(1)
+            }
             Op::Length(Side::Source) => Ok(self.source.len() as u64),
             Op::Length(Side::Sink) => Ok(self.sink.len() as u64),
             other => panic!("{other:?} moves payload"),
@@ -295,10 +361,35 @@ impl World {
             "offsets where there are offsets"
         );
         if !bytes.is_empty() {
-            self.sink.resize(self.sink.len().max(at + bytes.len()), 0);
-            self.sink[at..at + bytes.len()].copy_from_slice(bytes);
+            let end = at + bytes.len();
+            self.lengthen(self.sink.len().max(end));
+            self.sink[at..end].copy_from_slice(bytes);
+            self.unwritten[at..end].fill(false);
         }
         bytes.len() as u64
+    }
+
+    fn lengthen(&mut self, len: usize) {
+        assert!(len >= self.sink.len(), "nothing is cut off");
+        self.sink.resize(len, 0);
+        self.unwritten.resize(len, true);
+    }
+
+    /// Bytes of whole blocks of zeros that the buffer has from `at` on.
+    fn zeros_ahead(&self, held: Held, mut at: usize) -> usize {
+        assert_eq!(held.len, self.buffer.len() as u64, "looks at all of it");
+        let (start, block) = (at, held.block_bytes as usize);
+        loop {
+            let rest = self.buffer.len() - at;
+            let last = held.end == Some(held.to + held.len);
+            let aligned = (held.to as usize + at).is_multiple_of(block);
+            let whole = aligned && (rest >= block || rest > 0 && last);
+            let len = rest.min(block);
+            if !whole || self.buffer.range(at..at + len).any(|byte| *byte != 0) {
+                return at - start;
+            }
+            at += len;
+        }
     }
 
     fn middle(&mut self, through: Middle) -> &mut VecDeque<u8> {

@@ -1,0 +1,211 @@
+//! What is to be done about a destination that is there already: pure, from what was seen of both.
+
+use std::cmp::Ordering;
+
+use rustix::fs::{FileType, Stat};
+
+use crate::level::identity;
+use crate::options::{Existing, MakingWay, Manner, Update, Wish};
+
+/// How symbolic links of the source are taken, once it is known what is recursive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deref {
+    Never,
+    CommandLine,
+    Always,
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// What a source and an existing destination have to do with each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meeting<'a> {
+    /// The source, followed as the copy follows it.
+    pub(crate) source: &'a Stat,
+    /// The destination, followed where it would be written through.
+    pub(crate) dest: &'a Stat,
+    /// Both, not followed; nothing where that can't be had.
+    pub(crate) names: Option<(&'a Stat, &'a Stat)>,
+    /// What both lead to, followed all the way; nothing where one leads nowhere.
+    pub(crate) referents: Option<(&'a Stat, &'a Stat)>,
+    /// Whether source and destination are one entry of one folder.
+    pub(crate) entry: SameEntry,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SameEntry {
+    Yes,
+    No,
+}
+
+/// What of the options decides about a meeting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) deref: Deref,
+    pub(crate) manner: Manner,
+    pub(crate) making_way: MakingWay,
+    pub(crate) backup: WithBackup,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithBackup {
+    Yes,
+    No,
+}
+
+/// Whether a destination may be dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sameness {
+    /// They are different things, or replacing one by the other does no harm.
+    Proceed,
+    /// They are the same already, as it is wanted.
+    NothingToDo,
+    /// The copy would destroy its source.
+    SameFile,
+}
+
+/// Whether source and destination are the same file in a way that does harm.
+pub(crate) fn sameness(meeting: &Meeting<'_>, terms: &Terms) -> Sameness {
+    let same = identity(meeting.source) == identity(meeting.dest);
+    if same && terms.manner == Manner::HardLink {
+        return Sameness::NothingToDo;
+    }
+    let Some((source, dest)) = names_that_matter(meeting, terms, same) else {
+        return Sameness::Proceed;
+    };
+    let same_link = identity(source) == identity(dest);
+    let links = (is_link(source), is_link(dest));
+    match (terms.deref, links) {
+        (Deref::Never, (true, true)) => return two_links(meeting.entry, same_link, terms.backup),
+        (_, (true, true)) if removes_first(terms) => return Sameness::Proceed,
+        _ => (),
+    }
+    if terms.backup == WithBackup::Yes {
+        return with_backup(meeting.entry, same_link, links, terms.deref);
+    }
+    if removes_first(terms) {
+        let other_name = same_link && dest.st_nlink > 1 && meeting.entry == SameEntry::No;
+        if is_link(dest) || other_name {
+            return Sameness::Proceed;
+        }
+    }
+    if links == (false, false) && !same_link {
+        return Sameness::Proceed;
+    }
+    if terms.manner == Manner::SymbolicLink && is_link(dest) {
+        return Sameness::Proceed;
+    }
+    match (terms.deref, meeting.referents) {
+        (Deref::Never, None) => Sameness::Proceed,
+        (Deref::Never, Some((one, other))) if identity(one) != identity(other) => Sameness::Proceed,
+        (Deref::Never, _) if terms.manner == Manner::HardLink => match is_link(dest) {
+            true => Sameness::Proceed,
+            false => Sameness::NothingToDo,
+        },
+        _ => Sameness::SameFile,
+    }
+}
+
+/// The names themselves, where it isn't plain that all is well.
+fn names_that_matter<'a>(
+    meeting: &Meeting<'a>,
+    terms: &Terms,
+    same: bool,
+) -> Option<(&'a Stat, &'a Stat)> {
+    match terms.deref {
+        Deref::Never => Some((meeting.source, meeting.dest)),
+        _ if !same => None,
+        _ => meeting.names,
+    }
+}
+
+fn two_links(entry: SameEntry, same_link: bool, backup: WithBackup) -> Sameness {
+    match (entry, backup) {
+        (SameEntry::Yes, _) => Sameness::SameFile,
+        (SameEntry::No, WithBackup::No) if same_link => Sameness::NothingToDo,
+        (SameEntry::No, _) => Sameness::Proceed,
+    }
+}
+
+/// The old destination goes elsewhere first, which helps unless it is the source.
+fn with_backup(entry: SameEntry, same_link: bool, links: (bool, bool), deref: Deref) -> Sameness {
+    let source_dangles = deref != Deref::Never && links == (true, false);
+    match (same_link, entry) {
+        (false, _) if source_dangles => Sameness::SameFile,
+        (false, _) | (true, SameEntry::No) => Sameness::Proceed,
+        (true, SameEntry::Yes) => Sameness::SameFile,
+    }
+}
+
+fn removes_first(terms: &Terms) -> bool {
+    let makes_links = matches!(terms.manner, Manner::HardLink | Manner::SymbolicLink);
+    match terms.making_way {
+        MakingWay::Everything => true,
+        MakingWay::Unwritable => makes_links,
+        MakingWay::Nothing => false,
+    }
+}
+
+fn is_link(stat: &Stat) -> bool {
+    file_type(stat) == FileType::Symlink
+}
+
+/// What the user's wish about existing destinations comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is overwritten.
+    Overwrite,
+    /// Somebody has to be asked.
+    Ask,
+    /// It stays.
+    Keep,
+    /// It stays since it is not older.
+    KeepNewer,
+    /// It stays, which is an error.
+    KeepAsError,
+}
+
+/// What becomes of an existing destination that a file would replace. `newer` compares the
+/// destination's time of change with the source's.
+pub(crate) fn fate(existing: Existing, newer: Ordering) -> Fate {
+    match existing {
+        Existing::Overwritten => Fate::Overwrite,
+        Existing::Kept => Fate::Keep,
+        Existing::KeptAsError => Fate::KeepAsError,
+        Existing::KeptUnlessOlder | Existing::Asked(Update::Older) if newer.is_ge() => {
+            Fate::KeepNewer
+        }
+        Existing::KeptUnlessOlder => Fate::Overwrite,
+        Existing::Asked(_) => Fate::Ask,
+    }
+}
+
+/// Compares the destination's time of change with the source's. Where times go along, a destination
+/// whose time was cut by its file system when it was copied is not older for that.
+pub(crate) fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
+    let step = if timestamps.is_wanted() {
+        granularity(dest)
+    } else {
+        1
+    };
+    let (theirs, ours) = (nanoseconds(source), nanoseconds(dest));
+    let seconds = dest.st_mtime.cmp(&source.st_mtime);
+    seconds.then(ours.cmp(&(theirs - theirs % step)))
+}
+
+/// How finely the destination's time seems to be kept, in nanoseconds: the largest power of ten that
+/// divides it, as a file system that keeps microseconds has no other times.
+fn granularity(stat: &Stat) -> u64 {
+    let (fraction, second) = (nanoseconds(stat), 1_000_000_000);
+    let mut step = 1;
+    while step < second && fraction.is_multiple_of(step * 10) {
+        step *= 10;
+    }
+    step
+}
+
+fn nanoseconds(stat: &Stat) -> u64 {
+    stat.st_mtime_nsec as u64
+}

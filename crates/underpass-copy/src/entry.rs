@@ -1,0 +1,646 @@
+//! One name: what it is, what is in its place, and what becomes of both.
+
+use std::ffi::{CStr, CString, OsString};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, RenameFlags, Stat, renameat_with, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::backup;
+use crate::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
+use crate::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting, Travel};
+use crate::ledger::Voice;
+use crate::level::{Folder, Level, Surroundings, identity, joined};
+use crate::options::{Backup, Effect, Existing, FolderLinks, MakingWay, Manner, Recursion};
+use crate::problem::{Problem, What};
+use crate::run::{Operands, Role, Run, Task};
+use crate::seen::{Copied, Met, MetFolder};
+use crate::{file, special};
+
+/// A name that is being copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) task: &'a Task,
+}
+
+/// Where the copy goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// Nothing is there (any more): the old one may have got another name.
+    New { backup: Option<CString> },
+    /// Something is there that is written to, or entered.
+    Into(There),
+}
+
+/// A destination that is there already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There {
+    /// What it is, behind the link where it is one that is followed.
+    pub(crate) stat: Stat,
+    /// The symbolic link that leads to it.
+    pub(crate) link: Option<Stat>,
+}
+
+/// How far a name has come.
+pub(crate) enum Begun {
+    /// It is done with, well or not.
+    Done,
+    /// It is a folder: its copy is to be made or found, and what is in it to be copied.
+    Folder(Box<(Stat, Way)>),
+}
+
+/// Why nothing is copied.
+enum Stop {
+    /// The destination stays.
+    Kept,
+    /// It is what it should be already.
+    Same,
+    /// It could not be.
+    Failed(Box<Problem>),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Failed(Box::new(problem))
+    }
+}
+
+/// What came of a name that was made.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) travel: Option<Box<Travel>>,
+    pub(crate) resumed: u64,
+    pub(crate) hash: Option<String>,
+}
+
+/// Copies a name that its folder says is no folder.
+pub(crate) fn perform(run: &Run<'_>, task: Task) {
+    let mut voice = run.ledger.voice(task.ticket);
+    let entry = Entry { run, task: &task };
+    if let Begun::Folder(_) = entry.begin(&mut voice) {
+        voice.problem(Problem::said(What::Replaced, entry.source_shown()));
+    }
+    voice.settle();
+    run.child_done(&task.level);
+}
+
+impl<'a> Entry<'a> {
+    /// Does all that can be done without entering a folder.
+    pub(crate) fn begin(&self, voice: &mut Voice<'_>) -> Begun {
+        if self.run.stopped() {
+            return Begun::Done;
+        }
+        let source = match self.look_at_source() {
+            Ok(source) => source,
+            Err(errno) => {
+                voice.problem(Problem::of(What::Stat, self.source_shown(), errno));
+                return Begun::Done;
+            }
+        };
+        if let Some(problem) = self.objection(&source) {
+            voice.problem(problem);
+            return Begun::Done;
+        }
+        match self.way(&source, voice) {
+            Ok(way) => self.arrive(source, way, voice),
+            Err(Stop::Failed(problem)) => {
+                voice.problem(*problem);
+                self.finished(&source, Outcome::Failed, Made::default(), voice);
+                Begun::Done
+            }
+            Err(Stop::Kept) => {
+                voice.counts.skipped += 1;
+                if voice.wants(Curiosity::Changes) {
+                    voice.say(Event::Skipped {
+                        source: self.source_shown(),
+                        dest: self.dest_shown(),
+                    });
+                }
+                self.finished(&source, Outcome::Skipped, Made::default(), voice);
+                Begun::Done
+            }
+            Err(Stop::Same) => {
+                self.finished(&source, Outcome::Skipped, Made::default(), voice);
+                Begun::Done
+            }
+        }
+    }
+
+    fn look_at_source(&self) -> Result<Stat, Errno> {
+        let flags = if self.run.follows(self.task.role) {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
+        statat(self.task.folders.source.fd(), &self.task.source, flags)
+    }
+
+    /// What speaks against a source, whatever the destination is.
+    fn objection(&self, source: &Stat) -> Option<Problem> {
+        let is_folder = file_type(source) == FileType::Directory;
+        if is_folder && self.run.options.recursion == Recursion::Off {
+            return Some(Problem::said(What::OmittedDirectory, self.source_shown()));
+        }
+        let counts = self.task.role == Role::Operand
+            && self.run.operands == Operands::IntoFolder
+            && self.run.options.backup == Backup::None;
+        if !is_folder && counts {
+            let name = self.source_shown().into_encoded_bytes();
+            if self.run.seen.first_time(&name, identity(source)) == Met::Again {
+                return Some(Problem::said(What::FileTwice, self.source_shown()).warning());
+            }
+        }
+        None
+    }
+
+    /// What is in the place of the copy, and what is to be done about it: which is done here, up to
+    /// renaming or removing it.
+    fn way(&self, source: &Stat, voice: &mut Voice<'_>) -> Result<Way, Stop> {
+        let Some(there) = self.look_at_dest(source)? else {
+            return Ok(Way::New { backup: None });
+        };
+        let same = self.same_or_not(source, &there)?;
+        self.wish(source, &there)?;
+        if same == Sameness::NothingToDo {
+            return Err(Stop::Same);
+        }
+        self.kinds_agree(source, &there)?;
+        self.make_way(source, there, voice)
+    }
+
+    fn look_at_dest(&self, source: &Stat) -> Result<Option<There>, Stop> {
+        let task = self.task;
+        let fresh = match task.folders.surroundings {
+            Surroundings::Imagined => return Ok(None),
+            Surroundings::Fresh => task.role == Role::Inside,
+            Surroundings::Old => false,
+        };
+        if fresh {
+            return Ok(None);
+        }
+        let failed = |errno| Problem::of(What::StatDestination, self.dest_shown(), errno);
+        let folder = task.folders.dest.fd();
+        let stat = match statat(folder, &task.dest, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno).into()),
+        };
+        if file_type(&stat) != FileType::Symlink || !self.looks_behind_links(source) {
+            return Ok(Some(There { stat, link: None }));
+        }
+        if task.role == Role::Inside && self.run.is_newer_than_run(&stat) {
+            return Err(Problem::said(What::Planted, self.dest_shown()).into());
+        }
+        let link = Some(stat);
+        match statat(folder, &task.dest, AtFlags::empty()) {
+            Ok(stat) => Ok(Some(There { stat, link })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::LOOP) if self.run.options.making_way == MakingWay::Unwritable => {
+                Ok(Some(There { stat, link: None }))
+            }
+            Err(errno) => Err(failed(errno).into()),
+        }
+    }
+
+    /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
+    /// copy is written through it.
+    fn looks_behind_links(&self, source: &Stat) -> bool {
+        let options = self.run.options;
+        let becomes_file = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Directory => return options.folder_links == FolderLinks::Followed,
+            FileType::Symlink => false,
+            _ => self.run.reads_specials(),
+        };
+        becomes_file
+            && !matches!(options.manner, Manner::HardLink | Manner::SymbolicLink)
+            && options.backup == Backup::None
+            && !self.run.removes_first()
+    }
+
+    fn same_or_not(&self, source: &Stat, there: &There) -> Result<Sameness, Stop> {
+        let kept = matches!(
+            self.run.options.existing,
+            Existing::Kept | Existing::KeptAsError
+        );
+        if kept {
+            return Ok(Sameness::Proceed);
+        }
+        let looked = |folder: &Folder, name: &CStr, flags| statat(folder.fd(), name, flags).ok();
+        let task = self.task;
+        let both = |flags| {
+            let source = looked(&task.folders.source, &task.source, flags)?;
+            Some((source, looked(&task.folders.dest, &task.dest, flags)?))
+        };
+        let possible = identity(source) == identity(&there.stat)
+            || file_type(source) == FileType::Symlink
+            || file_type(&there.stat) == FileType::Symlink;
+        if !possible {
+            return Ok(Sameness::Proceed);
+        }
+        let names = both(AtFlags::SYMLINK_NOFOLLOW);
+        let referents = both(AtFlags::empty());
+        let meeting = Meeting {
+            source,
+            dest: &there.stat,
+            names: names.as_ref().map(|(one, other)| (one, other)),
+            referents: referents.as_ref().map(|(one, other)| (one, other)),
+            entry: self.same_entry(),
+        };
+        match decide::sameness(&meeting, &self.run.terms()) {
+            Sameness::SameFile => {
+                let problem = Problem::said(What::SameFile, self.source_shown());
+                Err(problem.and(self.dest_shown()).into())
+            }
+            proceed_or_not => Ok(proceed_or_not),
+        }
+    }
+
+    /// Whether source and destination are one name in one folder.
+    fn same_entry(&self) -> SameEntry {
+        let task = self.task;
+        let folder = |folder: &Folder| {
+            let stat = statat(folder.fd(), c".", AtFlags::empty()).ok()?;
+            Some(identity(&stat))
+        };
+        let plain = |name: &CStr| {
+            let name = name.to_bytes();
+            let end = name.iter().rposition(|byte| *byte != b'/');
+            name[..end.map_or(0, |last| last + 1)].to_vec()
+        };
+        let same = plain(&task.source) == plain(&task.dest)
+            && folder(&task.folders.source) == folder(&task.folders.dest);
+        if same { SameEntry::Yes } else { SameEntry::No }
+    }
+
+    /// What the user wants of destinations that are there.
+    fn wish(&self, source: &Stat, there: &There) -> Result<(), Stop> {
+        if file_type(source) == FileType::Directory {
+            return Ok(());
+        }
+        let options = self.run.options;
+        let newer = decide::newer(&there.stat, source, options.preserve.timestamps);
+        match decide::fate(options.existing, newer) {
+            Fate::Overwrite => Ok(()),
+            Fate::Keep => Err(Stop::Kept),
+            Fate::KeepAsError => Err(Problem::said(What::NotReplacing, self.dest_shown()).into()),
+            Fate::KeepNewer => self.keep_newer(source, there),
+            Fate::Ask => self.ask(there),
+        }
+    }
+
+    /// It stays; yet where names of one file stay names of one file, this is one of them.
+    fn keep_newer(&self, source: &Stat, there: &There) -> Result<(), Stop> {
+        if self.remembers(source) && self.run.options.effect == Effect::Real {
+            match self.run.seen.begin(identity(source)) {
+                Some(copied) => self.link_to(&copied).map_err(Stop::from)?,
+                None => self
+                    .run
+                    .seen
+                    .copied(identity(source), self.as_copied(&there.stat)),
+            }
+        }
+        Err(Stop::Kept)
+    }
+
+    fn ask(&self, there: &There) -> Result<(), Stop> {
+        let writable = file_type(&there.stat) == FileType::Symlink
+            || special::is_writable(&self.task.folders.dest, &self.task.dest);
+        let question = Overwriting {
+            dest: self.dest_shown(),
+            unwritable_mode: (!writable).then_some(there.stat.st_mode & 0o7777),
+            replaces: self.run.options.making_way != MakingWay::Nothing,
+        };
+        if self.run.ledger.observer().may_overwrite(&question) {
+            Ok(())
+        } else {
+            Err(Stop::Kept)
+        }
+    }
+
+    /// Folders go over folders, and files over files.
+    fn kinds_agree(&self, source: &Stat, there: &There) -> Result<(), Stop> {
+        let is_folder = |stat: &Stat| file_type(stat) == FileType::Directory;
+        let said = |what| Problem::said(what, self.dest_shown()).and(self.source_shown());
+        match (is_folder(source), is_folder(&there.stat)) {
+            (true, true) => return Ok(()),
+            (true, false) => return Err(said(What::OverNonDirectory).into()),
+            (false, true) => return Err(said(What::OverDirectory).into()),
+            (false, false) => (),
+        }
+        let numbered = self.run.options.backup == Backup::Numbered;
+        if self.task.role == Role::Operand && !numbered {
+            let name = self.dest_shown().into_encoded_bytes();
+            let key = identity(&there.link.unwrap_or(there.stat));
+            if self.run.seen.just_made(&name, key) == Met::Again {
+                return Err(said(What::JustCreated).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames or removes what can't stay.
+    fn make_way(&self, source: &Stat, there: There, voice: &mut Voice<'_>) -> Result<Way, Stop> {
+        let is_folder = file_type(&there.stat) == FileType::Directory;
+        let options = self.run.options;
+        let real = options.effect == Effect::Real;
+        if is_folder {
+            return Ok(Way::Into(there));
+        }
+        if options.backup != Backup::None && !self.is_dots() {
+            self.backup_is_harmless(source)?;
+            let renamed = match real {
+                true => self.back_up()?,
+                false => None,
+            };
+            return Ok(Way::New { backup: renamed });
+        }
+        let link_in_the_way =
+            self.run.deref() == decide::Deref::Never && file_type(source) != FileType::RegularFile;
+        let other_names = options.preserve.links.is_wanted() && there.stat.st_nlink > 1;
+        let data = options.manner != Manner::AttributesOnly;
+        if self.run.removes_first() || (data && (other_names || link_in_the_way)) {
+            if real {
+                self.remove(voice)?;
+            }
+            return Ok(Way::New { backup: None });
+        }
+        Ok(Way::Into(there))
+    }
+
+    fn is_dots(&self) -> bool {
+        matches!(self.task.source.to_bytes(), b"." | b"..")
+    }
+
+    fn backup_is_harmless(&self, source: &Stat) -> Result<(), Stop> {
+        let (Backup::Simple(suffix) | Backup::Existing(suffix)) = &self.run.options.backup else {
+            return Ok(());
+        };
+        let task = self.task;
+        let mut name = task.dest.to_bytes().to_vec();
+        name.extend_from_slice(suffix.as_encoded_bytes());
+        let (Ok(name), source_name) = (CString::new(name), task.source.to_bytes()) else {
+            return Ok(());
+        };
+        let becomes = statat(task.folders.dest.fd(), &name, AtFlags::empty());
+        let harmful = source_name == name.to_bytes()
+            && becomes.is_ok_and(|old| identity(&old) == identity(source));
+        if harmful {
+            let problem = Problem::said(What::BackupWouldDestroy, self.dest_shown());
+            return Err(problem.and(self.source_shown()).into());
+        }
+        Ok(())
+    }
+
+    fn back_up(&self) -> Result<Option<CString>, Stop> {
+        let task = self.task;
+        match backup::make(task.folders.dest.fd(), &task.dest, &self.run.options.backup) {
+            Ok(name) => Ok(Some(name)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Problem::of(What::Backup, self.dest_shown(), errno).into()),
+        }
+    }
+
+    /// Removes what is in the place of the copy.
+    pub(crate) fn remove(&self, voice: &mut Voice<'_>) -> Result<(), Problem> {
+        let task = self.task;
+        match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
+            Ok(()) => {
+                if voice.wants(Curiosity::Changes) {
+                    voice.say(Event::Removed(self.dest_shown()));
+                }
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Problem::of(What::Remove, self.dest_shown(), errno)),
+        }
+    }
+
+    /// The way is free.
+    fn arrive(&self, source: Stat, way: Way, voice: &mut Voice<'_>) -> Begun {
+        if file_type(&source) == FileType::Directory {
+            return Begun::Folder(Box::new((source, way)));
+        }
+        let backup = match &way {
+            Way::New { backup } => backup.clone(),
+            Way::Into(_) => None,
+        };
+        self.say_making(backup.as_deref(), voice);
+        if self.run.options.effect == Effect::ToldOnly {
+            self.finished(&source, Outcome::Planned, Made::default(), voice);
+            return Begun::Done;
+        }
+        match self.link_or_make(&source, way, voice) {
+            Ok(made) => {
+                self.note_made();
+                let outcome = made.outcome.unwrap_or(Outcome::Copied);
+                self.finished(&source, outcome, made, voice);
+            }
+            Err(problem) => {
+                voice.problem(*problem);
+                self.un_back_up(backup.as_deref());
+                self.finished(&source, Outcome::Failed, Made::default(), voice);
+            }
+        }
+        Begun::Done
+    }
+
+    pub(crate) fn say_making(&self, backup: Option<&CStr>, voice: &mut Voice<'_>) {
+        if voice.wants(Curiosity::Changes) {
+            voice.say(Event::Making {
+                source: self.source_shown(),
+                dest: self.dest_shown(),
+                backup: backup.map(|name| self.beside_dest(name)),
+            });
+        }
+    }
+
+    fn link_or_make(
+        &self,
+        source: &Stat,
+        way: Way,
+        voice: &mut Voice<'_>,
+    ) -> Result<Made, Box<Problem>> {
+        if !self.remembers(source) {
+            return self.make(source, way, voice);
+        }
+        let key = identity(source);
+        if let Some(copied) = self.run.seen.begin(key) {
+            if self.link_to(&copied).is_ok() {
+                voice.counts.hard_links += 1;
+                return Ok(Made {
+                    outcome: Some(Outcome::Linked),
+                    ..Made::default()
+                });
+            }
+            return self.make(source, way, voice);
+        }
+        let made = self.make(source, way, voice);
+        let dest = statat(
+            self.task.folders.dest.fd(),
+            &self.task.dest,
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
+        match (&made, dest) {
+            (Ok(_), Ok(dest)) => self.run.seen.copied(key, self.as_copied(&dest)),
+            _ => self.run.seen.failed(key),
+        }
+        made
+    }
+
+    /// Whether other names of this file may follow that are to become names of its copy.
+    fn remembers(&self, source: &Stat) -> bool {
+        let options = self.run.options;
+        let may_come_again = source.st_nlink > 1
+            || match self.run.deref() {
+                decide::Deref::Never => false,
+                decide::Deref::CommandLine => self.task.role == Role::Operand,
+                decide::Deref::Always => true,
+            };
+        options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
+    }
+
+    fn as_copied(&self, dest: &Stat) -> Copied {
+        Copied {
+            level: Arc::clone(&self.task.level),
+            folders: Arc::downgrade(&self.task.folders),
+            name: self.task.dest.clone(),
+            identity: identity(dest),
+        }
+    }
+
+    /// Makes the destination another name of something copied before, whatever is there.
+    fn link_to(&self, copied: &Copied) -> Result<(), Problem> {
+        let folder = self.task.folders.dest.fd();
+        let failed = |errno| {
+            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
+            problem.and(joined(&copied.level.dest(), copied.name.to_bytes()))
+        };
+        match copied.link(folder, &self.task.dest) {
+            Err(Errno::EXIST) => (),
+            done => return done.map_err(failed),
+        }
+        let there = statat(folder, &self.task.dest, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if identity(&there) == copied.identity {
+            return Ok(());
+        }
+        let beside = special::name_beside();
+        copied.link(folder, &beside).map_err(failed)?;
+        renameat_with(
+            folder,
+            &beside,
+            folder,
+            &self.task.dest,
+            RenameFlags::empty(),
+        )
+        .map_err(|errno| {
+            let _left = unlinkat(folder, &beside, AtFlags::empty());
+            failed(errno)
+        })
+    }
+
+    fn make(&self, source: &Stat, way: Way, voice: &mut Voice<'_>) -> Result<Made, Box<Problem>> {
+        let kind = file_type(source);
+        let is_link = kind == FileType::Symlink;
+        match self.run.options.manner {
+            Manner::SymbolicLink => return special::link_to_source(self, voice),
+            Manner::HardLink => return special::other_name(self, voice),
+            Manner::Copy | Manner::AttributesOnly => (),
+        }
+        match kind {
+            FileType::RegularFile => file::copy(self, source, way, voice),
+            _ if !is_link && self.run.reads_specials() => file::copy(self, source, way, voice),
+            FileType::Symlink => special::symlink(self, source, &way, voice),
+            FileType::Unknown => Err(Box::new(Problem::said(
+                What::UnknownType,
+                self.source_shown(),
+            ))),
+            _ => special::node(self, source, voice),
+        }
+    }
+
+    /// An operand's copy is there: it must not be overwritten by another operand.
+    pub(crate) fn note_made(&self) {
+        if self.task.role == Role::Inside || self.run.operands == Operands::One {
+            return;
+        }
+        let (folder, name) = (&self.task.folders.dest, &self.task.dest);
+        if let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            let name = self.dest_shown().into_encoded_bytes();
+            self.run.seen.made(&name, identity(&stat));
+        }
+    }
+
+    /// The old destination gets its name back.
+    pub(crate) fn un_back_up(&self, backup: Option<&CStr>) {
+        if let Some(backup) = backup {
+            let folder = self.task.folders.dest.fd();
+            let flags = RenameFlags::NOREPLACE;
+            // What was begun in its place may be there: then both stay, and the error was told.
+            let _tried = renameat_with(folder, backup, folder, &self.task.dest, flags);
+        }
+    }
+
+    /// Tells what has become of a name.
+    pub(crate) fn finished(
+        &self,
+        source: &Stat,
+        outcome: Outcome,
+        made: Made,
+        voice: &mut Voice<'_>,
+    ) {
+        let kind = entry_kind(source);
+        if outcome == Outcome::Copied {
+            match kind {
+                EntryKind::File => voice.counts.files += 1,
+                EntryKind::Directory => voice.counts.directories += 1,
+                EntryKind::Symlink => voice.counts.symlinks += 1,
+                EntryKind::Special => voice.counts.specials += 1,
+            }
+        }
+        if !voice.wants(Curiosity::Everything) {
+            return;
+        }
+        voice.say(Event::Finished(Box::new(Finished {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+            outcome,
+            kind,
+            size: match kind {
+                EntryKind::File => source.st_size.max(0).cast_unsigned(),
+                _ => 0,
+            },
+            travel: made.travel,
+            resumed: made.resumed,
+            hash: made.hash,
+        })));
+    }
+
+    /// What is known of a folder that is about to be entered.
+    pub(crate) fn met(&self, source: &Stat) -> Option<MetFolder> {
+        self.run.seen.folder(identity(source))
+    }
+
+    pub(crate) fn source_shown(&self) -> OsString {
+        joined(&self.task.level.source(), self.task.source.to_bytes())
+    }
+
+    pub(crate) fn dest_shown(&self) -> OsString {
+        self.beside_dest(&self.task.dest)
+    }
+
+    fn beside_dest(&self, name: &CStr) -> OsString {
+        joined(&Level::dest(&self.task.level), name.to_bytes())
+    }
+}
+
+pub(crate) fn entry_kind(stat: &Stat) -> EntryKind {
+    match file_type(stat) {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Special,
+    }
+}

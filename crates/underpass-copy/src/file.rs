@@ -1,0 +1,388 @@
+//! One regular file: opened, created, filled by the mover, and given its metadata.
+//!
+//! ```text
+//!   open source ─▶ open or create destination ─▶ (resume: compare) ─▶ move ─▶ metadata
+//!                                                     ─▶ (fsync) ─▶ (verify) ─▶ (name)
+//! ```
+
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, openat};
+use rustix::io::Errno;
+use underpass::drive::blocking::Driver;
+use underpass::{
+    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Owed, Policy, Side, Sink, Source,
+};
+
+use crate::compare::{self, Compared};
+use crate::decide::file_type;
+use crate::dest::{self, Opened};
+use crate::entry::{Entry, Made, Way};
+use crate::event::{HolesSought, Travel};
+use crate::ledger::Voice;
+use crate::level::identity;
+use crate::metadata::{self, Held};
+use crate::options::{Durability, Leftovers, Manner, Verification};
+use crate::problem::{Problem, What};
+use crate::staged::Over;
+use crate::sync;
+
+type Failure = Box<Problem>;
+
+/// Copies what can be read from the source into a regular file, or whatever is in its place.
+pub(crate) fn copy(
+    entry: &Entry<'_>,
+    seen: &Stat,
+    way: Way,
+    voice: &mut Voice<'_>,
+) -> Result<Made, Failure> {
+    let source = open_source(entry, seen)?;
+    let mut opened = dest::open(entry, &source.stat, way, voice)?;
+    entry.run.around.progress.found(source.len());
+    let copied = fill(entry, &source, &mut opened, voice);
+    let copied = copied.and_then(|made| {
+        finish(entry, &source, &opened, voice)?;
+        let hash = verify(entry, &source, &opened, voice)?;
+        Ok(Made { hash, ..made })
+    });
+    match copied {
+        Ok(made) => {
+            opened.place(entry)?;
+            sync_folder(entry)?;
+            entry.run.around.progress.file_done();
+            Ok(made)
+        }
+        Err(problem) => {
+            opened.give_up(entry, &problem);
+            Err(problem)
+        }
+    }
+}
+
+/// A source that is open, and what it was then.
+pub(crate) struct Reading {
+    pub(crate) fd: OwnedFd,
+    pub(crate) stat: Stat,
+}
+
+impl Reading {
+    fn is_regular(&self) -> bool {
+        file_type(&self.stat) == FileType::RegularFile
+    }
+
+    fn len(&self) -> u64 {
+        match self.is_regular() {
+            true => self.stat.st_size.max(0).cast_unsigned(),
+            false => 0,
+        }
+    }
+}
+
+fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Reading, Failure> {
+    let task = entry.task;
+    let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if !entry.run.follows(task.role) {
+        flags |= OFlags::NOFOLLOW;
+    }
+    if file_type(seen) == FileType::RegularFile {
+        // What has taken its place since may be a FIFO, which would block.
+        flags |= OFlags::NONBLOCK;
+    }
+    let cannot = |what, errno| Box::new(Problem::of(what, entry.source_shown(), errno));
+    let folder = task.folders.source.fd();
+    let fd = openat(folder, &task.source, flags, Mode::empty())
+        .map_err(|errno| cannot(What::Open, errno))?;
+    let stat = fstat(&fd).map_err(|errno| Box::new(cannot(What::Open, errno).by("fstat")))?;
+    if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
+        return Err(Box::new(Problem::said(
+            What::Replaced,
+            entry.source_shown(),
+        )));
+    }
+    Ok(Reading { fd, stat })
+}
+
+/// Content.
+fn fill(
+    entry: &Entry<'_>,
+    source: &Reading,
+    opened: &mut Opened,
+    voice: &mut Voice<'_>,
+) -> Result<Made, Failure> {
+    if entry.run.options.manner == Manner::AttributesOnly {
+        return Ok(Made::default());
+    }
+    let kept = match entry.run.options.leftovers {
+        Leftovers::Resumed => keep_equal(entry, source, opened)?,
+        Leftovers::Overwritten => 0,
+    };
+    voice.counts.resumed_bytes += kept;
+    let travel = travel(entry, source, opened, kept)?;
+    voice.counts.account.add(&travel.account);
+    Ok(Made {
+        travel: Some(Box::new(travel)),
+        resumed: kept,
+        ..Made::default()
+    })
+}
+
+/// Finds how much of the destination equals the source, and cuts off the rest.
+fn keep_equal(entry: &Entry<'_>, source: &Reading, opened: &mut Opened) -> Result<u64, Failure> {
+    let there = opened.len();
+    if !source.is_regular() || !opened.is_regular() || there == 0 {
+        return Ok(0);
+    }
+    let both = there.min(source.len());
+    let failed = |what, errno| Box::new(Problem::of(what, entry.dest_shown(), errno));
+    let equal = match compare_both(entry, source, &opened.fd, both)? {
+        Compared::Equal(_) => both,
+        Compared::DifferentAt(offset) => offset,
+        Compared::Stopped => return Err(stopped(entry, there)),
+    };
+    if equal < there {
+        rustix::fs::ftruncate(&opened.fd, equal)
+            .map_err(|errno| Box::new(failed(What::Resume, errno).by("ftruncate")))?;
+        opened.stat = fstat(&opened.fd).map_err(|errno| failed(What::Resume, errno))?;
+    }
+    entry.run.around.progress.advanced(equal);
+    Ok(equal)
+}
+
+/// Moves the bytes, from `kept` on.
+fn travel(
+    entry: &Entry<'_>,
+    source: &Reading,
+    opened: &Opened,
+    kept: u64,
+) -> Result<Travel, Failure> {
+    let failed = |what, shown, errno| Box::new(Problem::of(what, shown, errno));
+    let input = match source.is_regular() {
+        true => Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)),
+        false => Source::whole(source.fd.as_fd())
+            .map_err(|errno| failed(What::Open, entry.source_shown(), errno))?,
+    };
+    let input = from(input, kept);
+    let output = match opened.is_regular() {
+        true => Sink::of(opened.fd.as_fd(), Endpoint::of_file(&opened.stat)),
+        false => Sink::new(opened.fd.as_fd())
+            .map_err(|errno| failed(What::CreateFile, entry.dest_shown(), errno))?,
+    };
+    let output = Sink { to: kept, ..output };
+    let policy = policy(entry);
+    let plan = Driver::new(entry.run.around.host)
+        .policy(policy)
+        .plan(&input, &output);
+    let account = drive(entry, &input, &output, policy).map_err(|error| explain(entry, &error))?;
+    Ok(Travel {
+        plan,
+        holes_sought: holes_sought(source, opened, &account, policy.holes),
+        account,
+    })
+}
+
+fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
+    let owed = match source.owed {
+        Owed::Exactly(len) => Owed::Exactly(len.saturating_sub(kept)),
+        Owed::ToEnd => Owed::ToEnd,
+    };
+    Source {
+        from: kept,
+        owed,
+        ..source
+    }
+}
+
+fn policy(entry: &Entry<'_>) -> Policy {
+    let options = entry.run.options;
+    Policy {
+        choice: options.only.map_or(Choice::Auto, Choice::Only),
+        cloning: options.cloning,
+        holes: options.holes,
+        ..Policy::default()
+    }
+}
+
+fn drive<F: AsFd, G: AsFd>(
+    entry: &Entry<'_>,
+    source: &Source<F>,
+    sink: &Sink<G>,
+    policy: Policy,
+) -> Result<Account, Error> {
+    let around = entry.run.around;
+    let throttle = entry.run.throttle.as_ref();
+    let mut counted = 0;
+    let mut watch = |progress: underpass::Progress| {
+        let news = progress.done - counted;
+        counted = progress.done;
+        around.progress.advanced(news);
+        if let Some(throttle) = throttle {
+            throttle.spend(news, around.stop);
+        }
+        match entry.run.stopped() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let mut driver = Driver::new(around.host).policy(policy);
+    if let Some(throttle) = throttle {
+        driver = driver.call_bytes_max(throttle.call_bytes_max());
+    }
+    let moved = driver.watch(&mut watch).run(source, sink);
+    let all = match &moved {
+        Ok(account) => account.bytes() + account.holes,
+        Err(error) => error.moved(),
+    };
+    let news = all.saturating_sub(counted);
+    around.progress.advanced(news);
+    if let Some(throttle) = throttle {
+        throttle.spend(news, around.stop);
+    }
+    moved
+}
+
+/// Who is to blame, in `cp`'s words.
+fn explain(entry: &Entry<'_>, error: &Error) -> Failure {
+    let (source, dest) = (entry.source_shown(), entry.dest_shown());
+    let cloning = entry.run.options.cloning == Cloning::Always;
+    let (what, path, other) = match error.fault {
+        Fault::Cancelled => return stopped(entry, error.moved()),
+        Fault::Truncated => (What::Shrunk, source, Some(dest)),
+        Fault::Source => (What::Read, source, None),
+        Fault::Sink | Fault::Full => (What::Write, dest, None),
+        _ if cloning => (What::Clone, dest, Some(source)),
+        Fault::Refused => (What::Refused, source, Some(dest)),
+        _ => (What::Copy, source, Some(dest)),
+    };
+    let mut problem = Problem::said(what, path);
+    problem.other = other;
+    problem.errno = error.errno;
+    problem.call = error.mechanism.map(underpass::Mechanism::name);
+    Box::new(problem)
+}
+
+fn stopped(entry: &Entry<'_>, moved: u64) -> Failure {
+    let problem = Problem::said(What::Stopped(moved), entry.source_shown());
+    Box::new(problem.and(entry.dest_shown()))
+}
+
+fn holes_sought(source: &Reading, opened: &Opened, account: &Account, holes: Holes) -> HolesSought {
+    let files = source.is_regular() && opened.is_regular();
+    let sparse = u64::try_from(source.stat.st_blocks).unwrap_or(0) * 512 < source.len();
+    let cloned = account.of(underpass::Mechanism::Clone).bytes > 0;
+    match holes {
+        Holes::Keep if files && sparse && !cloned => HolesSought::Asked,
+        Holes::Keep | Holes::Fill => HolesSought::No,
+        Holes::Find if sparse => HolesSought::AskedAndZeros,
+        Holes::Find => HolesSought::Zeros,
+    }
+}
+
+/// Metadata, and the disk.
+fn finish(
+    entry: &Entry<'_>,
+    source: &Reading,
+    opened: &Opened,
+    voice: &mut Voice<'_>,
+) -> Result<(), Failure> {
+    let (run, options) = (entry.run, entry.run.options);
+    let troubles = metadata::preserve(
+        Held::Open(source.fd.as_fd()),
+        &source.stat,
+        Held::Open(opened.fd.as_fd()),
+        opened.made,
+        &options.preserve,
+        &run.process,
+    );
+    for trouble in troubles {
+        let problem = Problem::of(trouble.what, entry.dest_shown(), trouble.errno);
+        voice.problem(problem.by(trouble.call));
+    }
+    let synced = match options.durability {
+        Durability::File | Durability::Folder => fsync(&opened.fd),
+        _ if options.verification == Verification::On => fsync(&opened.fd),
+        Durability::End => {
+            let folder = &entry.task.folders.dest;
+            run.sync_at_end(opened.stat.st_dev, || sync::readable(folder).ok());
+            Ok(())
+        }
+        Durability::Unsaid => Ok(()),
+    };
+    match synced {
+        // Pipes and some devices have nothing to sync.
+        Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        Err(errno) => Err(Box::new(Problem::of(What::Sync, entry.dest_shown(), errno))),
+    }
+}
+
+/// Reads the copy back, and the source again.
+fn verify(
+    entry: &Entry<'_>,
+    source: &Reading,
+    opened: &Opened,
+    voice: &mut Voice<'_>,
+) -> Result<Option<String>, Failure> {
+    let options = entry.run.options;
+    let readable = source.is_regular() && opened.is_regular();
+    if options.verification == Verification::Off
+        || options.manner == Manner::AttributesOnly
+        || !readable
+    {
+        return Ok(None);
+    }
+    compare::forget_pages(opened.fd.as_fd());
+    let differs = |offset| {
+        let problem = Problem::said(What::Differs(offset), entry.dest_shown());
+        Box::new(problem.and(entry.source_shown()))
+    };
+    let failed = |errno| Box::new(Problem::of(What::Read, entry.dest_shown(), errno));
+    let is_now = fstat(&opened.fd).map_err(failed)?;
+    let len = source.len();
+    match compare_both(entry, source, &opened.fd, len)? {
+        Compared::Stopped => Err(stopped(entry, len)),
+        Compared::DifferentAt(offset) => Err(differs(offset)),
+        Compared::Equal(_) if is_now.st_size.cast_unsigned() != len => Err(differs(len)),
+        Compared::Equal(hash) => {
+            voice.counts.verified += 1;
+            Ok(Some(hash))
+        }
+    }
+}
+
+fn compare_both(
+    entry: &Entry<'_>,
+    source: &Reading,
+    dest: &OwnedFd,
+    len: u64,
+) -> Result<Compared, Failure> {
+    let mut tick = |_bytes| match entry.run.stopped() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let compared = compare::compare(source.fd.as_fd(), dest.as_fd(), len, &mut tick);
+    compared.map_err(|(side, errno)| {
+        let shown = match side {
+            Side::Source => entry.source_shown(),
+            Side::Sink => entry.dest_shown(),
+        };
+        Box::new(Problem::of(What::Read, shown, errno))
+    })
+}
+
+/// The folder of an operand; the others are synced when they are complete.
+fn sync_folder(entry: &Entry<'_>) -> Result<(), Failure> {
+    let options = entry.run.options;
+    if options.durability != Durability::Folder || entry.task.role == crate::run::Role::Inside {
+        return Ok(());
+    }
+    sync::folder(&entry.task.folders.dest)
+        .map_err(|errno| Box::new(Problem::of(What::Sync, entry.task.level.dest(), errno)))
+}
+
+/// What is over the name of a complete file.
+pub(crate) fn over(way: &Way) -> Over {
+    match way {
+        Way::New { .. } => Over::Nothing,
+        Way::Into(_) => Over::Anything,
+    }
+}

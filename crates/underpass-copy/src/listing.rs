@@ -1,0 +1,98 @@
+//! The names in a folder, a batch at a time.
+//!
+//! A batch is sorted by inode number: file systems keep inodes near each other that have near
+//! numbers, and names in whatever order suits them.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
+
+/// Names in a batch, unless more come at once.
+const BATCH_NAMES: usize = 8192;
+
+/// What is read at once.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// Names that were read and not looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// With their zeros, one after the other.
+    names: Vec<u8>,
+    /// Those left, the next one last.
+    left: Vec<Listed>,
+    more: More,
+}
+
+/// Whether a folder has more names than were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum More {
+    #[default]
+    Maybe,
+    No,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    inode: u64,
+    kind: FileType,
+    at: usize,
+}
+
+impl Listing {
+    /// The next name, and what the folder says it is. Reads on where the folder was left.
+    pub(crate) fn next(
+        &mut self,
+        folder: BorrowedFd<'_>,
+    ) -> Result<Option<(CString, FileType)>, Errno> {
+        if self.left.is_empty() && self.more == More::Maybe {
+            self.read(folder, BATCH_NAMES)?;
+        }
+        let Some(next) = self.left.pop() else {
+            return Ok(None);
+        };
+        let name = CStr::from_bytes_until_nul(&self.names[next.at..]).unwrap_or_default();
+        Ok(Some((name.to_owned(), next.kind)))
+    }
+
+    /// Reads all there is, so that the folder can be closed.
+    pub(crate) fn read_all(&mut self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        match self.more {
+            More::Maybe => self.read(folder, usize::MAX),
+            More::No => Ok(()),
+        }
+    }
+
+    fn read(&mut self, folder: BorrowedFd<'_>, names_max: usize) -> Result<(), Errno> {
+        if self.left.is_empty() {
+            self.names.clear();
+        }
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut entries = RawDir::new(folder, &mut buffer);
+        self.more = More::No;
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                read.push(Listed {
+                    inode: entry.ino(),
+                    kind: entry.file_type(),
+                    at: self.names.len(),
+                });
+                self.names.extend_from_slice(name.to_bytes_with_nul());
+            }
+            if entries.is_buffer_empty() && read.len() >= names_max {
+                self.more = More::Maybe;
+                break;
+            }
+        }
+        read.sort_unstable_by_key(|listed| std::cmp::Reverse(listed.inode));
+        // What is left of an earlier batch comes first, and so stands last.
+        read.append(&mut self.left);
+        self.left = read;
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! One copy as a whole: what was asked, who is around, and what it has met so far.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Stat, Timespec};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Around;
+use crate::crew::Crew;
+use crate::decide::{Deref, Terms, WithBackup};
+use crate::filter::Filter;
+use crate::ledger::{Ledger, Voice};
+use crate::level::{Folder, Folders, Level, Surroundings};
+use crate::metadata::{self, Held, Process};
+use crate::options::{Backup, Durability, Links, MakingWay, Manner, Options, Recursion, Specials};
+use crate::problem::{Problem, What};
+use crate::seen::Seen;
+use crate::summary::{Ended, Summary};
+use crate::sync;
+use crate::throttle::Throttle;
+
+/// A copy that is going on.
+pub(crate) struct Run<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) around: Around<'a>,
+    pub(crate) ledger: Ledger<'a>,
+    pub(crate) seen: Seen,
+    pub(crate) process: Process,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) throttle: Option<Throttle>,
+    pub(crate) crew: Crew<Task>,
+    pub(crate) operands: Operands,
+    /// Folders whose walk is over and that wait for what is in them.
+    pub(crate) unclosed: AtomicUsize,
+    /// File systems that are to be synced at the end, each with something open on it.
+    pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
+    began: Timespec,
+}
+
+/// How many sources there are, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operands {
+    /// One, to the name that was given.
+    One,
+    /// Each into the target folder.
+    IntoFolder,
+}
+
+/// A name that somebody has to copy.
+pub(crate) struct Task {
+    pub(crate) level: Arc<Level>,
+    pub(crate) folders: Arc<Folders>,
+    pub(crate) source: CString,
+    pub(crate) dest: CString,
+    pub(crate) role: Role,
+    pub(crate) ticket: u64,
+}
+
+/// Where a name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The command line.
+    Operand,
+    /// A folder that is copied.
+    Inside,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(
+        options: &'a Options,
+        around: Around<'a>,
+        ledger: Ledger<'a>,
+        crew: Crew<Task>,
+        filter: Option<Filter>,
+        operands: Operands,
+    ) -> Self {
+        Self {
+            options,
+            around,
+            ledger,
+            seen: Seen::default(),
+            process: Process::read(),
+            filter,
+            throttle: options.bytes_per_second_max.map(Throttle::to),
+            crew,
+            operands,
+            unclosed: AtomicUsize::new(0),
+            to_sync: Mutex::default(),
+            began: clock_gettime(ClockId::RealtimeCoarse),
+        }
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.around.stop.load(Relaxed)
+    }
+
+    pub(crate) fn deref(&self) -> Deref {
+        let recursive = self.options.recursion == Recursion::On;
+        match self.options.links {
+            Links::Kept => Deref::Never,
+            Links::FollowedOnCommandLine => Deref::CommandLine,
+            Links::Followed => Deref::Always,
+            Links::Unsaid if recursive && self.options.manner != Manner::HardLink => Deref::Never,
+            Links::Unsaid => Deref::Always,
+        }
+    }
+
+    /// Whether a symbolic link in this role is taken for what it leads to.
+    pub(crate) fn follows(&self, role: Role) -> bool {
+        match self.deref() {
+            Deref::Never => false,
+            Deref::CommandLine => role == Role::Operand,
+            Deref::Always => true,
+        }
+    }
+
+    /// Whether something that is no regular file becomes one.
+    pub(crate) fn reads_specials(&self) -> bool {
+        self.options.recursion == Recursion::Off || self.options.specials == Specials::Read
+    }
+
+    pub(crate) fn removes_first(&self) -> bool {
+        let makes_links = matches!(self.options.manner, Manner::HardLink | Manner::SymbolicLink);
+        match self.options.making_way {
+            MakingWay::Everything => true,
+            MakingWay::Unwritable => makes_links,
+            MakingWay::Nothing => false,
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            deref: self.deref(),
+            manner: self.options.manner,
+            making_way: self.options.making_way,
+            backup: match self.options.backup {
+                Backup::None => WithBackup::No,
+                _ => WithBackup::Yes,
+            },
+        }
+    }
+
+    /// Whether a symbolic link appeared after the run began: nobody meant us to follow it.
+    pub(crate) fn is_newer_than_run(&self, link: &Stat) -> bool {
+        let changed = (link.st_ctime, link.st_ctime_nsec as i64);
+        changed > (self.began.tv_sec, self.began.tv_nsec)
+    }
+
+    /// Something in a folder is done; it may have been the last, there and above.
+    pub(crate) fn child_done(&self, level: &Arc<Level>) {
+        let mut level = level;
+        while level.child_done() {
+            self.close(level);
+            match level.up() {
+                Some(up) => level = up,
+                None => break,
+            }
+        }
+    }
+
+    /// All in a folder is done: its copy gets its metadata.
+    fn close(&self, level: &Arc<Level>) {
+        let Some(closing) = level.take_closing() else {
+            return;
+        };
+        let mut voice = self.ledger.voice(closing.ticket);
+        let Folders {
+            source,
+            dest,
+            surroundings,
+        } = &*closing.folders;
+        if *surroundings != Surroundings::Imagined {
+            let troubles = metadata::preserve(
+                held(source),
+                &closing.stat,
+                held(dest),
+                closing.made,
+                &self.options.preserve,
+                &self.process,
+            );
+            for trouble in troubles {
+                let problem = Problem::of(trouble.what, level.dest(), trouble.errno);
+                voice.problem(problem.by(trouble.call));
+            }
+            self.sync_folder(level, &mut voice, dest);
+        }
+        self.unclosed.fetch_sub(1, Relaxed);
+        voice.settle();
+    }
+
+    /// Something open on a file system that is to be synced at the end.
+    pub(crate) fn sync_at_end(&self, device: u64, open: impl FnOnce() -> Option<OwnedFd>) {
+        let mut to_sync = self.to_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        if let std::collections::hash_map::Entry::Vacant(vacant) = to_sync.entry(device) {
+            if let Some(fd) = open() {
+                vacant.insert(fd);
+            }
+        }
+    }
+
+    /// The end of all: what is to be on disk gets there.
+    pub(crate) fn finish(self) -> Summary {
+        let to_sync = self.to_sync.into_inner();
+        let mut voice = self.ledger.voice(self.ledger.ticket());
+        for fd in to_sync.unwrap_or_else(PoisonError::into_inner).values() {
+            if let Err(errno) = sync::file_system(fd) {
+                voice.problem(Problem::of(What::Sync, "", errno));
+            }
+        }
+        voice.settle();
+        let mut summary = self.ledger.finish();
+        if self.around.stop.load(Relaxed) {
+            summary.ended = Ended::Stopped;
+        }
+        summary
+    }
+
+    fn sync_folder(&self, level: &Level, voice: &mut Voice<'_>, dest: &Folder) {
+        if self.options.durability != Durability::Folder {
+            return;
+        }
+        if let Err(errno) = sync::folder(dest) {
+            voice.problem(Problem::of(What::Sync, level.dest(), errno));
+        }
+    }
+}
+
+fn held(folder: &Folder) -> Held<'_> {
+    match folder {
+        Folder::Open(_) => Held::Open(folder.fd()),
+        _ => Held::Named(folder.fd(), c"."),
+    }
+}

@@ -1,0 +1,69 @@
+//! A limit to how fast bytes are copied (`--bwlimit`), all files together.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a pause may keep a stop from being seen.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Spreads bytes over time.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    bytes_per_second: u64,
+    /// When all bytes so far would have come, had they come evenly.
+    due: Mutex<Option<Instant>>,
+}
+
+impl Throttle {
+    pub(crate) fn to(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second: bytes_per_second.max(1),
+            due: Mutex::default(),
+        }
+    }
+
+    /// What one call may move, so that ten of them make a second.
+    pub(crate) fn call_bytes_max(&self) -> u64 {
+        (self.bytes_per_second / 10).clamp(4096, underpass::limits::FILE_CALL_BYTES_MAX)
+    }
+
+    /// Blocks until `bytes` more may have come, or somebody wants to stop.
+    pub(crate) fn spend(&self, bytes: u64, stop: &AtomicBool) {
+        let due = self.book(bytes, Instant::now());
+        while !stop.load(Relaxed) {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
+
+    /// When `bytes` more are due. Time in which nothing came is not made up for.
+    fn book(&self, bytes: u64, now: Instant) -> Instant {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = due.map_or(now, |due| due.max(now));
+        let next = from + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        *due = Some(next);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_evenly_and_idle_time_is_not_made_up_for() {
+        let throttle = Throttle::to(1000);
+        let now = Instant::now();
+        assert_eq!(throttle.book(500, now), now + Duration::from_millis(500));
+        assert_eq!(throttle.book(500, now), now + Duration::from_secs(1));
+        let later = now + Duration::from_secs(60);
+        assert_eq!(
+            throttle.book(100, later),
+            later + Duration::from_millis(100)
+        );
+    }
+}

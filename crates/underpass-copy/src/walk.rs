@@ -1,0 +1,511 @@
+//! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
+//!
+//! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened again
+//! from its child by `..`, and must then be the folder that it was: so a tree may be a hundred
+//! thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::io::Errno;
+
+use crate::crew::BATCH_MAX;
+use crate::decide::{Deref, file_type};
+use crate::entry::{Begun, Entry, Made, Way, perform};
+use crate::event::{EntryKind, Outcome};
+use crate::ledger::Voice;
+use crate::level::{Closing, Folder, Folders, Identity, Level, Surroundings, append, identity};
+use crate::listing::Listing;
+use crate::metadata;
+use crate::options::{Borders, Effect};
+use crate::problem::{Problem, What};
+use crate::run::{Role, Run, Task};
+use crate::seen::MetFolder;
+
+/// Folders of the stack that stay open, two descriptors each.
+const OPEN_MAX: usize = 64;
+
+/// Folders whose walk is over and that wait for what is in them, two descriptors each.
+const UNCLOSED_MAX: usize = 64;
+
+/// A walk below one operand.
+pub(crate) struct Walk<'a> {
+    run: &'a Run<'a>,
+    stack: Vec<Frame>,
+    /// Frames below this one are closed.
+    open_from: usize,
+    /// The folders on the stack, to tell a loop of symbolic links.
+    above: HashSet<Identity>,
+    device: u64,
+    first_made: FirstMade,
+    /// Names of the folder on top that nobody has got yet.
+    batch: VecDeque<Task>,
+    top: (std::ffi::OsString, std::ffi::OsString),
+}
+
+/// Whether this operand has made a folder yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstMade {
+    No,
+    Yes,
+}
+
+/// A folder that is being walked.
+struct Frame {
+    level: Arc<Level>,
+    folders: Option<Arc<Folders>>,
+    listing: Listing,
+    stat: Stat,
+    dest: Option<Identity>,
+    made: metadata::Made,
+    surroundings: Surroundings,
+    reached: Reached,
+}
+
+/// How a folder was reached: only what is a name in its parent has it as its `..`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    ByName,
+    ByLink,
+}
+
+impl<'a> Walk<'a> {
+    /// Copies an operand, and all that is below it. The stack is empty afterwards.
+    pub(crate) fn operand(run: &'a Run<'a>, task: Task) {
+        let mut walk = Self {
+            run,
+            stack: Vec::new(),
+            open_from: 0,
+            above: HashSet::new(),
+            device: 0,
+            first_made: FirstMade::No,
+            batch: VecDeque::new(),
+            top: Default::default(),
+        };
+        let entry = Entry { run, task: &task };
+        walk.top = (entry.source_shown(), entry.dest_shown());
+        walk.folder_or_not(task);
+        while !walk.stack.is_empty() {
+            walk.step();
+        }
+    }
+
+    /// One name of the folder on top, or its end.
+    fn step(&mut self) {
+        if self.run.stopped() {
+            return self.leave();
+        }
+        let Some(frame) = self.stack.last_mut() else {
+            return;
+        };
+        let Some(folders) = frame.folders.clone() else {
+            return self.reopen();
+        };
+        match frame.listing.next(folders.source.fd()) {
+            Ok(Some((name, hint))) => self.name(&folders, name, hint),
+            Ok(None) => self.leave(),
+            Err(errno) => {
+                let shown = frame.level.source();
+                self.tell(Problem::of(What::ReadDirectory, shown, errno));
+                self.leave();
+            }
+        }
+    }
+
+    fn name(&mut self, folders: &Arc<Folders>, name: CString, hint: FileType) {
+        let Some(frame) = self.stack.last() else {
+            return;
+        };
+        let hint = self.certain(folders, &name, hint);
+        if !self.admits(&frame.level, &name, hint) {
+            return;
+        }
+        frame.level.expect_child();
+        let task = Task {
+            level: Arc::clone(&frame.level),
+            folders: Arc::clone(folders),
+            dest: name.clone(),
+            source: name,
+            role: Role::Inside,
+            ticket: self.run.ledger.ticket(),
+        };
+        if hint == FileType::Directory || hint == FileType::Unknown {
+            self.folder_or_not(task);
+        } else {
+            self.batch.push_back(task);
+            if self.batch.len() >= BATCH_MAX || !self.run.crew.has_others() {
+                self.hand_out();
+            }
+        }
+    }
+
+    fn hand_out(&mut self) {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.run.crew.submit(batch, &|task| perform(self.run, task));
+        }
+    }
+
+    /// What a name is, where its folder doesn't say or where links are followed.
+    fn certain(&self, folders: &Folders, name: &CStr, hint: FileType) -> FileType {
+        let follows = self.run.deref() == Deref::Always;
+        let flags = match (hint, follows) {
+            (FileType::Symlink | FileType::Unknown, true) => AtFlags::empty(),
+            (FileType::Unknown, false) => AtFlags::SYMLINK_NOFOLLOW,
+            _ => return hint,
+        };
+        statat(folders.source.fd(), name, flags).map_or(hint, |stat| file_type(&stat))
+    }
+
+    fn admits(&self, level: &Level, name: &CStr, hint: FileType) -> bool {
+        let Some(filter) = &self.run.filter else {
+            return true;
+        };
+        let mut path = level.below_operand();
+        append(&mut path, name.to_bytes());
+        let kind = match hint {
+            FileType::Directory => EntryKind::Directory,
+            _ => EntryKind::File,
+        };
+        filter.admits(&path, kind)
+    }
+
+    /// Something that may be a folder: looked at here, since only the walk enters folders.
+    fn folder_or_not(&mut self, task: Task) {
+        let run = self.run;
+        let mut voice = run.ledger.voice(task.ticket);
+        let entry = Entry { run, task: &task };
+        if let Begun::Folder(folder) = entry.begin(&mut voice) {
+            let (source, way) = *folder;
+            if let Err(problem) = self.enter(&entry, &source, &way, &mut voice) {
+                voice.problem(*problem);
+                entry.finished(&source, Outcome::Failed, Made::default(), &mut voice);
+            }
+        }
+        voice.settle();
+        run.child_done(&task.level);
+    }
+
+    /// Makes or finds a folder's copy, and puts the folder on the stack.
+    fn enter(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        way: &Way,
+        voice: &mut Voice<'_>,
+    ) -> Result<(), Box<Problem>> {
+        if !self.may_enter(entry, source, voice)? {
+            return Ok(());
+        }
+        let (dest, made, surroundings) = self.destination(entry, source, way, voice)?;
+        if entry.task.role == Role::Operand {
+            self.device = source.st_dev;
+        }
+        let device_kept = self.run.options.borders == Borders::Kept && source.st_dev != self.device;
+        if device_kept {
+            entry.finished(source, Outcome::Copied, Made::default(), voice);
+            return Ok(());
+        }
+        let folder = match open_source(entry) {
+            Ok(fd) => fd,
+            Err(errno) => {
+                let shown = entry.source_shown();
+                voice.problem(Problem::of(What::OpenDirectory, shown, errno));
+                self.close_at_once(entry, source, dest, made);
+                return Ok(());
+            }
+        };
+        let stat = fstat(&folder)
+            .map_err(|errno| Problem::of(What::OpenDirectory, entry.source_shown(), errno))?;
+        if identity(&stat) != identity(source) {
+            return Err(Box::new(Problem::said(
+                What::Replaced,
+                entry.source_shown(),
+            )));
+        }
+        let dest_identity = match &dest {
+            Folder::Imagined => None,
+            dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
+        };
+        let done = match surroundings {
+            Surroundings::Imagined => Outcome::Planned,
+            _ => Outcome::Copied,
+        };
+        if matches!(made, metadata::Made::New(_)) {
+            entry.finished(source, done, Made::default(), voice);
+        }
+        self.hand_out();
+        self.above.insert(identity(source));
+        self.stack.push(Frame {
+            level: entry.task.level.below(&entry.task.source, &entry.task.dest),
+            folders: Some(Arc::new(Folders {
+                source: Folder::Open(folder),
+                dest,
+                surroundings,
+            })),
+            listing: Listing::default(),
+            stat: *source,
+            dest: dest_identity,
+            made,
+            surroundings,
+            reached: self.reached(entry, way),
+        });
+        self.close_one();
+        Ok(())
+    }
+
+    /// Whether a folder is entered: not below itself, and not a second time.
+    fn may_enter(
+        &self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        voice: &mut Voice<'_>,
+    ) -> Result<bool, Box<Problem>> {
+        if self.above.contains(&identity(source)) {
+            let problem = Problem::said(What::Cycle, entry.source_shown());
+            return Err(Box::new(problem));
+        }
+        let (top_source, top_dest) = &self.top;
+        match entry.met(source) {
+            None => Ok(true),
+            Some(MetFolder::Made) => {
+                let problem = Problem::said(What::IntoItself, top_source.clone());
+                Err(Box::new(problem.and(top_dest.clone())))
+            }
+            Some(MetFolder::Copied(folder, name)) => {
+                let here = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty());
+                let again = here.is_ok_and(|here| identity(&here) == folder)
+                    && name == entry.task.dest.to_bytes();
+                if again {
+                    let twice = Problem::said(What::DirectoryTwice, top_source.clone());
+                    voice.problem(twice.warning());
+                    return Ok(false);
+                }
+                if self.run.follows(entry.task.role) {
+                    return Ok(true);
+                }
+                let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
+                Err(Box::new(problem.and(entry.source_shown())))
+            }
+        }
+    }
+
+    fn destination(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        way: &Way,
+        voice: &mut Voice<'_>,
+    ) -> Result<(Folder, metadata::Made, Surroundings), Box<Problem>> {
+        if entry.task.role == Role::Operand {
+            if let Ok(folder) = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty()) {
+                let name = entry.task.dest.to_bytes().to_vec();
+                let met = MetFolder::Copied(identity(&folder), name);
+                self.run.seen.met_folder(identity(source), met);
+            }
+        }
+        let Way::New { backup } = way else {
+            let dest = open_dest(entry, way)?;
+            return Ok((dest, metadata::Made::Before, Surroundings::Old));
+        };
+        if self.run.options.effect == Effect::ToldOnly {
+            entry.say_making(backup.as_deref(), voice);
+            let made = metadata::Made::New(0o700);
+            return Ok((Folder::Imagined, made, Surroundings::Imagined));
+        }
+        let wishes = &self.run.options.preserve;
+        let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
+        let folder = entry.task.folders.dest.fd();
+        mkdirat(folder, &entry.task.dest, Mode::from_raw_mode(mode))
+            .map_err(|errno| Problem::of(What::CreateDirectory, entry.dest_shown(), errno))?;
+        entry.say_making(backup.as_deref(), voice);
+        let dest = open_dest(entry, way)?;
+        if self.first_made == FirstMade::No {
+            if let Ok(stat) = fstat(dest.fd()) {
+                self.run.seen.met_folder(identity(&stat), MetFolder::Made);
+            }
+            self.first_made = FirstMade::Yes;
+        }
+        entry.note_made();
+        Ok((dest, metadata::Made::New(mode), Surroundings::Fresh))
+    }
+
+    fn reached(&self, entry: &Entry<'_>, way: &Way) -> Reached {
+        let dest_link = matches!(way, Way::Into(there) if there.link.is_some());
+        if self.run.follows(entry.task.role) || dest_link {
+            Reached::ByLink
+        } else {
+            Reached::ByName
+        }
+    }
+
+    /// A folder that can't be read has its copy all the same, which gets its metadata.
+    fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, dest: Folder, made: metadata::Made) {
+        let level = entry.task.level.below(&entry.task.source, &entry.task.dest);
+        let surroundings = match dest {
+            Folder::Imagined => Surroundings::Imagined,
+            _ => Surroundings::Old,
+        };
+        let folders = Arc::new(Folders {
+            source: Folder::Imagined,
+            dest,
+            surroundings,
+        });
+        self.close_later(&level, folders, source, made);
+    }
+
+    /// The walk through the folder on top is over.
+    fn leave(&mut self) {
+        self.hand_out();
+        let Some(frame) = self.stack.pop() else {
+            return;
+        };
+        self.above.remove(&identity(&frame.stat));
+        let Some(folders) = frame.folders else {
+            return self.run.child_done(&frame.level);
+        };
+        self.parent_again(&folders);
+        self.close_later(&frame.level, folders, &frame.stat, frame.made);
+    }
+
+    fn close_later(
+        &self,
+        level: &Arc<Level>,
+        folders: Arc<Folders>,
+        source: &Stat,
+        made: metadata::Made,
+    ) {
+        let run = self.run;
+        level.close_with(Closing {
+            folders,
+            stat: *source,
+            made,
+            ticket: run.ledger.ticket(),
+        });
+        run.unclosed.fetch_add(1, Relaxed);
+        run.child_done(level);
+        if run.unclosed.load(Relaxed) > UNCLOSED_MAX {
+            run.crew.drain(&|task| perform(run, task));
+        }
+    }
+
+    /// Closes the outermost open folder where too many are open.
+    fn close_one(&mut self) {
+        if self.stack.len() - self.open_from <= OPEN_MAX {
+            return;
+        }
+        let child = &self.stack[self.open_from + 1];
+        if child.reached == Reached::ByLink {
+            return;
+        }
+        let frame = &mut self.stack[self.open_from];
+        let Some(folders) = frame.folders.take() else {
+            return;
+        };
+        self.open_from += 1;
+        if let Err(errno) = frame.listing.read_all(folders.source.fd()) {
+            let shown = frame.level.source();
+            self.tell(Problem::of(What::ReadDirectory, shown, errno));
+        }
+    }
+
+    /// Opens the folder above the one that was left, if it was closed.
+    fn parent_again(&mut self, child: &Folders) {
+        let Some(frame) = self.stack.last_mut() else {
+            return;
+        };
+        if frame.folders.is_some() {
+            return;
+        }
+        let source = parent_of(&child.source, identity(&frame.stat));
+        let dest = match (&child.dest, frame.dest) {
+            (Folder::Imagined, _) | (_, None) => Ok(Folder::Imagined),
+            (dest, Some(identity)) => parent_of(dest, identity),
+        };
+        if let (Ok(source), Ok(dest)) = (source, dest) {
+            frame.folders = Some(Arc::new(Folders {
+                source,
+                dest,
+                surroundings: frame.surroundings,
+            }));
+        }
+        self.open_from = self.open_from.min(self.stack.len() - 1);
+    }
+
+    /// The folder on top is closed and can't be found again: it was moved.
+    fn reopen(&mut self) {
+        if let Some(frame) = self.stack.last() {
+            let shown = frame.level.source();
+            self.tell(Problem::said(What::Moved, shown));
+        }
+        self.leave();
+    }
+
+    fn tell(&self, problem: Problem) {
+        let mut voice = self.run.ledger.voice(self.run.ledger.ticket());
+        voice.problem(problem);
+        voice.settle();
+    }
+}
+
+/// `..` of an open folder, if it is the folder it should be.
+fn parent_of(folder: &Folder, parent: Identity) -> Result<Folder, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = open_folder(folder.fd(), c"..", flags)?;
+    if identity(&fstat(opened.fd())?) == parent {
+        Ok(opened)
+    } else {
+        Err(Errno::NOENT)
+    }
+}
+
+fn open_source(entry: &Entry<'_>) -> Result<OwnedFd, Errno> {
+    let task = entry.task;
+    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if !entry.run.follows(task.role) {
+        flags |= OFlags::NOFOLLOW;
+    }
+    openat(task.folders.source.fd(), &task.source, flags, Mode::empty())
+}
+
+/// Opens the copy of a folder: what was seen there, or what was just made.
+fn open_dest(entry: &Entry<'_>, way: &Way) -> Result<Folder, Box<Problem>> {
+    let task = entry.task;
+    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let seen = match way {
+        Way::Into(there) => Some(there),
+        Way::New { .. } => None,
+    };
+    if seen.is_none_or(|there| there.link.is_none()) {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let failed = |errno| {
+        Box::new(Problem::of(
+            What::CreateDirectory,
+            entry.dest_shown(),
+            errno,
+        ))
+    };
+    let folder = open_folder(task.folders.dest.fd(), &task.dest, flags).map_err(failed)?;
+    let stat = fstat(folder.fd()).map_err(failed)?;
+    if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
+        return Err(Box::new(Problem::said(What::Replaced, entry.dest_shown())));
+    }
+    Ok(folder)
+}
+
+/// Opens a folder for reading, or as a place where that isn't allowed.
+fn open_folder(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Folder, Errno> {
+    match openat(folder, name, flags, Mode::empty()) {
+        Ok(fd) => Ok(Folder::Open(fd)),
+        Err(Errno::ACCESS) => {
+            let fd = openat(folder.as_fd(), name, flags | OFlags::PATH, Mode::empty())?;
+            Ok(Folder::Place(fd))
+        }
+        Err(errno) => Err(errno),
+    }
+}
