@@ -8,12 +8,15 @@
 mod bench;
 mod cp;
 mod doctor;
+mod pages;
 mod serve;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Moves bytes between files and sockets underneath user space, and tells how every byte travelled
 #[derive(Debug, Parser)]
@@ -25,19 +28,27 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Cp(cp::Arguments),
+    /// Never parsed: what stands behind `cp` is read as GNU reads it. It is here to be told of.
+    Cp,
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
     Bench(Box<bench::Arguments>),
+    Completions(pages::Completions),
+    Man(pages::Manual),
 }
 
 fn main() -> ExitCode {
     warn_on_standard_error();
-    let outcome = match Arguments::parse().command {
-        Command::Cp(arguments) => cp::run(&arguments),
+    if let Some((name, called, words)) = copying(std::env::args_os()) {
+        return cp::run(name, called, words);
+    }
+    let outcome = match arguments().command {
+        Command::Cp => return cp::run(cp::Name::Underpass, "underpass cp".into(), Vec::new()),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
+        Command::Completions(completions) => completions.run(whole_command()),
+        Command::Man(manual) => manual.run(whole_command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -46,6 +57,30 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether this is `cp` or `underpass cp`, what its messages begin with, and its own words.
+fn copying(
+    mut words: impl Iterator<Item = OsString>,
+) -> Option<(cp::Name, OsString, Vec<OsString>)> {
+    let called = words.next()?;
+    if Path::new(&called).file_name() == Some("cp".as_ref()) {
+        return Some((cp::Name::Cp, called, words.collect()));
+    }
+    (words.next()? == "cp").then(|| {
+        let called = "underpass cp".into();
+        (cp::Name::Underpass, called, words.collect())
+    })
+}
+
+fn arguments() -> Arguments {
+    let matches = whole_command().get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// All commands, with `cp` as its own table has it.
+fn whole_command() -> clap::Command {
+    Arguments::command().mut_subcommand("cp", |_| cp::command())
 }
 
 /// What goes wrong while a command goes on is told there, one line each.

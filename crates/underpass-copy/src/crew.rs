@@ -136,7 +136,9 @@ impl<T> Crew<T> {
     }
 
     fn under_way(&self) -> MutexGuard<'_, usize> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -130,12 +130,7 @@ fn two_links(entry: SameEntry, same_link: bool, backup: WithBackup) -> Sameness 
 }
 
 /// The old destination goes elsewhere first, which helps unless it is the source.
-fn with_backup(
-    entry: SameEntry,
-    same_link: bool,
-    links: (bool, bool),
-    deref: Deref,
-) -> Sameness {
+fn with_backup(entry: SameEntry, same_link: bool, links: (bool, bool), deref: Deref) -> Sameness {
     let source_dangles = deref != Deref::Never && links == (true, false);
     match (same_link, entry) {
         (false, _) if source_dangles => Sameness::SameFile,
@@ -190,7 +185,11 @@ pub(crate) fn fate(existing: Existing, newer: Ordering) -> Fate {
 /// Compares the destination's time of change with the source's. Where times go along, a destination
 /// whose time was cut by its file system when it was copied is not older for that.
 pub(crate) fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
-    let step = if timestamps.is_wanted() { granularity(dest) } else { 1 };
+    let step = if timestamps.is_wanted() {
+        granularity(dest)
+    } else {
+        1
+    };
     let (theirs, ours) = (nanoseconds(source), nanoseconds(dest));
     let seconds = dest.st_mtime.cmp(&source.st_mtime);
     seconds.then(ours.cmp(&(theirs - theirs % step)))

@@ -112,8 +112,7 @@ pub(crate) fn open(
 /// Reading is needed where the copy is compared with its source.
 fn access(entry: &Entry<'_>) -> OFlags {
     let options = entry.run.options;
-    let reads = options.verification == Verification::On
-        || options.leftovers == Leftovers::Resumed;
+    let reads = options.verification == Verification::On || options.leftovers == Leftovers::Resumed;
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     access | OFlags::NOCTTY | OFlags::CLOEXEC
 }
@@ -171,8 +170,7 @@ fn open_existing(entry: &Entry<'_>, there: &There) -> Result<Opened, (Failure, E
     if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
         return Err(replaced());
     }
-    let keeps = options.manner == Manner::AttributesOnly
-        || options.leftovers == Leftovers::Resumed;
+    let keeps = options.manner == Manner::AttributesOnly || options.leftovers == Leftovers::Resumed;
     if opened.is_regular() && opened.len() > 0 && !keeps {
         ftruncate(&opened.fd, 0).map_err(failed)?;
         (opened.stat.st_size, opened.stat.st_blocks) = (0, 0);
@@ -203,8 +201,9 @@ fn stage(entry: &Entry<'_>, source: &Stat, way: &Way) -> Result<Opened, Failure>
     let (fd, staged) = match run.options.leftovers {
         Leftovers::Resumed => Staged::lasting(folder, &task.dest, bits, run.process.user)
             .map_err(|errno| failed(What::Resume, errno))?,
-        Leftovers::Overwritten => Staged::create(folder.as_fd(), bits)
-            .map_err(|errno| failed(What::CreateFile, errno))?,
+        Leftovers::Overwritten => {
+            Staged::create(folder.as_fd(), bits).map_err(|errno| failed(What::CreateFile, errno))?
+        }
     };
     let mut opened =
         Opened::new(fd, Made::New(mode)).map_err(|errno| failed(What::CreateFile, errno))?;

@@ -296,7 +296,10 @@ impl<'a> Entry<'a> {
         if self.remembers(source) && self.run.options.effect == Effect::Real {
             match self.run.seen.begin(identity(source)) {
                 Some(copied) => self.link_to(&copied).map_err(Stop::from)?,
-                None => self.run.seen.copied(identity(source), self.as_copied(&there.stat)),
+                None => self
+                    .run
+                    .seen
+                    .copied(identity(source), self.as_copied(&there.stat)),
             }
         }
         Err(Stop::Kept)
@@ -354,8 +357,8 @@ impl<'a> Entry<'a> {
             };
             return Ok(Way::New { backup: renamed });
         }
-        let link_in_the_way = self.run.deref() == decide::Deref::Never
-            && file_type(source) != FileType::RegularFile;
+        let link_in_the_way =
+            self.run.deref() == decide::Deref::Never && file_type(source) != FileType::RegularFile;
         let other_names = options.preserve.links.is_wanted() && there.stat.st_nlink > 1;
         let data = options.manner != Manner::AttributesOnly;
         if self.run.removes_first() || (data && (other_names || link_in_the_way)) {
@@ -496,9 +499,7 @@ impl<'a> Entry<'a> {
                 decide::Deref::CommandLine => self.task.role == Role::Operand,
                 decide::Deref::Always => true,
             };
-        options.preserve.links.is_wanted()
-            && options.manner != Manner::HardLink
-            && may_come_again
+        options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
     }
 
     fn as_copied(&self, dest: &Stat) -> Copied {
@@ -527,12 +528,17 @@ impl<'a> Entry<'a> {
         }
         let beside = special::name_beside();
         copied.link(folder, &beside).map_err(failed)?;
-        renameat_with(folder, &beside, folder, &self.task.dest, RenameFlags::empty()).map_err(
-            |errno| {
-                let _left = unlinkat(folder, &beside, AtFlags::empty());
-                failed(errno)
-            },
+        renameat_with(
+            folder,
+            &beside,
+            folder,
+            &self.task.dest,
+            RenameFlags::empty(),
         )
+        .map_err(|errno| {
+            let _left = unlinkat(folder, &beside, AtFlags::empty());
+            failed(errno)
+        })
     }
 
     fn make(&self, source: &Stat, way: Way, voice: &mut Voice<'_>) -> Result<Made, Box<Problem>> {

@@ -128,11 +128,7 @@ fn fill(
 }
 
 /// Finds how much of the destination equals the source, and cuts off the rest.
-fn keep_equal(
-    entry: &Entry<'_>,
-    source: &Reading,
-    opened: &mut Opened,
-) -> Result<u64, Failure> {
+fn keep_equal(entry: &Entry<'_>, source: &Reading, opened: &mut Opened) -> Result<u64, Failure> {
     let there = opened.len();
     if !source.is_regular() || !opened.is_regular() || there == 0 {
         return Ok(0);
@@ -177,8 +173,7 @@ fn travel(
     let plan = Driver::new(entry.run.around.host)
         .policy(policy)
         .plan(&input, &output);
-    let account = drive(entry, &input, &output, policy)
-        .map_err(|error| explain(entry, &error))?;
+    let account = drive(entry, &input, &output, policy).map_err(|error| explain(entry, &error))?;
     Ok(Travel {
         plan,
         holes_sought: holes_sought(source, opened, &account, policy.holes),
@@ -313,11 +308,7 @@ fn finish(
     match synced {
         // Pipes and some devices have nothing to sync.
         Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
-        Err(errno) => Err(Box::new(Problem::of(
-            What::Sync,
-            entry.dest_shown(),
-            errno,
-        ))),
+        Err(errno) => Err(Box::new(Problem::of(What::Sync, entry.dest_shown(), errno))),
     }
 }
 
@@ -381,9 +372,8 @@ fn sync_folder(entry: &Entry<'_>) -> Result<(), Failure> {
     if options.durability != Durability::Folder || entry.task.role == crate::run::Role::Inside {
         return Ok(());
     }
-    sync::folder(&entry.task.folders.dest).map_err(|errno| {
-        Box::new(Problem::of(What::Sync, entry.task.level.dest(), errno))
-    })
+    sync::folder(&entry.task.folders.dest)
+        .map_err(|errno| Box::new(Problem::of(What::Sync, entry.task.level.dest(), errno)))
 }
 
 /// What is over the name of a complete file.

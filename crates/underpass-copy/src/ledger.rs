@@ -57,7 +57,10 @@ impl<'a> Ledger<'a> {
         let mut state = self.state();
         while state.next_ticket - state.speaks > AHEAD_MAX {
             state.waiting += 1;
-            state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .told
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
         state.next_ticket += 1;

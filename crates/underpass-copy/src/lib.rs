@@ -75,13 +75,17 @@ pub struct Around<'a> {
 /// a [`Problem`], and counted in the [`Summary`].
 pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Summary {
     let jobs = options.jobs.map_or(1, NonZeroUsize::get);
-    let order = if jobs > 1 { Order::InTurn } else { Order::AtOnce };
+    let order = if jobs > 1 {
+        Order::InTurn
+    } else {
+        Order::AtOnce
+    };
     let ledger = Ledger::new(around.observer, order);
     let filter = match Filter::of(&options.rules) {
         Ok(filter) => filter,
         Err(why) => {
             let mut voice = ledger.voice(ledger.ticket());
-            voice.problem(Problem::said(What::Pattern, why));
+            voice.problem(Problem::said(What::Pattern(why), OsString::new()));
             voice.settle();
             return ledger.finish();
         }
@@ -91,7 +95,11 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
         Target::Folder(_) => sources > 1,
         _ => sources > 2,
     };
-    let several = if several { Operands::IntoFolder } else { Operands::One };
+    let several = if several {
+        Operands::IntoFolder
+    } else {
+        Operands::One
+    };
     let run = Run::new(options, around, ledger, Crew::of(jobs), filter, several);
     std::thread::scope(|scope| {
         for _ in 1..jobs {

@@ -49,10 +49,7 @@ enum To {
     Folder(OsString, Arc<OwnedFd>),
 }
 
-fn targets<'o>(
-    run: &Run<'_>,
-    operands: &'o [OsString],
-) -> Result<(&'o [OsString], To), Problem> {
+fn targets<'o>(run: &Run<'_>, operands: &'o [OsString]) -> Result<(&'o [OsString], To), Problem> {
     let open = |path: &OsStr| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::empty()).map(Arc::new)
@@ -61,14 +58,12 @@ fn targets<'o>(
     match (&run.options.target, operands.split_last()) {
         (Target::Folder(folder), _) => {
             let folder = folder.as_os_str();
-            let fd = open(folder)
-                .map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
+            let fd =
+                open(folder).map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
             Ok((operands, To::Folder(folder.to_owned(), fd)))
         }
         (_, None) => Ok((nothing, To::Name(OsString::new()))),
-        (Target::LastOperandAsName, Some((last, sources))) => {
-            Ok((sources, To::Name(last.clone())))
-        }
+        (Target::LastOperandAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
         (Target::LastOperand, Some((last, sources))) => match open(last) {
             Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
             Err(errno) if sources.len() > 1 || run.options.naming == Naming::Parents => {
@@ -97,9 +92,7 @@ impl Copying<'_> {
         }
         let (prefix, last) = split(path);
         let made = match (&self.to, self.run.options.naming) {
-            (To::Name(to), _) => {
-                self.pair((prefix, last), split(to.as_bytes()))
-            }
+            (To::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
             (To::Folder(folder, fd), Naming::Parents) => {
                 let (folder, fd) = (folder.clone(), Arc::clone(fd));
                 return self.below_parents(path, &folder, &fd);
@@ -212,8 +205,7 @@ impl Copying<'_> {
             let stat = statat(folder.fd(), c".", AtFlags::empty());
             stat.ok().map(|stat| identity(&stat))
         };
-        self.run.crew.has_others()
-            && folder(&task.folders.source) == folder(&task.folders.dest)
+        self.run.crew.has_others() && folder(&task.folders.source) == folder(&task.folders.dest)
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.

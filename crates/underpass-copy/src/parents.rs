@@ -90,7 +90,10 @@ impl Way<'_> {
         if path.starts_with(b"/") {
             self.source.push(b'/');
         }
-        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        for name in path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
             append(&mut self.source, name);
             append(&mut self.dest, name);
             self.step(path, name, target, voice)?;
@@ -111,7 +114,11 @@ impl Way<'_> {
             dest,
             surroundings,
         });
-        let shown = if shown.is_empty() && !path.is_empty() { OsString::from("/") } else { shown };
+        let shown = if shown.is_empty() && !path.is_empty() {
+            OsString::from("/")
+        } else {
+            shown
+        };
         let dest_shown = OsString::from_vec(self.dest);
         Ok(Parents {
             level: Level::top(shown, dest_shown, Arc::clone(&folders)),
@@ -131,7 +138,11 @@ impl Way<'_> {
         let shown_source = OsString::from_vec(self.source.clone());
         let shown = OsString::from_vec(self.dest.clone());
         let attributes = |errno| {
-            Box::new(Problem::of(What::ParentAttributes, shown_source.clone(), errno))
+            Box::new(Problem::of(
+                What::ParentAttributes,
+                shown_source.clone(),
+                errno,
+            ))
         };
         let name = CString::new(name).map_err(|_nul| attributes(Errno::INVAL))?;
         let above = self.passed.last();

@@ -124,10 +124,7 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn removes_first(&self) -> bool {
-        let makes_links = matches!(
-            self.options.manner,
-            Manner::HardLink | Manner::SymbolicLink
-        );
+        let makes_links = matches!(self.options.manner, Manner::HardLink | Manner::SymbolicLink);
         match self.options.making_way {
             MakingWay::Everything => true,
             MakingWay::Unwritable => makes_links,
@@ -171,7 +168,11 @@ impl<'a> Run<'a> {
             return;
         };
         let mut voice = self.ledger.voice(closing.ticket);
-        let Folders { source, dest, surroundings } = &*closing.folders;
+        let Folders {
+            source,
+            dest,
+            surroundings,
+        } = &*closing.folders;
         if *surroundings != Surroundings::Imagined {
             let troubles = metadata::preserve(
                 held(source),

@@ -110,9 +110,7 @@ pub(crate) fn other_name(entry: &Entry<'_>, voice: &mut Voice<'_>) -> Outcome {
         _ => AtFlags::empty(),
     };
     let folder = task.folders.dest.fd();
-    let link = |name: &CStr| {
-        linkat(task.folders.source.fd(), &task.source, folder, name, flags)
-    };
+    let link = |name: &CStr| linkat(task.folders.source.fd(), &task.source, folder, name, flags);
     let replaces = entry.run.options.making_way == MakingWay::Unwritable
         || matches!(entry.run.options.existing, Existing::Asked(_));
     let linked = match link(&task.dest) {
@@ -161,12 +159,7 @@ pub(crate) fn node(entry: &Entry<'_>, source: &Stat, voice: &mut Voice<'_>) -> O
     Ok(Made::default())
 }
 
-fn preserve(
-    entry: &Entry<'_>,
-    source: &Stat,
-    made: metadata::Made,
-    voice: &mut Voice<'_>,
-) {
+fn preserve(entry: &Entry<'_>, source: &Stat, made: metadata::Made, voice: &mut Voice<'_>) {
     let (task, run) = (entry.task, entry.run);
     let troubles = metadata::preserve(
         Held::Named(task.folders.source.fd(), &task.source),

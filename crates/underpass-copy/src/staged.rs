@@ -77,16 +77,12 @@ impl Staged {
         hasher.write(name.to_bytes());
         let left = CString::new(format!(".underpass-part-{:016x}", hasher.finish()));
         let left = left.unwrap_or_default();
-        let flags = OFlags::RDWR
-            | OFlags::CREATE
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = openat(folder, &left, flags, mode)?;
         let stat = fstat(&fd)?;
-        let ours = file_type(&stat) == FileType::RegularFile
-            && stat.st_nlink == 1
-            && stat.st_uid == user;
+        let ours =
+            file_type(&stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == user;
         if !ours {
             return Err(Errno::PERM);
         }

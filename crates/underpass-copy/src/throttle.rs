@@ -61,6 +61,9 @@ mod tests {
         assert_eq!(throttle.book(500, now), now + Duration::from_millis(500));
         assert_eq!(throttle.book(500, now), now + Duration::from_secs(1));
         let later = now + Duration::from_secs(60);
-        assert_eq!(throttle.book(100, later), later + Duration::from_millis(100));
+        assert_eq!(
+            throttle.book(100, later),
+            later + Duration::from_millis(100)
+        );
     }
 }

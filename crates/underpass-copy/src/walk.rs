@@ -222,7 +222,10 @@ impl<'a> Walk<'a> {
         let stat = fstat(&folder)
             .map_err(|errno| Problem::of(What::OpenDirectory, entry.source_shown(), errno))?;
         if identity(&stat) != identity(source) {
-            return Err(Box::new(Problem::said(What::Replaced, entry.source_shown())));
+            return Err(Box::new(Problem::said(
+                What::Replaced,
+                entry.source_shown(),
+            )));
         }
         let dest_identity = match &dest {
             Folder::Imagined => None,
@@ -341,13 +344,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A folder that can't be read has its copy all the same, which gets its metadata.
-    fn close_at_once(
-        &self,
-        entry: &Entry<'_>,
-        source: &Stat,
-        dest: Folder,
-        made: metadata::Made,
-    ) {
+    fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, dest: Folder, made: metadata::Made) {
         let level = entry.task.level.below(&entry.task.source, &entry.task.dest);
         let surroundings = match dest {
             Folder::Imagined => Surroundings::Imagined,
@@ -486,7 +483,13 @@ fn open_dest(entry: &Entry<'_>, way: &Way) -> Result<Folder, Box<Problem>> {
     if seen.is_none_or(|there| there.link.is_none()) {
         flags |= OFlags::NOFOLLOW;
     }
-    let failed = |errno| Box::new(Problem::of(What::CreateDirectory, entry.dest_shown(), errno));
+    let failed = |errno| {
+        Box::new(Problem::of(
+            What::CreateDirectory,
+            entry.dest_shown(),
+            errno,
+        ))
+    };
     let folder = open_folder(task.folders.dest.fd(), &task.dest, flags).map_err(failed)?;
     let stat = fstat(folder.fd()).map_err(failed)?;
     if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
@@ -496,11 +499,7 @@ fn open_dest(entry: &Entry<'_>, way: &Way) -> Result<Folder, Box<Problem>> {
 }
 
 /// Opens a folder for reading, or as a place where that isn't allowed.
-fn open_folder(
-    folder: BorrowedFd<'_>,
-    name: &CStr,
-    flags: OFlags,
-) -> Result<Folder, Errno> {
+fn open_folder(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Folder, Errno> {
     match openat(folder, name, flags, Mode::empty()) {
         Ok(fd) => Ok(Folder::Open(fd)),
         Err(Errno::ACCESS) => {

@@ -1,0 +1,66 @@
+//! `--debug`: how a file was copied, in the terms of GNU's, from what was measured.
+
+use underpass::{Account, Cause, Mechanism, Reason};
+use underpass_copy::{EntryKind, Finished, HolesSought, Outcome, Travel};
+
+/// The line of a regular file that was copied; other things have none.
+pub(super) fn line(finished: &Finished) -> Option<String> {
+    if finished.kind != EntryKind::File || finished.outcome != Outcome::Copied {
+        return None;
+    }
+    let travel = finished.travel.as_deref();
+    let holes = match travel.map(|travel| travel.holes_sought) {
+        Some(HolesSought::Asked) => "SEEK_HOLE",
+        Some(HolesSought::Zeros) => "zeros",
+        Some(HolesSought::AskedAndZeros) => "SEEK_HOLE + zeros",
+        Some(HolesSought::No) | None => "no",
+    };
+    Some(format!(
+        "copy offload: {}, reflink: {}, sparse detection: {holes}",
+        travel.map_or("unknown", offload),
+        travel.map_or("unknown", reflink),
+    ))
+}
+
+/// Whether `copy_file_range` did it.
+fn offload(travel: &Travel) -> &'static str {
+    let account = &travel.account;
+    if account.of(Mechanism::CopyRange).bytes > 0 {
+        return "yes";
+    }
+    match left_out(travel, Mechanism::CopyRange) {
+        _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
+        Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
+        Some(Reason::MayShareBlocks | Reason::NotAsked | Reason::CopiesBytes) => "avoided",
+        // Nothing was left for it to do: what was shared, holes, or nothing at all.
+        _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
+        _ => "no",
+    }
+}
+
+/// Whether blocks are shared.
+fn reflink(travel: &Travel) -> &'static str {
+    let account = &travel.account;
+    if account.of(Mechanism::Clone).bytes > 0 {
+        return "yes";
+    }
+    match left_out(travel, Mechanism::Clone) {
+        _ if was_refused(account, Mechanism::Clone) => "unsupported",
+        Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
+        Some(Reason::MayShareBlocks | Reason::NotAsked | Reason::Unaligned) => "no",
+        _ => "unknown",
+    }
+}
+
+fn left_out(travel: &Travel, mechanism: Mechanism) -> Option<Reason> {
+    let mut left_out = travel.plan.left_out();
+    left_out.find_map(|(out, reason)| (out == mechanism).then_some(reason))
+}
+
+/// Whether it was tried, and could not be done.
+fn was_refused(account: &Account, mechanism: Mechanism) -> bool {
+    account
+        .refusals
+        .iter()
+        .any(|refusal| refusal.mechanism == mechanism && matches!(refusal.cause, Cause::Errno(_)))
+}

@@ -1,0 +1,167 @@
+//! How far a copy has come, drawn from a thread that only looks.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use underpass_copy::Progress;
+
+use super::words::When;
+
+/// Looked at this often.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is over by then needs no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A rate is that of this long ago until now: short enough to follow a change, long enough to read.
+const MEMORY: Duration = Duration::from_secs(5);
+
+/// A bar that may never be seen.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    bar: ProgressBar,
+    when: When,
+}
+
+impl Gauge {
+    pub(super) fn new(when: When) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let when = match when {
+            When::Auto if !std::io::stderr().is_terminal() => When::Never,
+            when => when,
+        };
+        Self { bar, when }
+    }
+
+    /// The bar, for whoever writes where it is drawn.
+    pub(super) fn bar(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
+    /// Does something, and shows how far it has come meanwhile.
+    pub(super) fn watch<T>(&self, progress: &Progress, act: impl FnOnce() -> T) -> T {
+        if self.when == When::Never {
+            return act();
+        }
+        std::thread::scope(|scope| {
+            let (over, until) = channel::<()>();
+            scope.spawn(move || self.draw(progress, &until));
+            let outcome = act();
+            drop(over);
+            outcome
+        })
+    }
+
+    fn draw(&self, progress: &Progress, until: &Receiver<()>) {
+        let mut samples = Samples::new();
+        while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            samples.take(progress.bytes_done.load(Relaxed));
+            let waits = self.when == When::Auto && samples.begin.elapsed() < PATIENCE;
+            if waits {
+                continue;
+            }
+            if self.bar.is_hidden() {
+                self.show();
+            }
+            self.sample(progress, &samples);
+        }
+        if std::io::stderr().is_terminal() {
+            self.bar.finish_and_clear();
+        } else if self.when == When::Always {
+            // Where lines can't be drawn over, the end is all that is of use.
+            samples.take(progress.bytes_done.load(Relaxed));
+            eprintln!("{}", line(progress, &samples));
+        }
+    }
+
+    fn show(&self) {
+        // Colours are the terminal's own matter, and NO_COLOR's: there are none.
+        let template = "[{bar:20}] {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style.progress_chars("=> "));
+        }
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+
+    fn sample(&self, progress: &Progress, samples: &Samples) {
+        let (found, done) = (
+            progress.bytes_found.load(Relaxed),
+            progress.bytes_done.load(Relaxed),
+        );
+        // Until all is found the bar would run backwards.
+        match progress.all_found.load(Relaxed) {
+            0 => self.bar.unset_length(),
+            _ => self.bar.set_length(found.max(done)),
+        }
+        self.bar.set_position(done);
+        self.bar.set_message(line(progress, samples));
+    }
+}
+
+fn line(progress: &Progress, samples: &Samples) -> String {
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+    let (done, found) = (read(&progress.bytes_done), read(&progress.bytes_found));
+    let (files, files_found) = (read(&progress.files_done), read(&progress.files_found));
+    let rate = samples.rate();
+    let so_far = match read(&progress.all_found) {
+        0 => " found so far",
+        _ => "",
+    };
+    let left = match (read(&progress.all_found), rate) {
+        (0, _) | (_, 0) => String::new(),
+        (_, rate) => {
+            let left = Duration::from_secs(found.saturating_sub(done).div_ceil(rate));
+            format!(", {} left", HumanDuration(left))
+        }
+    };
+    format!(
+        "{} of {}, {files} of {files_found} files{so_far}, {}/s{left}",
+        HumanBytes(done),
+        HumanBytes(found),
+        HumanBytes(rate),
+    )
+}
+
+/// How many bytes were done when.
+struct Samples {
+    begin: Instant,
+    taken: Vec<(Instant, u64)>,
+}
+
+impl Samples {
+    fn new() -> Self {
+        let begin = Instant::now();
+        Self {
+            begin,
+            taken: vec![(begin, 0)],
+        }
+    }
+
+    fn take(&mut self, bytes: u64) {
+        let now = Instant::now();
+        self.taken.push((now, bytes));
+        let is_old = |(taken, _): &(Instant, u64)| now.duration_since(*taken) > MEMORY;
+        // The newest of the old ones stays: the rate is measured from there.
+        let old = self
+            .taken
+            .iter()
+            .take_while(|sample| is_old(sample))
+            .count();
+        self.taken.drain(..old.saturating_sub(1));
+    }
+
+    /// Bytes per second.
+    fn rate(&self) -> u64 {
+        let (Some(first), Some(last)) = (self.taken.first(), self.taken.last()) else {
+            return 0;
+        };
+        let seconds = last.0.duration_since(first.0).as_secs_f64();
+        match seconds > 0.0 {
+            true => (last.1.saturating_sub(first.1) as f64 / seconds) as u64,
+            false => 0,
+        }
+    }
+}

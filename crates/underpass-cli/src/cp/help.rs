@@ -1,0 +1,193 @@
+//! What the table of options says to people, to `man` and to shells.
+
+use std::fmt::Write;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ValueHint};
+
+use super::Name;
+use super::table::{Argument, Definition, Group, Id, OPTIONS};
+
+/// Where the explanations begin.
+const COLUMN: usize = 30;
+const WIDTH: usize = 80;
+
+const BACKUPS: &str = "\
+CONTROL, or the variable VERSION_CONTROL, says how backups are named:
+  none, off        there are none
+  simple, never    with SUFFIX at the end
+  numbered, t      .~1~, .~2~ and so on
+  existing, nil    numbered where there is a numbered one already, else simple
+SUFFIX is ~ unless --suffix or the variable SIMPLE_BACKUP_SUFFIX says otherwise.
+";
+
+const EXIT: &str = "\
+The exit code is 0 if all was copied and 1 if something was not.
+";
+
+const ABOUT: &str =
+    "Copy files and folders as GNU cp does, in parallel, and tell how the bytes travelled";
+
+/// `--help`, for a program that is called so.
+pub(super) fn text(called: &str) -> String {
+    let mut text = format!(
+        "{ABOUT}\n\n\
+         Usage: {called} [OPTIONS] [-T] SOURCE DEST\n\
+         \x20      {called} [OPTIONS] SOURCE... DIRECTORY\n\
+         \x20      {called} [OPTIONS] -t DIRECTORY SOURCE...\n"
+    );
+    for (group, heading) in [
+        (Group::Gnu, "Options of GNU cp:"),
+        (Group::Underpass, "Options of Underpass:"),
+    ] {
+        text += &format!("\n{heading}\n");
+        let mut options: Vec<_> = OPTIONS
+            .iter()
+            .filter(|option| option.group == group)
+            .collect();
+        options.sort_by_key(|option| sort_key(option));
+        options.iter().for_each(|option| line(&mut text, option));
+    }
+    text += &format!("\n{BACKUPS}\n{EXIT}");
+    text
+}
+
+pub(super) fn version(name: Name) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match name {
+        Name::Cp => format!("cp (Underpass) {version}\n"),
+        Name::Underpass => format!("underpass cp {version}\n"),
+    }
+}
+
+/// By letter, without regard to case; `--help` and `--version` last.
+fn sort_key(option: &Definition) -> (u8, String) {
+    let name = option.long.unwrap_or(option.short);
+    let is_last = matches!(option.id, Id::Help | Id::Version);
+    (u8::from(is_last), name.to_ascii_lowercase())
+}
+
+fn line(text: &mut String, option: &Definition) {
+    let letters: Vec<_> = option
+        .short
+        .chars()
+        .map(|short| format!("-{short}"))
+        .collect();
+    let long = option.long.map(|long| match option.argument {
+        Argument::None => format!("--{long}"),
+        Argument::Required(value) => format!("--{long}={value}"),
+        Argument::Optional(value) => format!("--{long}[={value}]"),
+    });
+    let indent = if letters.is_empty() { "      " } else { "  " };
+    let names: Vec<_> = letters.into_iter().chain(long).collect();
+    let mut line = format!("{indent}{}", names.join(", "));
+    if line.len() + 2 > COLUMN {
+        line.push('\n');
+        text.push_str(&line);
+        line = String::new();
+    }
+    for word in option.help.split(' ') {
+        if line.len() < COLUMN {
+            line = format!("{line:COLUMN$}{word}");
+        } else if line.len() + 1 + word.len() <= WIDTH {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "{line}");
+            line = format!("{:COLUMN$}{word}", "");
+        }
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// The same for the man page and for completions. It does not parse: it can't do what getopt does.
+pub(crate) fn command() -> clap::Command {
+    let operands = Arg::new("SOURCE")
+        .num_args(1..)
+        .value_hint(ValueHint::AnyPath)
+        .help("What is copied; the last one is where to, unless there is -t");
+    clap::Command::new("cp")
+        .about(ABOUT)
+        .after_long_help(format!("{BACKUPS}\n{EXIT}"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args(OPTIONS.iter().filter(is_told).map(argument))
+        .arg(operands)
+}
+
+fn is_told(option: &&Definition) -> bool {
+    option.group != Group::GnuUntold
+}
+
+fn argument(option: &Definition) -> Arg {
+    let name = option.long.unwrap_or(option.short);
+    let mut argument = Arg::new(name).help(option.help);
+    if let Some(long) = option.long {
+        argument = argument.long(long);
+    }
+    let mut letters = option.short.chars();
+    if let Some(letter) = letters.next() {
+        argument = argument.short(letter).visible_short_aliases(letters);
+    }
+    argument = match option.argument {
+        Argument::None => argument.action(ArgAction::Count),
+        Argument::Required(value) => argument.value_name(value).action(ArgAction::Append),
+        Argument::Optional(value) => argument
+            .value_name(value)
+            .num_args(0..=1)
+            .require_equals(true)
+            .action(ArgAction::Append),
+    };
+    if option.id == Id::TargetDirectory {
+        argument = argument.value_hint(ValueHint::DirPath);
+    }
+    if !option.words.is_empty() {
+        argument = argument
+            .value_parser(PossibleValuesParser::new(option.words))
+            .hide_possible_values(true);
+    }
+    argument.help_heading(match option.group {
+        Group::Underpass => "Options of Underpass",
+        Group::Gnu | Group::GnuUntold => "Options of GNU cp",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_a_terminal_and_names_every_option() {
+        let text = text("underpass cp");
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH + 6, "{line}");
+        }
+        for option in OPTIONS.iter().filter(is_told) {
+            if let Some(long) = option.long {
+                assert!(text.contains(&format!("--{long}")), "{long}");
+            }
+        }
+        assert!(!text.contains("--path"));
+    }
+
+    #[test]
+    fn the_command_for_shells_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn no_letter_or_name_is_taken_twice() {
+        for (at, option) in OPTIONS.iter().enumerate() {
+            for other in &OPTIONS[at + 1..] {
+                let same = |short| other.short.contains(short);
+                assert!(!option.short.chars().any(same), "{:?}", option.id);
+                assert!(
+                    option.long.is_none() || option.long != other.long,
+                    "{:?}",
+                    option.id
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `--json`: one object per line. `docs/cp-json.md` says what is in them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Map, Value, json};
+use underpass_copy::{
+    Ended, EntryKind, Finished, HolesSought, Outcome, Problem, Severity, Summary,
+};
+
+/// Grows when something that was there changes its meaning.
+const VERSION: u32 = 1;
+
+/// A name that is done with.
+pub(super) fn finished(finished: &Finished) -> String {
+    let mut object = object("name");
+    name(&mut object, "source", &finished.source);
+    name(&mut object, "dest", &finished.dest);
+    let mut set = |key: &str, value: Value| {
+        object.insert(key.to_owned(), value);
+    };
+    set("kind", kind(finished.kind).into());
+    set("outcome", outcome(finished.outcome).into());
+    if finished.kind == EntryKind::File {
+        set("size", finished.size.into());
+    }
+    if let Some(travel) = &finished.travel {
+        set("plan", json!(travel.plan));
+        set("account", json!(travel.account));
+        set("holes_sought", holes(travel.holes_sought).into());
+    }
+    if finished.resumed > 0 {
+        set("resumed", finished.resumed.into());
+    }
+    if let Some(hash) = &finished.hash {
+        set("blake3", hash.as_str().into());
+    }
+    Value::Object(object).to_string()
+}
+
+/// Something that went wrong.
+pub(super) fn problem(problem: &Problem) -> String {
+    let mut object = object("problem");
+    name(&mut object, "path", &problem.path);
+    if let Some(other) = &problem.other {
+        name(&mut object, "other", other);
+    }
+    let severity = match problem.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let errno = problem.errno.map(underpass::errno::name);
+    for (key, value) in [
+        ("severity", Some(severity)),
+        ("errno", errno),
+        ("call", problem.call),
+    ] {
+        if let Some(value) = value {
+            object.insert(key.to_owned(), value.into());
+        }
+    }
+    object.insert("message".to_owned(), problem.to_string().into());
+    Value::Object(object).to_string()
+}
+
+/// What it all came to: the last line.
+pub(super) fn summary(summary: &Summary) -> String {
+    let mut object = object("summary");
+    let ended = match summary.ended {
+        Ended::ByItself => "by_itself",
+        Ended::Stopped => "stopped",
+    };
+    for (key, value) in [
+        ("files", summary.files),
+        ("directories", summary.directories),
+        ("symlinks", summary.symlinks),
+        ("specials", summary.specials),
+        ("hard_links", summary.hard_links),
+        ("skipped", summary.skipped),
+        ("errors", summary.errors),
+        ("warnings", summary.warnings),
+        ("resumed_bytes", summary.resumed_bytes),
+        ("verified", summary.verified),
+    ] {
+        object.insert(key.to_owned(), value.into());
+    }
+    object.insert("account".to_owned(), json!(summary.account));
+    object.insert("ended".to_owned(), ended.into());
+    Value::Object(object).to_string()
+}
+
+fn object(kind: &str) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("version".to_owned(), VERSION.into());
+    object.insert("type".to_owned(), kind.into());
+    object
+}
+
+/// A name that is not UTF-8 can't be a string of JSON: what can be shown of it is, and all of it
+/// comes beside it in hexadecimal.
+fn name(object: &mut Map<String, Value>, key: &str, name: &OsStr) {
+    object.insert(key.to_owned(), name.to_string_lossy().into());
+    if name.to_str().is_none() {
+        let hex = name.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+        object.insert(format!("{key}_hex"), hex.collect::<String>().into());
+    }
+}
+
+fn kind(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File => "file",
+        EntryKind::Directory => "directory",
+        EntryKind::Symlink => "symlink",
+        EntryKind::Special => "special",
+    }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Copied => "copied",
+        Outcome::Linked => "linked",
+        Outcome::Skipped => "skipped",
+        Outcome::Failed => "failed",
+        Outcome::Planned => "planned",
+    }
+}
+
+fn holes(sought: HolesSought) -> &'static str {
+    match sought {
+        HolesSought::No => "no",
+        HolesSought::Asked => "asked",
+        HolesSought::Zeros => "zeros",
+        HolesSought::AskedAndZeros => "asked_and_zeros",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_text_are_told_whole() {
+        let mut object = object("name");
+        name(&mut object, "source", OsStr::from_bytes(b"a\xff"));
+        name(&mut object, "dest", OsStr::new("é"));
+        let object = Value::Object(object);
+        assert_eq!(object["source"], "a\u{fffd}");
+        assert_eq!(object["source_hex"], "61ff");
+        assert_eq!(object["dest"], "é");
+        assert!(object.get("dest_hex").is_none());
+        assert_eq!(object["version"], 1);
+    }
+}

@@ -1,0 +1,128 @@
+//! `underpass cp`, which is GNU's `cp` with additions, and under the name `cp` nothing else.
+//!
+//! ```text
+//!  words ─▶ getopt ─▶ draft ─▶ request ─▶ underpass_copy::copy ─▶ teller ─▶ debug, explain, json
+//!             ▲                                          └─▶ Progress ─▶ gauge
+//!           table ─▶ help, man page, completions
+//! ```
+
+mod debug;
+mod draft;
+mod explain;
+mod gauge;
+mod getopt;
+mod help;
+mod json;
+mod mistake;
+mod rate;
+mod request;
+mod signals;
+mod surroundings;
+mod table;
+mod teller;
+mod voice;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use underpass::Host;
+use underpass_copy::{Around, Ended, Progress, Summary};
+
+use gauge::Gauge;
+use mistake::Hint;
+use request::{Copying, Detail, Dialect, Request, parse};
+use signals::Stop;
+use surroundings::Surroundings;
+use teller::Teller;
+use voice::Voice;
+
+pub(crate) use help::command;
+
+/// What the program was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// `cp`: whatever calls it expects GNU's.
+    Cp,
+    /// `underpass cp`: people, and what knows it.
+    Underpass,
+}
+
+/// Copies. `called` is what messages begin with, `words` is what stands behind that. Exit codes:
+/// 0 all done; 1 something could not be done, and standard error says what; 128 and the number of
+/// the signal that ended it.
+pub(crate) fn run(name: Name, called: OsString, words: Vec<OsString>) -> ExitCode {
+    let surroundings = Surroundings::read();
+    let voice = Voice::new(name, called, surroundings.charset);
+    let mut warn = |warning: &str| voice.complain(warning.as_bytes());
+    let copying = match parse(words, name, &surroundings, &mut warn) {
+        Ok(Request::Copy(copying)) => copying,
+        Ok(Request::Help) => return voice.print(&help::text(&voice.called_shown())),
+        Ok(Request::Version) => return voice.print(&help::version(name)),
+        Err(mistake) => {
+            voice.complain(mistake.message.as_encoded_bytes());
+            if mistake.hint == Hint::TryHelp {
+                voice.hint();
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    carry_out(&copying, name, &voice)
+}
+
+fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
+    // Under the name `cp` a signal does what it does to GNU's, as long as nobody asked for more.
+    let stop = match (name, copying.dialect) {
+        (Name::Cp, Dialect::Gnu) => Stop::never(),
+        _ => match Stop::on_signals() {
+            Ok(stop) => stop,
+            Err(error) => {
+                voice.complain(format!("cannot catch Ctrl-C: {error}").as_bytes());
+                return ExitCode::FAILURE;
+            }
+        },
+    };
+    let host = Host::probe();
+    let progress = Progress::default();
+    let gauge = Gauge::new(copying.show.progress);
+    let teller = Teller::new(voice, copying, gauge.bar());
+    let around = Around {
+        host: &host,
+        observer: &teller,
+        progress: &progress,
+        stop: stop.flag(),
+    };
+    let summary = gauge.watch(&progress, || {
+        underpass_copy::copy(&copying.operands, &copying.options, around)
+    });
+    conclude(copying, name, voice, &summary, teller, &stop)
+}
+
+fn conclude(
+    copying: &Copying,
+    name: Name,
+    voice: &Voice,
+    summary: &Summary,
+    mut teller: Teller<'_>,
+    stop: &Stop,
+) -> ExitCode {
+    match copying.show.detail {
+        Detail::Json => teller.line(&json::summary(summary)),
+        Detail::Ways => teller.line(&explain::summary(summary)),
+        _ => {}
+    }
+    let written = teller.finish();
+    if let Err(error) = &written {
+        voice.write_error(error);
+    }
+    let went_wrong = summary.errors > 0 || summary.ended == Ended::Stopped;
+    let is_tree = summary.files + summary.directories > 1 || copying.operands.len() > 2;
+    if name == Name::Underpass && copying.show.detail != Detail::Json && went_wrong && is_tree {
+        voice.complain(explain::ended(summary).as_bytes());
+    }
+    match (summary.ended, stop.signal()) {
+        (Ended::Stopped, Some(signal)) => ExitCode::from(128 + signal),
+        _ if summary.errors > 0 || written.is_err() => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

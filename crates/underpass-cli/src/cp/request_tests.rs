@@ -1,0 +1,324 @@
+use underpass_copy::Charset;
+use underpass_copy::{Links, MakingWay, Wish};
+
+use super::*;
+
+fn surroundings() -> Surroundings {
+    Surroundings {
+        charset: Charset::Ascii,
+        order: Order::Free,
+        backup_names: None,
+        suffix: None,
+        selinux: Selinux::Absent,
+        processors: NonZeroUsize::new(64).expect("not 0"),
+    }
+}
+
+fn parsed(words: &str, name: Name) -> Result<Copying, String> {
+    let words = words.split_whitespace().map(OsString::from);
+    match parse(words, name, &surroundings(), &mut |_| ()) {
+        Ok(Request::Copy(copying)) => Ok(*copying),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(mistake) => Err(mistake.message.to_string_lossy().into_owned()),
+    }
+}
+
+fn options(words: &str) -> Options {
+    parsed(&format!("{words} a b"), Name::Cp)
+        .expect("sense")
+        .options
+}
+
+fn fault(words: &str) -> String {
+    parsed(&format!("{words} a b"), Name::Cp).expect_err("nonsense")
+}
+
+#[test]
+fn what_happens_to_existing_files() {
+    let (asked, asked_older) = (Existing::Asked(Update::All), Existing::Asked(Update::Older));
+    for (words, expected) in [
+        ("", Existing::Overwritten),
+        ("-n", Existing::Kept),
+        ("-i", asked),
+        ("-u", Existing::KeptUnlessOlder),
+        ("-n -i", asked),
+        ("-i -n", Existing::Kept),
+        ("-u -n", Existing::Kept),
+        ("-n -u", Existing::Kept),
+        ("-u -i", asked_older),
+        ("-i -u", asked_older),
+        ("-i -u -n", Existing::Kept),
+        ("-n -u -i", asked_older),
+        ("-f -n", Existing::Kept),
+        ("-n -f", Existing::Kept),
+        ("--update", Existing::KeptUnlessOlder),
+        ("--update=older", Existing::KeptUnlessOlder),
+        ("--update=o", Existing::KeptUnlessOlder),
+        ("--update=all", Existing::Overwritten),
+        ("--update=none", Existing::Kept),
+        ("--update=none-fail", Existing::KeptAsError),
+        ("--update=none-", Existing::KeptAsError),
+        ("-u --update=all", Existing::Overwritten),
+        ("--update=all -u", Existing::KeptUnlessOlder),
+        ("--update=none --update=older", Existing::KeptUnlessOlder),
+        ("-n --update=all", Existing::Kept),
+        ("-n --update=none-fail", Existing::Kept),
+        ("-i --update=none", Existing::Kept),
+        ("-i --update=none-fail", Existing::KeptAsError),
+        ("-i --update=all", asked),
+    ] {
+        assert_eq!(options(words).existing, expected, "{words}");
+    }
+}
+
+#[test]
+fn which_links_are_followed() {
+    for (words, expected) in [
+        ("", Links::Unsaid),
+        ("-R", Links::Unsaid),
+        ("-P", Links::Kept),
+        ("-L", Links::Followed),
+        ("-H", Links::FollowedOnCommandLine),
+        ("-H -L", Links::Followed),
+        ("-L -H", Links::FollowedOnCommandLine),
+        ("-LP", Links::Kept),
+        ("-PL", Links::Followed),
+        ("-a", Links::Kept),
+        ("-aL", Links::Followed),
+        ("-La", Links::Kept),
+        ("-d", Links::Kept),
+        ("-dH", Links::FollowedOnCommandLine),
+        ("--no-dereference --dereference", Links::Followed),
+    ] {
+        assert_eq!(options(words).links, expected, "{words}");
+    }
+}
+
+/// Mode, ownership, timestamps, links, context, xattr.
+#[test]
+fn what_goes_along() {
+    use Wish::{Refused as N, Required as R, Tried as T, Unsaid as U};
+    for (words, expected) in [
+        ("", [U, U, U, U, U, U]),
+        ("-p", [R, R, R, U, U, U]),
+        ("--preserve", [R, R, R, U, U, U]),
+        ("-d", [U, U, U, R, U, U]),
+        ("-a", [R, R, R, R, T, T]),
+        ("-dR --preserve=all", [R, R, R, R, T, T]),
+        ("--preserve=mode", [R, U, U, U, U, U]),
+        ("--preserve=m,l", [R, U, U, R, U, U]),
+        ("--preserve=xattr", [U, U, U, U, U, R]),
+        ("--preserve=xattr,all", [R, R, R, R, T, R]),
+        ("--preserve=all,xattr", [R, R, R, R, T, R]),
+        ("-a --preserve=xattr", [R, R, R, R, T, R]),
+        ("--preserve=xattr -a", [R, R, R, R, T, R]),
+        ("-a --no-preserve=xattr", [R, R, R, R, T, N]),
+        ("-a --no-preserve=all", [N, N, N, N, N, N]),
+        ("--no-preserve=all -a", [R, R, R, R, T, T]),
+        ("-p --no-preserve=mode", [N, R, R, U, U, U]),
+        ("--no-preserve=mode -p", [R, R, R, U, U, U]),
+        ("--no-preserve=mode,ownership", [N, N, U, U, U, U]),
+        ("--no-preserve=mode --preserve=mode", [R, U, U, U, U, U]),
+        ("--preserve=mode --no-preserve=mode", [N, U, U, U, U, U]),
+        ("--preserve=t --no-preserve=t,c", [U, U, N, U, N, U]),
+        ("--pres=o --no-pres=o", [U, N, U, U, U, U]),
+    ] {
+        let preserve = options(words).preserve;
+        let wishes = [
+            preserve.mode,
+            preserve.ownership,
+            preserve.timestamps,
+            preserve.links,
+            preserve.context,
+            preserve.xattr,
+        ];
+        assert_eq!(wishes, expected, "{words}");
+    }
+}
+
+#[test]
+fn what_becomes_of_old_files() {
+    let simple = |suffix: &str| Backup::Simple(suffix.into());
+    let existing = |suffix: &str| Backup::Existing(suffix.into());
+    for (words, expected) in [
+        ("", Backup::None),
+        ("-b", existing("~")),
+        ("--backup", existing("~")),
+        ("--backup=none", Backup::None),
+        ("--backup=off", Backup::None),
+        ("--backup=simple", simple("~")),
+        ("--backup=never", simple("~")),
+        ("--backup=t", Backup::Numbered),
+        ("--backup=nu", Backup::Numbered),
+        ("--backup=nil", existing("~")),
+        ("--backup=", existing("~")),
+        ("--backup=simple -b", simple("~")),
+        ("-b --backup=simple", simple("~")),
+        ("-S .old", existing(".old")),
+        ("-S.old --backup=simple", simple(".old")),
+        ("--suffix=x/y -b", existing("~")),
+        ("--suffix= -b", existing("~")),
+        ("-b -S a -S b", existing("b")),
+    ] {
+        assert_eq!(options(words).backup, expected, "{words}");
+    }
+}
+
+#[test]
+fn the_environment_names_backups_where_nobody_else_does() {
+    let surroundings = Surroundings {
+        backup_names: Some("numbered".into()),
+        suffix: Some(".bak".into()),
+        ..surroundings()
+    };
+    let backup = |words: &str| {
+        let words = words.split_whitespace().map(OsString::from);
+        match parse(words, Name::Cp, &surroundings, &mut |_| ()) {
+            Ok(Request::Copy(copying)) => copying.options.backup,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(backup("a b"), Backup::None);
+    assert_eq!(backup("-b a b"), Backup::Numbered);
+    assert_eq!(backup("--backup=simple a b"), Backup::Simple(".bak".into()));
+    assert_eq!(
+        backup("--backup=simple -Sx a b"),
+        Backup::Simple("x".into())
+    );
+}
+
+#[test]
+fn what_is_removed() {
+    for (words, expected) in [
+        ("", MakingWay::Nothing),
+        ("-f", MakingWay::Unwritable),
+        ("--remove-destination", MakingWay::Everything),
+        ("-f --remove-destination", MakingWay::Everything),
+        ("--remove-destination -f", MakingWay::Everything),
+    ] {
+        assert_eq!(options(words).making_way, expected, "{words}");
+    }
+}
+
+#[test]
+fn contradictions_are_told() {
+    for (words, expected) in [
+        ("-ls", "cannot make both hard and symbolic links"),
+        (
+            "-bn",
+            "--backup is mutually exclusive with -n or --update=none-fail",
+        ),
+        (
+            "-b --update=none-fail",
+            "--backup is mutually exclusive with -n or --update=none-fail",
+        ),
+        (
+            "--reflink --sparse=never",
+            "--reflink can be used only with --sparse=auto",
+        ),
+        (
+            "--reflink=always --sparse=always",
+            "--reflink can be used only with --sparse=auto",
+        ),
+        ("-t d -t e", "multiple target directories specified"),
+        (
+            "-t d -T",
+            "cannot combine --target-directory (-t) and --no-target-directory (-T)",
+        ),
+        ("-T c", "extra operand 'b'"),
+        (
+            "--parents -T",
+            "with --parents, the destination must be a directory",
+        ),
+        (
+            "--preserve=context",
+            "cannot preserve security context without an SELinux-enabled kernel",
+        ),
+        (
+            "--only clone --reflink=never",
+            "--only=clone contradicts --reflink=never",
+        ),
+        (
+            "--only sendfile --reflink",
+            "--only=sendfile contradicts --reflink=always",
+        ),
+        ("-j x", "invalid number of jobs 'x'"),
+        ("-j 0", "invalid number of jobs '0'"),
+        ("--bwlimit=x", "invalid rate 'x'"),
+    ] {
+        assert_eq!(fault(words), expected, "{words}");
+    }
+    assert!(parsed("-bni a b", Name::Cp).is_ok(), "-i is the last one");
+    assert!(parsed("--reflink=auto --sparse=never a b", Name::Cp).is_ok());
+    assert!(parsed("-b --update=none a b", Name::Cp).is_ok());
+}
+
+#[test]
+fn operands_are_counted() {
+    for (words, expected) in [
+        ("", "missing file operand"),
+        ("-t d", "missing file operand"),
+        ("a", "missing destination file operand after 'a'"),
+        ("-T a", "missing destination file operand after 'a'"),
+        ("-T a b c", "extra operand 'c'"),
+    ] {
+        assert_eq!(parsed(words, Name::Cp).err().as_deref(), Some(expected));
+    }
+    let target = |words| parsed(words, Name::Cp).map(|copying| copying.options.target);
+    assert_eq!(target("a b c"), Ok(Target::LastOperand));
+    assert_eq!(target("-T a b"), Ok(Target::LastOperandAsName));
+    assert_eq!(target("-td a"), Ok(Target::Folder("d".into())));
+    assert_eq!(target("a --target=d"), Ok(Target::Folder("d".into())));
+}
+
+#[test]
+fn as_cp_nothing_goes_on_beside() {
+    let jobs = |words, name| {
+        parsed(words, name).map(|copying| copying.options.jobs.map(NonZeroUsize::get))
+    };
+    assert_eq!(jobs("a b", Name::Cp), Ok(Some(1)));
+    assert_eq!(jobs("a b", Name::Underpass), Ok(Some(16)));
+    assert_eq!(jobs("-j3 a b", Name::Cp), Ok(Some(3)));
+    assert_eq!(
+        jobs("-j3 -i a b", Name::Underpass),
+        Ok(Some(1)),
+        "questions are one by one"
+    );
+    let copying = |words, name| parsed(words, name).expect("sense");
+    assert_eq!(copying("a b", Name::Cp).show.progress, When::Never);
+    assert_eq!(copying("a b", Name::Underpass).show.progress, When::Auto);
+    assert_eq!(copying("-g a b", Name::Cp).show.progress, When::Always);
+    assert_eq!(copying("-v a b", Name::Cp).dialect, Dialect::Gnu);
+    assert_eq!(
+        copying("--atomic a b", Name::Cp).dialect,
+        Dialect::Underpass
+    );
+}
+
+#[test]
+fn what_is_shown() {
+    for (words, expected) in [
+        ("a b", Detail::Nothing),
+        ("-v a b", Detail::Names),
+        ("-v --debug a b", Detail::Debug),
+        ("--debug -v a b", Detail::Debug),
+        ("--explain a b", Detail::Ways),
+        ("--json --explain -v a b", Detail::Json),
+    ] {
+        let detail = parsed(words, Name::Cp).map(|copying| copying.show.detail);
+        assert_eq!(detail, Ok(expected), "{words}");
+    }
+}
+
+#[test]
+fn help_and_version_end_the_reading() {
+    assert_eq!(
+        parsed("--help --foo", Name::Cp).err().as_deref(),
+        Some("Help")
+    );
+    assert_eq!(
+        parsed("a --version", Name::Cp).err().as_deref(),
+        Some("Version")
+    );
+    assert_eq!(fault("--foo --help"), "unrecognized option '--foo'");
+}

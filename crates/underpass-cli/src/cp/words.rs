@@ -1,0 +1,183 @@
+//! Arguments that are one word of a few.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use underpass::{Cloning, Holes, Mechanism};
+use underpass_copy::{Charset, Durability, Word};
+
+use super::mistake::Mistake;
+
+/// Words with what they mean. Neighbours that mean the same are told as one.
+pub(super) type Choices<T> = &'static [(&'static str, T)];
+
+/// What `--update` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Updating {
+    All,
+    None,
+    NoneFail,
+    Older,
+}
+
+/// How backups are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackupNames {
+    None,
+    Simple,
+    Existing,
+    Numbered,
+}
+
+/// What `--preserve` can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    Mode,
+    Timestamps,
+    Ownership,
+    Links,
+    Context,
+    Xattr,
+    All,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+pub(super) const UPDATES: Choices<Updating> = &[
+    ("all", Updating::All),
+    ("none", Updating::None),
+    ("none-fail", Updating::NoneFail),
+    ("older", Updating::Older),
+];
+
+pub(super) const BACKUPS: Choices<BackupNames> = &[
+    ("none", BackupNames::None),
+    ("off", BackupNames::None),
+    ("simple", BackupNames::Simple),
+    ("never", BackupNames::Simple),
+    ("existing", BackupNames::Existing),
+    ("nil", BackupNames::Existing),
+    ("numbered", BackupNames::Numbered),
+    ("t", BackupNames::Numbered),
+];
+
+pub(super) const ATTRIBUTES: Choices<Attribute> = &[
+    ("mode", Attribute::Mode),
+    ("timestamps", Attribute::Timestamps),
+    ("ownership", Attribute::Ownership),
+    ("links", Attribute::Links),
+    ("context", Attribute::Context),
+    ("xattr", Attribute::Xattr),
+    ("all", Attribute::All),
+];
+
+pub(super) const SPARSE: Choices<Holes> = &[
+    ("never", Holes::Fill),
+    ("auto", Holes::Keep),
+    ("always", Holes::Find),
+];
+
+pub(super) const REFLINK: Choices<Cloning> = &[
+    ("auto", Cloning::Auto),
+    ("always", Cloning::Always),
+    ("never", Cloning::Never),
+];
+
+pub(super) const WHENS: Choices<When> = &[
+    ("auto", When::Auto),
+    ("always", When::Always),
+    ("never", When::Never),
+];
+
+pub(super) const FSYNC: Choices<Durability> = &[
+    ("file", Durability::File),
+    ("dir", Durability::Folder),
+    ("end", Durability::End),
+];
+
+pub(super) const MECHANISMS: Choices<Mechanism> = &[
+    ("clone", Mechanism::Clone),
+    ("copy_range", Mechanism::CopyRange),
+    ("sendfile", Mechanism::Sendfile),
+    ("splice", Mechanism::Splice),
+    ("read_write", Mechanism::ReadWrite),
+];
+
+/// What a word, or the beginning of one, means. `about` is what it is an argument of.
+pub(super) fn choose<T: Copy + PartialEq>(
+    word: &OsStr,
+    about: &str,
+    choices: Choices<T>,
+    charset: Charset,
+) -> Result<T, Mistake> {
+    let word = word.as_bytes();
+    if let Some((_, exact)) = choices.iter().find(|(name, _)| name.as_bytes() == word) {
+        return Ok(*exact);
+    }
+    let mut meant = choices
+        .iter()
+        .filter(|(name, _)| name.as_bytes().starts_with(word))
+        .map(|(_, meaning)| *meaning);
+    let fault = match meant.next() {
+        Some(first) if meant.all(|other| other == first) => return Ok(first),
+        Some(_) => "ambiguous",
+        None => "invalid",
+    };
+    let (word, about) = (Word(word, charset), Word(about.as_bytes(), charset));
+    let valid = list(choices, charset);
+    Err(Mistake::usage(format_args!(
+        "{fault} argument {word} for {about}\nValid arguments are:{valid}"
+    )))
+}
+
+fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
+    let mut list = String::new();
+    let mut before = None;
+    for (name, meaning) in choices {
+        let lead = match before == Some(meaning) {
+            true => ", ",
+            false => "\n  - ",
+        };
+        // Writing to a string can't fail.
+        let _ = write!(list, "{lead}{}", Word(name.as_bytes(), charset));
+        before = Some(meaning);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backup(word: &str) -> Result<BackupNames, String> {
+        choose(word.as_ref(), "backup type", BACKUPS, Charset::Ascii)
+            .map_err(|mistake| mistake.message.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn words_may_be_short() {
+        assert_eq!(backup("no"), Ok(BackupNames::None));
+        assert_eq!(backup("si"), Ok(BackupNames::Simple));
+        assert_eq!(backup("t"), Ok(BackupNames::Numbered));
+        assert_eq!(backup("o"), Ok(BackupNames::None));
+        assert!(backup("n").is_err());
+        let none = choose("none".as_ref(), "--update", UPDATES, Charset::Ascii);
+        assert_eq!(none, Ok(Updating::None), "though none-fail begins so, too");
+    }
+
+    #[test]
+    fn words_that_are_none_are_told_with_those_there_are() {
+        let expected = "invalid argument 'x' for 'backup type'\nValid arguments are:\n  - 'none', \
+                        'off'\n  - 'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'";
+        assert_eq!(backup("x"), Err(expected.to_owned()));
+        let ambiguous = backup("").expect_err("everything begins so");
+        assert!(ambiguous.starts_with("ambiguous argument '' for 'backup type'"));
+    }
+}

@@ -1,0 +1,70 @@
+//! `underpass completions` and `underpass man`: what shells and `man` want to know of all commands.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// Print what a shell needs to complete commands and options
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+/// Print a man page, or write all of them into a folder
+#[derive(Debug, clap::Args)]
+pub(crate) struct Manual {
+    /// A command (cp, serve, bench ...), or the path of a folder; without it the page of underpass
+    #[arg(value_name = "COMMAND|DIR")]
+    what: Option<PathBuf>,
+}
+
+impl Completions {
+    pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), String> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut command, "underpass", &mut text);
+        print(&text)
+    }
+}
+
+impl Manual {
+    /// A word without a slash that is the name of a command is one.
+    pub(crate) fn run(&self, command: clap::Command) -> Result<(), String> {
+        let Some(what) = &self.what else {
+            return page(command);
+        };
+        let named = command.find_subcommand(what).cloned();
+        match named {
+            Some(sub) => {
+                let name = format!("underpass-{}", sub.get_name());
+                page(sub.display_name(name))
+            }
+            None => write_all(command, what),
+        }
+    }
+}
+
+fn page(command: clap::Command) -> Result<(), String> {
+    let mut text = Vec::new();
+    let rendered = Man::new(command).render(&mut text);
+    rendered.map_err(|error| error.to_string())?;
+    print(&text)
+}
+
+fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(format!("{folder} is neither a command nor a folder"));
+    }
+    let written = clap_mangen::generate_to(command, folder);
+    written.map_err(|error| format!("cannot write to {}: {error}", folder.display()))
+}
+
+fn print(text: &[u8]) -> Result<(), String> {
+    match io::stdout().write_all(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
