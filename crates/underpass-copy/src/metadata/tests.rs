@@ -178,7 +178,7 @@ fn a_folder_can_be_filled_while_it_is_private() {
     };
     assert_eq!(at_first(|_| ()), "1755");
     assert_eq!(at_first(|to| to.mode = Wish::Required), "700");
-    assert_eq!(at_first(|to| to.mode = Wish::Refused), "777");
+    assert_eq!(at_first(|to| to.mode = Wish::Refused), "1755");
 }
 
 #[test]
@@ -316,6 +316,12 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited() {
     let none = Preserve::default();
     assert_eq!(put(&source, &dest, made, &none, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
+    let mode_wished = wishes(|to| to.mode = Wish::Required);
+    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(mode(&dest), 0o2555);
+    fs::set_permissions(&source, Permissions::from_mode(0o1555)).unwrap();
+    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(mode(&dest), 0o1555);
 }
 
 #[test]
