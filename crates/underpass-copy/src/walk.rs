@@ -352,8 +352,11 @@ impl<'a> Walk<'a> {
             Folder::Imagined => Surroundings::Imagined,
             _ => Surroundings::Old,
         };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (folder, name) = (entry.task.folders.source.fd(), &entry.task.source);
+        let source_folder = openat(folder, name, flags, Mode::empty());
         let folders = Arc::new(Folders {
-            source: Folder::Imagined,
+            source: source_folder.map_or(Folder::Imagined, Folder::Place),
             dest,
             surroundings,
         });
