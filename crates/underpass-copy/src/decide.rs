@@ -182,8 +182,8 @@ pub(crate) fn fate(existing: Existing, newer: Ordering) -> Fate {
     }
 }
 
-/// Compares the destination's time of change with the source's. Where times go along, a destination
-/// whose time was cut by its file system when it was copied is not older for that.
+/// Compares the destination's time of change with the source's. Where times go along, a
+/// destination whose time was cut by its file system when it was copied is not older for that.
 pub(crate) fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
     let step = if timestamps.is_wanted() {
         granularity(dest)
@@ -195,8 +195,8 @@ pub(crate) fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
     seconds.then(ours.cmp(&(theirs - theirs % step)))
 }
 
-/// How finely the destination's time seems to be kept, in nanoseconds: the largest power of ten that
-/// divides it, as a file system that keeps microseconds has no other times.
+/// How finely the destination's time seems to be kept, in nanoseconds: the largest power of ten
+/// that divides it, as a file system that keeps microseconds has no other times.
 fn granularity(stat: &Stat) -> u64 {
     let (fraction, second) = (nanoseconds(stat), 1_000_000_000);
     let mut step = 1;

@@ -10,6 +10,7 @@ mod decide;
 mod dest;
 mod entry;
 mod event;
+mod existing;
 mod file;
 mod filter;
 mod ledger;

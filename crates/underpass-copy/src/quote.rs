@@ -49,7 +49,7 @@ impl fmt::Display for Quoted<'_> {
             let name = String::from_utf8_lossy(name);
             return write!(f, "\"{name}\"");
         }
-        // QUIRK(quote-begins-escaped): GNU looks twice at a name with a single quote, and the second
+        // GNU looks twice at a name with a single quote, and the second
         // time goes on in the state in which the first one ended. What comes out is the same name
         // to a shell, with an empty pair of quotes in front, or without the dollar it would need.
         let ends_escaped = pieces(name, charset)

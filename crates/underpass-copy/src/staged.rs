@@ -50,7 +50,7 @@ impl Staged {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match openat(folder, c".", flags | OFlags::TMPFILE, mode) {
             Ok(fd) => return Ok((fd, Self { name: Name::None })),
-            // QUIRK(tmpfile-unsupported): file systems that can't say any of these.
+            // File systems that have no such files say so in several ways (open(2)).
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => (),
             Err(errno) => return Err(errno),
         }

@@ -1,8 +1,8 @@
 //! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
 //!
-//! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened again
-//! from its child by `..`, and must then be the folder that it was: so a tree may be a hundred
-//! thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
+//! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened
+//! again from its child by `..`, and must then be the folder that it was: so a tree may be a
+//! hundred thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};

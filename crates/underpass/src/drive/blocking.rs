@@ -64,8 +64,8 @@ pub struct Driver<'a> {
 }
 
 /// While it lives, a write of this thread beyond the limit of file sizes (`RLIMIT_FSIZE`) is an
-/// error and not the end of the process by SIGXFSZ. A driver without it asks the kernel for that for
-/// every transfer, which copying many small files would feel.
+/// error and not the end of the process by SIGXFSZ. A driver without it asks the kernel for that
+/// for every transfer, which copying many small files would feel.
 #[derive(Debug)]
 pub struct Shielded {
     _shield: Shield,
