@@ -138,6 +138,7 @@ impl<'a> Entry<'a> {
             }
             Err(Stop::Kept) => {
                 voice.counts.skipped += 1;
+                self.run.around.progress.passed_over(&source);
                 if voice.wants(Curiosity::Changes) {
                     voice.say(Event::Skipped {
                         source: self.source_shown(),

@@ -39,7 +39,6 @@ pub(crate) fn copy(
 ) -> Result<Made, Failure> {
     let source = open_source(entry, seen)?;
     let mut opened = dest::open(entry, &source.stat, way, voice)?;
-    entry.run.around.progress.found(source.len());
     let copied = fill(entry, &source, &mut opened, voice);
     let copied = copied.and_then(|made| {
         finish(entry, &source, &opened, voice)?;

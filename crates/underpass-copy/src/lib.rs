@@ -28,6 +28,7 @@ mod seen;
 mod special;
 mod staged;
 mod summary;
+mod survey;
 mod sync;
 mod throttle;
 mod walk;
@@ -56,6 +57,7 @@ pub use problem::{Problem, Severity, What, Worded};
 pub use progress::Progress;
 pub use quote::{Charset, Quoted, QuotedIfNeeded, Word};
 pub use summary::{Ended, Summary};
+pub use survey::survey;
 
 /// Who is around while a copy goes on.
 #[derive(Clone, Copy)]
@@ -111,7 +113,6 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
             });
         }
         operand::copy_all(&Hand::of(&run), operands);
-        around.progress.walked();
         for _ in 1..jobs {
             run.crew.dismiss();
         }

@@ -2,18 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rustix::fs::{FileType, Stat};
+
+use crate::decide::file_type;
+
 /// Counters that only grow. Read them whenever you like; they say nothing of each other's order.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Regular files met so far.
+    /// Regular files that a [`survey`](crate::survey) has found so far.
     pub files_found: AtomicU64,
     /// Regular files done with.
     pub files_done: AtomicU64,
-    /// Bytes of the files met so far.
+    /// Bytes of these files.
     pub bytes_found: AtomicU64,
-    /// Bytes of them that are where they should be, holes included.
+    /// Bytes that are where they should be, holes included.
     pub bytes_done: AtomicU64,
-    /// Not 0 once the walk has ended: nothing more will be found.
+    /// Not 0 once a survey has ended: nothing more will be found.
     pub all_found: AtomicU64,
 }
 
@@ -29,6 +33,14 @@ impl Progress {
 
     pub(crate) fn file_done(&self) {
         self.files_done.fetch_add(1, Relaxed);
+    }
+
+    /// A file whose destination stays: nothing of it is left to do.
+    pub(crate) fn passed_over(&self, file: &Stat) {
+        if file_type(file) == FileType::RegularFile {
+            self.advanced(file.st_size.max(0).cast_unsigned());
+            self.file_done();
+        }
     }
 
     pub(crate) fn walked(&self) {

@@ -1,7 +1,7 @@
 //! How far a copy has come, drawn from a thread that only looks.
 
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -41,27 +41,41 @@ impl Gauge {
         self.bar.clone()
     }
 
-    /// Does something, and shows how far it has come meanwhile.
-    pub(super) fn watch<T>(&self, progress: &Progress, act: impl FnOnce() -> T) -> T {
+    /// Does something, and shows how far it has come meanwhile. How much there is to do is found
+    /// out by `survey`, which is told by a flag to stop, as soon as anything is shown.
+    pub(super) fn watch<T>(
+        &self,
+        progress: &Progress,
+        survey: impl Fn(&AtomicBool) + Sync,
+        act: impl FnOnce() -> T,
+    ) -> T {
         if self.when == When::Never {
             return act();
         }
+        let enough = AtomicBool::new(false);
+        let survey = || survey(&enough);
         std::thread::scope(|scope| {
             let (over, until) = channel::<()>();
-            scope.spawn(move || self.draw(progress, &until));
+            let surveyor = || drop(scope.spawn(survey));
+            scope.spawn(move || self.draw(progress, &until, surveyor));
             let outcome = act();
+            enough.store(true, Relaxed);
             drop(over);
             outcome
         })
     }
 
-    fn draw(&self, progress: &Progress, until: &Receiver<()>) {
+    fn draw(&self, progress: &Progress, until: &Receiver<()>, surveyor: impl Fn()) {
         let mut samples = Samples::new();
+        let mut first = Some(());
         while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
             samples.take(progress.bytes_done.load(Relaxed));
             let waits = self.when == When::Auto && samples.begin.elapsed() < PATIENCE;
             if waits {
                 continue;
+            }
+            if first.take().is_some() {
+                surveyor();
             }
             if self.bar.is_hidden() {
                 self.show();

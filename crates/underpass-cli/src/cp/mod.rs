@@ -92,9 +92,14 @@ fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
         progress: &progress,
         stop: stop.flag(),
     };
-    let summary = gauge.watch(&progress, || {
-        underpass_copy::copy(&copying.operands, &copying.options, around)
-    });
+    let Copying {
+        operands, options, ..
+    } = copying;
+    let summary = gauge.watch(
+        &progress,
+        |enough| underpass_copy::survey(operands, options, &progress, enough),
+        || underpass_copy::copy(operands, options, around),
+    );
     conclude(copying, name, voice, &summary, teller, &stop)
 }
 

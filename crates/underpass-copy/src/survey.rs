@@ -1,0 +1,119 @@
+//! How much there is to copy, found out ahead: for progress that knows its end.
+//!
+//! A walk that only looks, beside the one that copies. What it finds may differ from what is copied
+//! where files come and go or where destinations stay as they are: it is an estimate, and nothing
+//! depends on it.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
+
+use crate::decide::file_type;
+use crate::event::EntryKind;
+use crate::filter::Filter;
+use crate::level::append;
+use crate::listing::Listing;
+use crate::options::{Links, Options, Recursion, Target};
+use crate::progress::Progress;
+
+/// Folders that are open at once. What is below is not counted.
+const DEPTH_MAX: usize = 128;
+
+/// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
+/// Blocks until all is found or `stop` is set; reads folders and metadata only.
+pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, stop: &AtomicBool) {
+    let sources = match (&options.target, operands.split_last()) {
+        (Target::Folder(_), _) => operands,
+        (_, Some((_, sources))) => sources,
+        (_, None) => operands,
+    };
+    let survey = Survey {
+        filter: Filter::of(&options.rules).ok().flatten(),
+        follows: matches!(
+            (options.links, options.recursion),
+            (Links::Followed, _) | (Links::Unsaid, Recursion::Off)
+        ),
+        recursive: options.recursion == Recursion::On,
+        progress,
+        stop,
+    };
+    for source in sources {
+        survey.operand(source);
+    }
+    progress.walked();
+}
+
+struct Survey<'a> {
+    filter: Option<Filter>,
+    follows: bool,
+    recursive: bool,
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+}
+
+/// A folder that is being counted.
+struct Frame {
+    fd: OwnedFd,
+    listing: Listing,
+    /// Below the operand.
+    path: Vec<u8>,
+}
+
+impl Survey<'_> {
+    fn operand(&self, source: &OsString) {
+        let mut stack = Vec::new();
+        self.look(CWD, source.as_bytes(), Vec::new(), &mut stack);
+        while let Some(frame) = stack.last_mut() {
+            let next = frame.listing.next(frame.fd.as_fd());
+            let Ok(Some((name, _))) = next else {
+                stack.pop();
+                continue;
+            };
+            if self.stop.load(Relaxed) {
+                return;
+            }
+            let mut path = frame.path.clone();
+            append(&mut path, name.to_bytes());
+            // The folder must outlive the look at what is in it, and the stack grows meanwhile.
+            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&frame.fd, 0) else {
+                continue;
+            };
+            self.look(fd, name.to_bytes(), path, &mut stack);
+        }
+    }
+
+    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<Frame>) {
+        let (flags, mut opening) = match self.follows {
+            true => (AtFlags::empty(), OFlags::empty()),
+            false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
+        };
+        let Ok(stat) = statat(&folder, name, flags) else {
+            return;
+        };
+        let kind = match file_type(&stat) {
+            FileType::Directory => EntryKind::Directory,
+            FileType::RegularFile => EntryKind::File,
+            _ => return,
+        };
+        let admitted = |filter: &Filter| path.is_empty() || filter.admits(&path, kind);
+        if !self.filter.as_ref().is_none_or(admitted) {
+            return;
+        }
+        if kind == EntryKind::File {
+            return self.progress.found(stat.st_size.max(0).cast_unsigned());
+        }
+        opening |= OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if self.recursive && stack.len() < DEPTH_MAX {
+            if let Ok(fd) = openat(folder, name, opening, Mode::empty()) {
+                stack.push(Frame {
+                    fd,
+                    listing: Listing::default(),
+                    path,
+                });
+            }
+        }
+    }
+}
