@@ -294,10 +294,7 @@ fn finish(
         &options.preserve,
         &run.process,
     );
-    for trouble in troubles {
-        let problem = Problem::of(trouble.what, entry.dest_shown(), trouble.errno);
-        voice.problem(problem.by(trouble.call));
-    }
+    voice.troubles(troubles, || entry.dest_shown());
     let synced = match options.durability {
         Durability::File | Durability::Folder => fsync(&opened.fd),
         _ if options.verification == Verification::On => fsync(&opened.fd),

@@ -2,9 +2,11 @@
 //! comes to.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::event::{Curiosity, Event, Observer};
+use crate::metadata::Trouble;
 use crate::problem::{Problem, Severity};
 use crate::summary::Summary;
 
@@ -136,6 +138,15 @@ impl Voice<'_> {
             Severity::Warning => self.counts.warnings += 1,
         }
         self.say(Event::Problem(Box::new(problem)));
+    }
+
+    /// What could not be put on a copy.
+    pub(crate) fn troubles(&mut self, troubles: Vec<Trouble>, shown: impl Fn() -> OsString) {
+        for trouble in troubles {
+            let mut problem = Problem::of(trouble.what, shown(), trouble.errno).by(trouble.call);
+            problem.other = trouble.attribute;
+            self.problem(problem);
+        }
     }
 
     pub(crate) fn wants(&self, curiosity: Curiosity) -> bool {

@@ -66,10 +66,7 @@ impl Parents {
                 &run.options.preserve,
                 &run.process,
             );
-            for trouble in troubles {
-                let problem = Problem::of(trouble.what, passed.shown.clone(), trouble.errno);
-                voice.problem(problem.by(trouble.call));
-            }
+            voice.troubles(troubles, || passed.shown.clone());
         }
         voice.settle();
     }

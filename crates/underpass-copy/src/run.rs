@@ -182,10 +182,7 @@ impl<'a> Run<'a> {
                 &self.options.preserve,
                 &self.process,
             );
-            for trouble in troubles {
-                let problem = Problem::of(trouble.what, level.dest(), trouble.errno);
-                voice.problem(problem.by(trouble.call));
-            }
+            voice.troubles(troubles, || level.dest());
             self.sync_folder(level, &mut voice, dest);
         }
         self.unclosed.fetch_sub(1, Relaxed);

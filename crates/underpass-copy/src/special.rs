@@ -169,8 +169,5 @@ fn preserve(entry: &Entry<'_>, source: &Stat, made: metadata::Made, voice: &mut 
         &run.options.preserve,
         &run.process,
     );
-    for trouble in troubles {
-        let problem = Problem::of(trouble.what, entry.dest_shown(), trouble.errno);
-        voice.problem(problem.by(trouble.call));
-    }
+    voice.troubles(troubles, || entry.dest_shown());
 }
