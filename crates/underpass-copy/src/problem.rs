@@ -181,8 +181,8 @@ pub enum What {
     MakeParent,
     /// What is in the place of a folder of `--parents` is none.
     ParentNotDirectory,
-    /// Somebody asked to stop before the file was complete: source, destination. So many bytes of it
-    /// are there.
+    /// Somebody asked to stop before the file was complete: source, destination. So many of its
+    /// bytes are there.
     Stopped(u64),
     /// The mechanism that was demanded can't copy this: source, destination.
     Refused,

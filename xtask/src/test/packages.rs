@@ -51,7 +51,7 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
 fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
     let is_missing = |need: &&'a Need| match need {
         Need::Program(program) if !Program::is_there(program) => Some(program.package),
-        Need::Program(_) | Need::Toolchain(_) | Need::Root | Need::Mounts | Need::LoopDevices => {
+        Need::Program(_) | Need::Toolchain(_) | Need::Root | Need::Mounts | Need::LoopDevices | Need::GnuCp => {
             None
         }
     };
