@@ -85,7 +85,7 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
         Ok(filter) => filter,
         Err(why) => {
             let mut voice = ledger.voice(ledger.ticket());
-            voice.problem(Problem::said(What::Pattern, why));
+            voice.problem(Problem::said(What::Pattern(why), OsString::new()));
             voice.settle();
             return ledger.finish();
         }

@@ -173,8 +173,8 @@ pub enum What {
     Moved,
     /// A symbolic link appeared in the place of the destination while the copy went on.
     Planted,
-    /// A pattern that makes no sense: the path says which and why.
-    Pattern,
+    /// A pattern that makes no sense, and why.
+    Pattern(String),
     /// Attributes of a folder of `--parents`.
     ParentAttributes,
     /// A folder of `--parents` that can't be made.
@@ -249,9 +249,8 @@ impl fmt::Display for Worded<'_> {
                 "a" => Quoted(path, charset).fmt(f)?,
                 "b" => Quoted(other.unwrap_or_default(), charset).fmt(f)?,
                 "a in prose" => Word(path, charset).fmt(f)?,
-                "a plain" => f.write_str(&String::from_utf8_lossy(path))?,
                 "a bare" => QuotedIfNeeded(path, charset).fmt(f)?,
-                _ => problem.what.number().fmt(f)?,
+                _ => problem.what.detail(f)?,
             }
             f.write_str(rest)?;
         }
@@ -272,7 +271,7 @@ fn meaning(errno: Errno) -> String {
 }
 
 impl What {
-    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` the number;
+    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` a number, `{why}` a reason;
     /// two messages quote the path as others don't.
     fn words(&self, names_other: bool) -> &'static str {
         match self {
@@ -323,23 +322,25 @@ impl What {
             Self::Context => "failed to set the security context of {a}",
             Self::Sync => "failed to sync {a}",
             Self::Rename => "cannot rename the finished copy to {a}",
-            Self::Pattern => "{a plain}",
-            Self::ParentAttributes => "failed to get attributes of {a}",
-            Self::MakeParent => "cannot make directory {a}",
-            Self::ParentNotDirectory => "{a} exists but is not a directory",
             Self::Differs(_) => "{a} differs from its source at byte {n}",
             Self::Resume => "cannot go on with {a}",
             Self::Moved => "{a} was moved while it was copied; the rest of it was not copied",
             Self::Planted => "not writing through {a}, which has become a symbolic link",
+            Self::Pattern(_) => "{why}",
+            Self::ParentAttributes => "failed to get attributes of {a}",
+            Self::MakeParent => "cannot make directory {a}",
+            Self::ParentNotDirectory => "{a} exists but is not a directory",
             Self::Stopped(_) => "stopped copying {a} after {n} bytes",
             Self::Refused => "cannot copy {a} to {b} by the only way allowed",
         }
     }
 
-    fn number(&self) -> u64 {
+    /// What the words leave a place for, beside names.
+    fn detail(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Differs(number) | Self::Stopped(number) => *number,
-            _ => 0,
+            Self::Differs(number) | Self::Stopped(number) => write!(f, "{number}"),
+            Self::Pattern(why) => f.write_str(why),
+            _ => Ok(()),
         }
     }
 }
