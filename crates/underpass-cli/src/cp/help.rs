@@ -111,10 +111,11 @@ pub(crate) fn command() -> clap::Command {
         .about(ABOUT)
         .after_long_help(format!("{BACKUPS}\n{EXIT}"))
         .override_usage(
-            "cp [OPTIONS] [-T] SOURCE DEST\n       \
-             cp [OPTIONS] SOURCE... DIRECTORY\n       \
-             cp [OPTIONS] -t DIRECTORY SOURCE...",
+            "underpass cp [OPTIONS] [-T] SOURCE DEST\n       \
+             underpass cp [OPTIONS] SOURCE... DIRECTORY\n       \
+             underpass cp [OPTIONS] -t DIRECTORY SOURCE...",
         )
+        .version(env!("CARGO_PKG_VERSION"))
         .display_order(0)
         .disable_help_flag(true)
         .disable_version_flag(true)
