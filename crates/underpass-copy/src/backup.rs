@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Dir, RenameFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 
 use crate::options::Backup;
@@ -29,19 +29,45 @@ const TILDE: &[u8] = b"~";
 /// # Errors
 /// What renaming, or reading the folder, failed with. Nothing has happened then.
 pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<CString, Errno> {
-    let numbered = || highest_number(dir, name.to_bytes());
+    let highest = || highest_number(dir, name.to_bytes());
     match backup {
         Backup::None => Ok(name.to_owned()),
         Backup::Simple(suffix) => simple(dir, name, suffix),
         Backup::Numbered => {
-            let highest = numbered()?.unwrap_or_default();
-            make_numbered(dir, name, highest)
+            make_numbered(dir, name, highest()?.unwrap_or_default())
         }
-        Backup::Existing(suffix) => match numbered()? {
+        Backup::Existing(suffix) => match highest()? {
             Some(highest) => make_numbered(dir, name, highest),
             None => simple(dir, name, suffix),
         },
     }
+}
+
+/// The name that a backup of `name` would get now.
+///
+/// # Errors
+/// What reading the folder failed with.
+pub(crate) fn name_for(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    backup: &Backup,
+) -> Result<CString, Errno> {
+    let highest = match backup {
+        Backup::Numbered | Backup::Existing(_) => highest_number(dir, name.to_bytes())?,
+        Backup::None | Backup::Simple(_) => None,
+    };
+    let suffix = match (backup, highest) {
+        (Backup::None, _) => return Ok(name.to_owned()),
+        (Backup::Simple(suffix) | Backup::Existing(suffix), None) => {
+            usable(suffix.as_bytes()).to_vec()
+        }
+        (_, highest) => numbered(&highest.unwrap_or_default().next()),
+    };
+    Ok(with_suffix(name.to_bytes(), &suffix)?.0)
+}
+
+fn numbered(number: &Decimal) -> Vec<u8> {
+    [b".~", &number.0[..], b"~"].concat()
 }
 
 fn simple(dir: BorrowedFd<'_>, name: &CStr, suffix: &OsStr) -> Result<CString, Errno> {
@@ -53,8 +79,7 @@ fn simple(dir: BorrowedFd<'_>, name: &CStr, suffix: &OsStr) -> Result<CString, E
 fn make_numbered(dir: BorrowedFd<'_>, name: &CStr, mut number: Decimal) -> Result<CString, Errno> {
     loop {
         number = number.next();
-        let suffix = [b".~", &number.0[..], b"~"].concat();
-        let (new, fit) = with_suffix(name.to_bytes(), &suffix)?;
+        let (new, fit) = with_suffix(name.to_bytes(), &numbered(&number))?;
         match rename_to_nothing(dir, name, &new) {
             Ok(()) => return Ok(new),
             // Somebody else took that number.
@@ -122,11 +147,12 @@ fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), E
 /// The highest number of a backup that is there, as far as the folder may be read.
 fn highest_number(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Decimal>, Errno> {
     let mut highest = None;
-    let entries = match Dir::read_from(dir) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = match openat(dir, c".", flags, Mode::empty()) {
         Err(Errno::ACCESS) => return Ok(None),
-        entries => entries?,
+        opened => opened?,
     };
-    for entry in entries {
+    for entry in Dir::new(dir)? {
         let number = Decimal::of(name, entry?.file_name().to_bytes());
         highest = highest.max(number);
     }

@@ -145,7 +145,7 @@ impl<'a> Entry<'a> {
         }
         let counts = self.task.role == Role::Operand
             && self.run.operands == Operands::IntoFolder
-            && self.run.options.backup == Backup::None;
+            && *self.backup() == Backup::None;
         if !is_folder && counts {
             let name = self.source_shown().into_encoded_bytes();
             if self.run.seen.first_time(&name, identity(source)) == Met::Again {
@@ -216,7 +216,7 @@ impl<'a> Entry<'a> {
         };
         becomes_file
             && !matches!(options.manner, Manner::HardLink | Manner::SymbolicLink)
-            && options.backup == Backup::None
+            && *self.backup() == Backup::None
             && !self.run.removes_first()
     }
 
@@ -249,7 +249,7 @@ impl<'a> Entry<'a> {
             referents: referents.as_ref().map(|(one, other)| (one, other)),
             entry: self.same_entry(),
         };
-        match decide::sameness(&meeting, &self.run.terms()) {
+        match decide::sameness(&meeting, &self.run.terms(self.backup())) {
             Sameness::SameFile => {
                 let problem = Problem::said(What::SameFile, self.source_shown());
                 Err(problem.and(self.dest_shown()).into())
@@ -330,7 +330,7 @@ impl<'a> Entry<'a> {
             (false, true) => return Err(said(What::OverDirectory).into()),
             (false, false) => (),
         }
-        let numbered = self.run.options.backup == Backup::Numbered;
+        let numbered = *self.backup() == Backup::Numbered;
         if self.task.role == Role::Operand && !numbered {
             let name = self.dest_shown().into_encoded_bytes();
             let key = identity(&there.link.unwrap_or(there.stat));
@@ -349,7 +349,7 @@ impl<'a> Entry<'a> {
         if is_folder {
             return Ok(Way::Into(there));
         }
-        if options.backup != Backup::None && !self.is_dots() {
+        if *self.backup() != Backup::None && !self.is_dots() {
             self.backup_is_harmless(source)?;
             let renamed = match real {
                 true => self.back_up()?,
@@ -370,12 +370,20 @@ impl<'a> Entry<'a> {
         Ok(Way::Into(there))
     }
 
+    /// What happens to the old destination.
+    fn backup(&self) -> &Backup {
+        match self.task.role {
+            Role::OwnBackup => &Backup::None,
+            Role::Operand | Role::Inside => &self.run.options.backup,
+        }
+    }
+
     fn is_dots(&self) -> bool {
         matches!(self.task.source.to_bytes(), b"." | b"..")
     }
 
     fn backup_is_harmless(&self, source: &Stat) -> Result<(), Stop> {
-        let (Backup::Simple(suffix) | Backup::Existing(suffix)) = &self.run.options.backup else {
+        let (Backup::Simple(suffix) | Backup::Existing(suffix)) = self.backup() else {
             return Ok(());
         };
         let task = self.task;
@@ -396,7 +404,7 @@ impl<'a> Entry<'a> {
 
     fn back_up(&self) -> Result<Option<CString>, Stop> {
         let task = self.task;
-        match backup::make(task.folders.dest.fd(), &task.dest, &self.run.options.backup) {
+        match backup::make(task.folders.dest.fd(), &task.dest, self.backup()) {
             Ok(name) => Ok(Some(name)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Problem::of(What::Backup, self.dest_shown(), errno).into()),

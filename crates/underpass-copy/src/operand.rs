@@ -11,10 +11,11 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
+use crate::backup;
 use crate::decide::file_type;
 use crate::entry::perform;
 use crate::level::{Folder, Folders, Level, Surroundings, identity, joined};
-use crate::options::{Naming, Slashes, Target};
+use crate::options::{Backup, MakingWay, Naming, Slashes, Target};
 use crate::parents::Parents;
 use crate::problem::{Problem, What};
 use crate::run::{Role, Run, Task};
@@ -92,6 +93,9 @@ impl Copying<'_> {
         }
         let (prefix, last) = split(path);
         let made = match (&self.to, self.run.options.naming) {
+            (To::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
+                self.own_backup((prefix, last))
+            }
             (To::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
             (To::Folder(folder, fd), Naming::Parents) => {
                 let (folder, fd) = (folder.clone(), Arc::clone(fd));
@@ -127,6 +131,29 @@ impl Copying<'_> {
         });
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
+    }
+
+    /// Whether an operand that is its own destination is a wish for a backup, as with `cp` it is.
+    fn backs_itself_up(&self) -> bool {
+        let options = self.run.options;
+        options.making_way == MakingWay::Unwritable && options.backup != Backup::None
+    }
+
+    /// A regular file is copied to the name of its backup; anything else is an error that the copy
+    /// itself will tell.
+    fn own_backup(&self, (prefix, last): (&[u8], &[u8])) -> Result<Task, Errno> {
+        let task = self.pair((prefix, last), (prefix, last))?;
+        let folder = task.folders.dest.fd();
+        let stat = statat(folder, &task.dest, AtFlags::empty());
+        if !stat.is_ok_and(|stat| file_type(&stat) == FileType::RegularFile) {
+            return Ok(task);
+        }
+        let dest = backup::name_for(folder, &task.dest, &self.run.options.backup)?;
+        Ok(Task {
+            dest,
+            role: Role::OwnBackup,
+            ..task
+        })
     }
 
     fn into_folder(

@@ -65,6 +65,8 @@ pub(crate) struct Task {
 pub(crate) enum Role {
     /// The command line.
     Operand,
+    /// The command line, as source and destination: a backup is made of it, and nothing else.
+    OwnBackup,
     /// A folder that is copied.
     Inside,
 }
@@ -132,12 +134,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self, backup: &Backup) -> Terms {
         Terms {
             deref: self.deref(),
             manner: self.options.manner,
             making_way: self.options.making_way,
-            backup: match self.options.backup {
+            backup: match backup {
                 Backup::None => WithBackup::No,
                 _ => WithBackup::Yes,
             },
