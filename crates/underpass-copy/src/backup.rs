@@ -33,9 +33,7 @@ pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<
     match backup {
         Backup::None => Ok(name.to_owned()),
         Backup::Simple(suffix) => simple(dir, name, suffix),
-        Backup::Numbered => {
-            make_numbered(dir, name, highest()?.unwrap_or_default())
-        }
+        Backup::Numbered => make_numbered(dir, name, highest()?.unwrap_or_default()),
         Backup::Existing(suffix) => match highest()? {
             Some(highest) => make_numbered(dir, name, highest),
             None => simple(dir, name, suffix),
