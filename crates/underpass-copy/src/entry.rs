@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, RenameFlags, Stat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
+use underpass::drive::blocking::Shielded;
+
 use crate::backup;
 use crate::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
 use crate::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting, Travel};
@@ -21,6 +23,7 @@ use crate::{file, special};
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) run: &'a Run<'a>,
+    pub(crate) hand: &'a Hand<'a>,
     pub(crate) task: &'a Task,
 }
 
@@ -75,15 +78,39 @@ pub(crate) struct Made {
     pub(crate) hash: Option<String>,
 }
 
-/// Copies a name that its folder says is no folder.
-pub(crate) fn perform(run: &Run<'_>, task: Task) {
-    let mut voice = run.ledger.voice(task.ticket);
-    let entry = Entry { run, task: &task };
-    if let Begun::Folder(_) = entry.begin(&mut voice) {
-        voice.problem(Problem::said(What::Replaced, entry.source_shown()));
+/// One of the threads that copy.
+pub(crate) struct Hand<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) shielded: Shielded,
+}
+
+impl<'a> Hand<'a> {
+    /// The calling thread.
+    pub(crate) fn of(run: &'a Run<'a>) -> Self {
+        Self {
+            run,
+            shielded: Shielded::thread(),
+        }
     }
-    voice.settle();
-    run.child_done(&task.level);
+
+    /// Copies a name that its folder says is no folder.
+    pub(crate) fn perform(&self, task: Task) {
+        let mut voice = self.run.ledger.voice(task.ticket);
+        let entry = self.entry(&task);
+        if let Begun::Folder(_) = entry.begin(&mut voice) {
+            voice.problem(Problem::said(What::Replaced, entry.source_shown()));
+        }
+        voice.settle();
+        self.run.child_done(&task.level);
+    }
+
+    pub(crate) fn entry<'t>(&'t self, task: &'t Task) -> Entry<'t> {
+        Entry {
+            run: self.run,
+            hand: self,
+            task,
+        }
+    }
 }
 
 impl<'a> Entry<'a> {

@@ -81,7 +81,9 @@ pub struct Finished {
     pub travel: Option<Box<Travel>>,
     /// Bytes of the destination that were there already and equal (`--resume`).
     pub resumed: u64,
-    /// The hash of source and copy, which were found equal (`--verify`): BLAKE3, in hexadecimal.
+    /// The hash of source and copy, which were found equal (`--verify`), in hexadecimal: BLAKE3 of
+    /// the content, unless it has zeros for 16 MiB and more, which are then described and not
+    /// hashed.
     pub hash: Option<String>,
 }
 

@@ -228,6 +228,7 @@ fn drive<F: AsFd, G: AsFd>(
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }
+    let driver = driver.shielded(&entry.hand.shielded);
     let moved = driver.watch(&mut watch).run(source, sink);
     let all = match &moved {
         Ok(account) => account.bytes() + account.holes,

@@ -38,6 +38,7 @@ use std::sync::atomic::AtomicBool;
 use underpass::Host;
 
 use crew::Crew;
+use entry::Hand;
 use filter::Filter;
 use ledger::{Ledger, Order};
 use run::{Operands, Run};
@@ -103,9 +104,12 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
     let run = Run::new(options, around, ledger, Crew::of(jobs), filter, several);
     std::thread::scope(|scope| {
         for _ in 1..jobs {
-            scope.spawn(|| run.crew.work(&|task| entry::perform(&run, task)));
+            scope.spawn(|| {
+                let hand = Hand::of(&run);
+                run.crew.work(&|task| hand.perform(task));
+            });
         }
-        operand::copy_all(&run, operands);
+        operand::copy_all(&Hand::of(&run), operands);
         around.progress.walked();
         for _ in 1..jobs {
             run.crew.dismiss();

@@ -132,6 +132,7 @@ const SET_ID: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
 const SPECIAL: u32 = SET_ID | STICKY;
 const GROUP_AND_OTHERS: u32 = 0o077;
+const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// The permission bits to create a copy with: private as long as its final mode or owner is still
 /// to be set. Folders can be filled, and files get their attributes, before they become read-only.
@@ -139,16 +140,16 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
     let mut mode = mode_unasked(source, wishes);
     match kind(source) {
         FileType::Symlink => return PERMISSIONS,
-        FileType::Directory => mode |= 0o700,
+        FileType::Directory => mode = mode & !WRITE_OF_OTHERS | 0o700,
         // An attribute is set by whoever may write the file, which is not asked of root.
         _ if wishes.xattr.is_wanted() && process.user != 0 => mode |= 0o200,
         _ => {}
     }
     if wishes.mode.is_wanted() {
-        mode &= !SPECIAL;
+        mode &= !STICKY;
     }
     if wishes.mode.is_wanted() || wishes.ownership.is_wanted() {
-        mode &= !(GROUP_AND_OTHERS | SET_ID);
+        mode &= !GROUP_AND_OTHERS;
     }
     mode
 }
@@ -156,11 +157,10 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
 /// The bits that a new copy has before the umask, where its mode isn't the source's.
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     let goes_along = match (wishes.mode, kind(source)) {
-        (Wish::Refused, FileType::Directory) => return 0o777,
+        (Wish::Refused, FileType::Directory) => return PERMISSIONS | source.st_mode & STICKY,
         (Wish::Refused, _) => return 0o666,
-        (_, FileType::RegularFile) => PERMISSIONS,
         (_, FileType::Directory) => PERMISSIONS | STICKY,
-        (_, _) => PERMISSIONS | SPECIAL,
+        (_, _) => PERMISSIONS,
     };
     source.st_mode & goes_along
 }
@@ -218,8 +218,9 @@ enum FinalMode {
     AsMade,
     /// Those of the source, with its access control lists.
     OfSource,
-    /// These, with the access control list that the folder gave.
-    These(u32),
+    /// What they are, with the ones and without the others: an access control list that the folder
+    /// gave may have taken some already.
+    Changed { with: u32, without: u32 },
     /// These, and no access control list.
     OnlyThese(u32),
 }
@@ -236,11 +237,12 @@ impl FinalMode {
             return Self::AsMade;
         };
         let unasked = mode_unasked(stat, wishes);
-        let finally = unasked & !process.umask;
+        let with = unasked & !created & !process.umask;
+        let without = created & !unasked;
         match wishes.mode {
-            Wish::Refused => Self::OnlyThese(finally),
-            _ if created == unasked => Self::AsMade,
-            _ => Self::These(finally),
+            Wish::Refused => Self::OnlyThese(unasked & !process.umask),
+            _ if with | without == 0 => Self::AsMade,
+            _ => Self::Changed { with, without },
         }
     }
 }
@@ -359,28 +361,46 @@ impl Job<'_> {
         owner: Owner,
         troubles: &mut Vec<Trouble>,
     ) {
-        let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL) & !lent(self.stat, owner);
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
-            (FinalMode::OfSource, Some(source)) => acl::copy(source, dest, mode, kind(self.stat)),
+            (FinalMode::OfSource, Some(source)) => acl::copy(
+                source,
+                dest,
+                self.mode_of_source(dest, owner),
+                kind(self.stat),
+            ),
             // What can't be read can't be granted either.
-            (FinalMode::OfSource, None) => acl::set_only(dest, mode & !GROUP_AND_OTHERS),
-            (FinalMode::OnlyThese(mode), _) => acl::set_only(dest, mode),
-            (FinalMode::These(mode), _) => self.lift(dest, mode & !lent(self.stat, owner)),
+            (FinalMode::OfSource, None) => {
+                acl::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
+            }
+            (FinalMode::OnlyThese(mode), _) => acl::set_only(dest, mode | self.inherited(dest)),
+            (FinalMode::Changed { with, without }, _) => {
+                let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
+                let result = now.and_then(|now| dest.chmod((now | with) & !without));
+                acl::mode_trouble(result).into_iter().collect()
+            }
         };
         if self.wishes.mode != Wish::Tried {
             troubles.extend(found);
         }
     }
 
-    /// Gives back what was withheld from a new copy. A folder keeps what its parent gave it beside.
-    fn lift(&self, dest: &Grip<'_>, mode: u32) -> Vec<Trouble> {
-        let inherited = match kind(self.stat) {
+    /// A source folder without set-id and sticky bits says nothing of them.
+    fn mode_of_source(&self, dest: &Grip<'_>, owner: Owner) -> u32 {
+        let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL);
+        if mode & SPECIAL == 0 {
+            mode | self.inherited(dest)
+        } else {
+            mode & !lent(self.stat, owner)
+        }
+    }
+
+    /// What a folder has from the one it was made in: the files in it get that one's group.
+    fn inherited(&self, dest: &Grip<'_>) -> u32 {
+        match kind(self.stat) {
             FileType::Directory => dest.stat().map_or(0, |now| now.st_mode & SPECIAL),
             _ => 0,
-        };
-        let result = dest.chmod(mode | inherited);
-        acl::mode_trouble(result).into_iter().collect()
+        }
     }
 
     fn set_times(&self, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {

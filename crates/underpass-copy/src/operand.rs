@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::backup;
 use crate::decide::file_type;
-use crate::entry::perform;
+use crate::entry::Hand;
 use crate::level::{Folder, Folders, Level, Surroundings, identity, joined};
 use crate::options::{Backup, MakingWay, Naming, Slashes, Target};
 use crate::parents::Parents;
@@ -22,13 +22,15 @@ use crate::run::{Role, Run, Task};
 use crate::walk::Walk;
 
 /// Copies all operands.
-pub(crate) fn copy_all(run: &Run<'_>, operands: &[OsString]) {
+pub(crate) fn copy_all(hand: &Hand<'_>, operands: &[OsString]) {
+    let run = hand.run;
     let (sources, to) = match targets(run, operands) {
         Ok(targets) => targets,
         Err(problem) => return tell(run, problem),
     };
     let mut copying = Copying {
         run,
+        hand,
         to,
         under_way: HashSet::new(),
         last: None,
@@ -39,7 +41,7 @@ pub(crate) fn copy_all(run: &Run<'_>, operands: &[OsString]) {
         }
         copying.copy(source);
     }
-    run.crew.drain(&|task| perform(run, task));
+    run.crew.drain(&|task| hand.perform(task));
 }
 
 /// Where copies go.
@@ -77,6 +79,7 @@ fn targets<'o>(run: &Run<'_>, operands: &'o [OsString]) -> Result<(&'o [OsString
 
 struct Copying<'a> {
     run: &'a Run<'a>,
+    hand: &'a Hand<'a>,
     to: To,
     /// Names of copies that may not be done yet, in small letters: some file systems see no
     /// difference.
@@ -206,10 +209,10 @@ impl Copying<'_> {
 
     /// Has a task done: by somebody else, where it is no folder and nothing depends on the order.
     fn begin(&mut self, task: Task) {
-        let run = self.run;
+        let (run, hand) = (self.run, self.hand);
         let name = task.dest.to_bytes().to_ascii_lowercase();
         if !self.under_way.insert(name) || self.copies_from_target(&task) {
-            run.crew.drain(&|task| perform(run, task));
+            run.crew.drain(&|task| hand.perform(task));
             self.under_way.clear();
         }
         let flags = match run.follows(Role::Operand) {
@@ -220,9 +223,9 @@ impl Copying<'_> {
         let is_file = run.crew.has_others()
             && looked().is_ok_and(|stat| file_type(&stat) != FileType::Directory);
         if is_file {
-            run.crew.submit([task].into(), &|task| perform(run, task));
+            run.crew.submit([task].into(), &|task| hand.perform(task));
         } else {
-            Walk::operand(run, task);
+            Walk::operand(hand, task);
         }
     }
 
@@ -237,15 +240,15 @@ impl Copying<'_> {
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
     fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
-        let run = self.run;
+        let (run, hand) = (self.run, self.hand);
         let (prefix, last) = split(path);
         match Parents::make(run, prefix, folder, fd) {
             Ok(parents) => {
                 let dest = without_slashes(last);
                 if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
-                    Walk::operand(run, task);
+                    Walk::operand(hand, task);
                 }
-                run.crew.drain(&|task| perform(run, task));
+                run.crew.drain(&|task| hand.perform(task));
                 parents.finish(run);
             }
             Err(problem) => tell(run, *problem),

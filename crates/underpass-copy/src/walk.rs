@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::crew::BATCH_MAX;
 use crate::decide::{Deref, file_type};
-use crate::entry::{Begun, Entry, Made, Way, perform};
+use crate::entry::{Begun, Entry, Hand, Made, Way};
 use crate::event::{EntryKind, Outcome};
 use crate::ledger::Voice;
 use crate::level::{Closing, Folder, Folders, Identity, Level, Surroundings, append, identity};
@@ -35,6 +35,7 @@ const UNCLOSED_MAX: usize = 64;
 /// A walk below one operand.
 pub(crate) struct Walk<'a> {
     run: &'a Run<'a>,
+    hand: &'a Hand<'a>,
     stack: Vec<Frame>,
     /// Frames below this one are closed.
     open_from: usize,
@@ -75,9 +76,10 @@ enum Reached {
 
 impl<'a> Walk<'a> {
     /// Copies an operand, and all that is below it. The stack is empty afterwards.
-    pub(crate) fn operand(run: &'a Run<'a>, task: Task) {
+    pub(crate) fn operand(hand: &'a Hand<'a>, task: Task) {
         let mut walk = Self {
-            run,
+            run: hand.run,
+            hand,
             stack: Vec::new(),
             open_from: 0,
             above: HashSet::new(),
@@ -86,7 +88,7 @@ impl<'a> Walk<'a> {
             batch: VecDeque::new(),
             top: Default::default(),
         };
-        let entry = Entry { run, task: &task };
+        let entry = hand.entry(&task);
         walk.top = (entry.source_shown(), entry.dest_shown());
         walk.folder_or_not(task);
         while !walk.stack.is_empty() {
@@ -146,7 +148,7 @@ impl<'a> Walk<'a> {
     fn hand_out(&mut self) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
-            self.run.crew.submit(batch, &|task| perform(self.run, task));
+            self.run.crew.submit(batch, &|task| self.hand.perform(task));
         }
     }
 
@@ -176,9 +178,9 @@ impl<'a> Walk<'a> {
 
     /// Something that may be a folder: looked at here, since only the walk enters folders.
     fn folder_or_not(&mut self, task: Task) {
-        let run = self.run;
+        let (run, hand) = (self.run, self.hand);
         let mut voice = run.ledger.voice(task.ticket);
-        let entry = Entry { run, task: &task };
+        let entry = hand.entry(&task);
         if let Begun::Folder(folder) = entry.begin(&mut voice) {
             let (source, way) = *folder;
             if let Err(problem) = self.enter(&entry, &source, &way, &mut voice) {
@@ -350,8 +352,11 @@ impl<'a> Walk<'a> {
             Folder::Imagined => Surroundings::Imagined,
             _ => Surroundings::Old,
         };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (folder, name) = (entry.task.folders.source.fd(), &entry.task.source);
+        let source_folder = openat(folder, name, flags, Mode::empty());
         let folders = Arc::new(Folders {
-            source: Folder::Imagined,
+            source: source_folder.map_or(Folder::Imagined, Folder::Place),
             dest,
             surroundings,
         });
@@ -389,7 +394,7 @@ impl<'a> Walk<'a> {
         run.unclosed.fetch_add(1, Relaxed);
         run.child_done(level);
         if run.unclosed.load(Relaxed) > UNCLOSED_MAX {
-            run.crew.drain(&|task| perform(run, task));
+            run.crew.drain(&|task| self.hand.perform(task));
         }
     }
 

@@ -45,9 +45,7 @@ impl<'a> Grip<'a> {
             Held::Named(folder, name) => (folder, name),
         };
         let replaced = |errno, call| Trouble::new(What::Replaced, errno, call);
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, name, flags, Mode::empty())
-            .map_err(|errno| replaced(errno, "openat"))?;
+        let file = pin(folder, name).map_err(|errno| replaced(errno, "openat"))?;
         let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno, "fstat"))?;
         if !is_meant(&now) {
             return Err(replaced(Errno::STALE, "fstat"));
@@ -121,6 +119,15 @@ impl<'a> Grip<'a> {
             Self::Open(file) => rustix::fs::fremovexattr(file, name),
             Self::Pinned(_, link) => rustix::fs::removexattr(link.as_str(), name),
         }
+    }
+}
+
+/// A folder that is named from within needs no right to search it.
+fn pin(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) if name == c"." => rustix::io::fcntl_dupfd_cloexec(folder, 0),
+        pinned => pinned,
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, OFlags, Uid, XattrFlags};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
@@ -178,7 +178,7 @@ fn a_folder_can_be_filled_while_it_is_private() {
     };
     assert_eq!(at_first(|_| ()), "1755");
     assert_eq!(at_first(|to| to.mode = Wish::Required), "700");
-    assert_eq!(at_first(|to| to.mode = Wish::Refused), "777");
+    assert_eq!(at_first(|to| to.mode = Wish::Refused), "1755");
 }
 
 #[test]
@@ -316,6 +316,12 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited() {
     let none = Preserve::default();
     assert_eq!(put(&source, &dest, made, &none, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
+    let mode_wished = wishes(|to| to.mode = Wish::Required);
+    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(mode(&dest), 0o2555);
+    fs::set_permissions(&source, Permissions::from_mode(0o1555)).unwrap();
+    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(mode(&dest), 0o1555);
 }
 
 #[test]
@@ -458,6 +464,29 @@ fn a_link_is_changed_itself() {
         (before.st_mtime_nsec, before.st_mode, before.st_uid),
         (after.st_mtime_nsec, after.st_mode, after.st_uid)
     );
+}
+
+#[test]
+fn a_folder_that_may_not_be_entered_gives_its_mode() {
+    let folder = scratch();
+    as_ordinary_user(|| {
+        let [source, dest] = ["d", "e"].map(|name| folder.path().join(name));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&dest).unwrap();
+        fs::set_permissions(&source, Permissions::from_mode(0o070)).unwrap();
+        let pointed = OFlags::PATH | OFlags::DIRECTORY;
+        let source_fd = rustix::fs::open(&source, pointed, Mode::empty()).unwrap();
+        let dest_fd = File::open(&dest).unwrap();
+        let from = Held::Named(source_fd.as_fd(), c".");
+        let to = Held::Open(dest_fd.as_fd());
+        let (stat, wishes) = (stat(&source), wishes(|to| to.mode = Wish::Required));
+        let made = Made::New(0o700);
+        let found = preserve(from, &stat, to, made, &wishes, &ordinary_process());
+        assert_eq!(found, []);
+        assert_eq!(mode(&dest), 0o070);
+    });
+    let here = Held::Named(CWD, c".");
+    assert!(Grip::on_source(here, &stat(Path::new("."))).is_ok());
 }
 
 #[test]

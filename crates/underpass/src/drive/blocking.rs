@@ -1,6 +1,7 @@
 //! The driver for a thread of its own: makes a call, waits with poll(2) where a descriptor does not
 //! wait by itself, and asks the caller's hook between calls.
 
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,7 +11,7 @@ use rustix::net::{SendFlags, Shutdown};
 
 use crate::account::Account;
 use crate::drive::perform::{Ends, Middles, perform};
-use crate::endpoint::{Endpoint, Sink, Source};
+use crate::endpoint::{Endpoint, Kind, Sink, Source};
 use crate::error::Error;
 use crate::host::Host;
 use crate::outbox::{Due, Known, More, Outbox};
@@ -59,6 +60,27 @@ pub struct Driver<'a> {
     policy: Policy,
     watch: Option<&'a mut Watch<'a>>,
     call_bytes_max: Option<u64>,
+    shielded: Option<&'a Shielded>,
+}
+
+/// While it lives, a write of this thread beyond the limit of file sizes (`RLIMIT_FSIZE`) is an
+/// error and not the end of the process by SIGXFSZ. A driver without it asks the kernel for that for
+/// every transfer, which copying many small files would feel.
+#[derive(Debug)]
+pub struct Shielded {
+    _shield: Shield,
+    /// Signals are masked by thread: it stays on the one it was made on.
+    _here: PhantomData<*const ()>,
+}
+
+impl Shielded {
+    /// Shields the calling thread.
+    pub fn thread() -> Self {
+        Self {
+            _shield: Shield::against(Raised::by(Kind::File)),
+            _here: PhantomData,
+        }
+    }
 }
 
 impl std::fmt::Debug for Driver<'_> {
@@ -77,6 +99,7 @@ impl<'a> Driver<'a> {
             policy: Policy::default(),
             watch: None,
             call_bytes_max: None,
+            shielded: None,
         }
     }
 
@@ -99,6 +122,13 @@ impl<'a> Driver<'a> {
     #[must_use]
     pub fn call_bytes_max(mut self, bytes: u64) -> Self {
         self.call_bytes_max = Some(bytes);
+        self
+    }
+
+    /// The calling thread is shielded already.
+    #[must_use]
+    pub fn shielded(mut self, shielded: &'a Shielded) -> Self {
+        self.shielded = Some(shielded);
         self
     }
 
@@ -131,7 +161,11 @@ impl<'a> Driver<'a> {
         let ends = Ends::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut middles = Middles::default();
-        let _shield = Shield::against(Raised::by(sink.end.kind));
+        let raised = match (self.shielded, sink.end.kind) {
+            (Some(_), Kind::File) => None,
+            (_, kind) => Raised::by(kind),
+        };
+        let _shield = Shield::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
                 break;
