@@ -390,7 +390,7 @@ impl Ground {
     }
 }
 
-/// What the line on standard error lacks. Of a file that can't be read or written it names that one.
+/// What the line on standard error lacks. It names the file at fault, which is one of both.
 fn complaint(case: &Case, source: &Path, sink: &Path, said: &str) -> Option<String> {
     let lacks = |what: &str| (!said.contains(what)).then(|| format!("does not say {what}"));
     let errno = case.fault.strip_prefix("error=").unwrap_or("");

@@ -271,8 +271,8 @@ fn meaning(errno: Errno) -> String {
 }
 
 impl What {
-    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` a number, `{why}` a reason;
-    /// two messages quote the path as others don't.
+    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` a number,
+    /// `{why}` a reason; two messages quote the path as others don't.
     fn words(&self, names_other: bool) -> &'static str {
         match self {
             Self::Target => "target {a}",
