@@ -20,7 +20,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Moves bytes between files and sockets underneath user space, and tells how every byte travelled
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "underpass", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -38,8 +38,9 @@ impl Manual {
         let named = command.find_subcommand(what).cloned();
         match named {
             Some(sub) => {
-                let name = format!("underpass-{}", sub.get_name());
-                page(sub.display_name(name))
+                let name = sub.get_name().to_owned();
+                let sub = sub.bin_name(format!("underpass {name}"));
+                page(sub.display_name(format!("underpass-{name}")))
             }
             None => write_all(command, what),
         }

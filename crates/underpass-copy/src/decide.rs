@@ -140,12 +140,7 @@ fn with_backup(entry: SameEntry, same_link: bool, links: (bool, bool), deref: De
 }
 
 fn removes_first(terms: &Terms) -> bool {
-    let makes_links = matches!(terms.manner, Manner::HardLink | Manner::SymbolicLink);
-    match terms.making_way {
-        MakingWay::Everything => true,
-        MakingWay::Unwritable => makes_links,
-        MakingWay::Nothing => false,
-    }
+    terms.making_way == MakingWay::Everything
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -11,11 +11,12 @@ use underpass::drive::blocking::Shielded;
 use crate::decide::{self, file_type};
 use crate::event::{Curiosity, EntryKind, Event, Finished, Outcome, Travel};
 use crate::ledger::Voice;
-use crate::level::{Level, identity, joined};
+use crate::level::{Folder, Level, identity, joined};
+use crate::operand::without_slashes;
 use crate::options::{Backup, Effect, Manner, Recursion};
 use crate::problem::{Problem, What};
 use crate::run::{Operands, Role, Run, Task};
-use crate::seen::{Copied, Met, MetFolder};
+use crate::seen::{Copied, Met, MetFolder, Named};
 use crate::{file, special};
 
 /// A name that is being copied.
@@ -174,8 +175,9 @@ impl<'a> Entry<'a> {
             && self.run.operands == Operands::IntoFolder
             && *self.backup() == Backup::None;
         if !is_folder && counts {
-            let name = self.source_shown().into_encoded_bytes();
-            if self.run.seen.first_time(&name, identity(source)) == Met::Again {
+            let task = self.task;
+            let named = named(&task.folders.source, &task.source, source);
+            if self.run.seen.first_time(named) == Met::Again {
                 return Some(Problem::said(What::FileTwice, self.source_shown()).warning());
             }
         }
@@ -332,8 +334,7 @@ impl<'a> Entry<'a> {
         }
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            let name = self.dest_shown().into_encoded_bytes();
-            self.run.seen.made(&name, identity(&stat));
+            self.run.seen.made(named(folder, name, &stat));
         }
     }
 
@@ -397,6 +398,16 @@ impl<'a> Entry<'a> {
 
     fn beside_dest(&self, name: &CStr) -> OsString {
         joined(&Level::dest(&self.task.level), name.to_bytes())
+    }
+}
+
+/// A name in a folder, without slashes behind it, and what it stands for.
+pub(crate) fn named(folder: &Folder, name: &CStr, stat: &Stat) -> Named {
+    let folder = statat(folder.fd(), c".", AtFlags::empty());
+    Named {
+        folder: folder.ok().map(|folder| identity(&folder)),
+        name: without_slashes(name.to_bytes()).to_vec(),
+        identity: identity(stat),
     }
 }
 

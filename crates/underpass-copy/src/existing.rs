@@ -7,10 +7,11 @@ use rustix::io::Errno;
 
 use crate::backup;
 use crate::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
-use crate::entry::{Entry, Stop, There, Way};
+use crate::entry::{Entry, Stop, There, Way, named};
 use crate::event::{Curiosity, Event, Overwriting};
 use crate::ledger::Voice;
 use crate::level::{Folder, Surroundings, identity};
+use crate::operand::without_slashes;
 use crate::options::{Backup, Effect, Existing, FolderLinks, MakingWay, Manner};
 use crate::problem::{Problem, What};
 use crate::run::Role;
@@ -128,11 +129,7 @@ impl Entry<'_> {
             let stat = statat(folder.fd(), c".", AtFlags::empty()).ok()?;
             Some(identity(&stat))
         };
-        let plain = |name: &CStr| {
-            let name = name.to_bytes();
-            let end = name.iter().rposition(|byte| *byte != b'/');
-            name[..end.map_or(0, |last| last + 1)].to_vec()
-        };
+        let plain = |name: &CStr| without_slashes(name.to_bytes()).to_vec();
         let same = plain(&task.source) == plain(&task.dest)
             && folder(&task.folders.source) == folder(&task.folders.dest);
         if same { SameEntry::Yes } else { SameEntry::No }
@@ -195,9 +192,9 @@ impl Entry<'_> {
         }
         let numbered = *self.backup() == Backup::Numbered;
         if self.task.role == Role::Operand && !numbered {
-            let name = self.dest_shown().into_encoded_bytes();
-            let key = identity(&there.link.unwrap_or(there.stat));
-            if self.run.seen.just_made(&name, key) == Met::Again {
+            let stat = there.link.unwrap_or(there.stat);
+            let named = named(&self.task.folders.dest, &self.task.dest, &stat);
+            if self.run.seen.just_made(&named) == Met::Again {
                 return Err(said(What::JustCreated).into());
             }
         }

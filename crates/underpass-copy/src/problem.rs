@@ -181,8 +181,8 @@ pub enum What {
     MakeParent,
     /// What is in the place of a folder of `--parents` is none.
     ParentNotDirectory,
-    /// Somebody asked to stop before the file was complete: source, destination. So many bytes of
-    /// it are there.
+    /// Somebody asked to stop before the file was complete: source, destination. So many of its
+    /// bytes are there.
     Stopped(u64),
     /// The mechanism that was demanded can't copy this: source, destination.
     Refused,
@@ -272,8 +272,7 @@ fn meaning(errno: Errno) -> String {
 
 impl What {
     /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` a number,
-    /// `{why}` a reason;
-    /// two messages quote the path as others don't.
+    /// `{why}` a reason; two messages quote the path as others don't.
     fn words(&self, names_other: bool) -> &'static str {
         match self {
             Self::Target => "target {a}",

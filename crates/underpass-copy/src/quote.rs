@@ -49,9 +49,8 @@ impl fmt::Display for Quoted<'_> {
             let name = String::from_utf8_lossy(name);
             return write!(f, "\"{name}\"");
         }
-        // GNU looks twice at a name with a single quote, and the second
-        // time goes on in the state in which the first one ended. What comes out is the same name
-        // to a shell, with an empty pair of quotes in front, or without the dollar it would need.
+        // GNU looks twice at such a name, and the second time goes on in the state in which the
+        // first one ended: an empty pair of quotes comes out in front, or a dollar is missing.
         let ends_escaped = pieces(name, charset)
             .last()
             .is_some_and(|piece| matches!(piece, Piece::Byte(_)));

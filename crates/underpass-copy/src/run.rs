@@ -126,12 +126,7 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn removes_first(&self) -> bool {
-        let makes_links = matches!(self.options.manner, Manner::HardLink | Manner::SymbolicLink);
-        match self.options.making_way {
-            MakingWay::Everything => true,
-            MakingWay::Unwritable => makes_links,
-            MakingWay::Nothing => false,
-        }
+        self.options.making_way == MakingWay::Everything
     }
 
     pub(crate) fn terms(&self, backup: &Backup) -> Terms {

@@ -36,9 +36,17 @@ enum Copying {
 
 #[derive(Debug, Default)]
 struct Operands {
-    sources: HashSet<(Vec<u8>, Identity)>,
-    made: HashSet<(Vec<u8>, Identity)>,
+    sources: HashSet<Named>,
+    made: HashSet<Named>,
     folders: HashMap<Identity, MetFolder>,
+}
+
+/// A name in a folder, and what it stood for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Named {
+    pub(crate) folder: Option<Identity>,
+    pub(crate) name: Vec<u8>,
+    pub(crate) identity: Identity,
 }
 
 /// A folder that was named on the command line, or the first that was made for one that was.
@@ -82,21 +90,21 @@ impl Seen {
     }
 
     /// Whether a source stands on the command line for the first time.
-    pub(crate) fn first_time(&self, name: &[u8], source: Identity) -> Met {
-        match lock(&self.operands).sources.insert((name.to_vec(), source)) {
+    pub(crate) fn first_time(&self, source: Named) -> Met {
+        match lock(&self.operands).sources.insert(source) {
             true => Met::First,
             false => Met::Again,
         }
     }
 
     /// An operand's copy was made.
-    pub(crate) fn made(&self, name: &[u8], dest: Identity) {
-        lock(&self.operands).made.insert((name.to_vec(), dest));
+    pub(crate) fn made(&self, dest: Named) {
+        lock(&self.operands).made.insert(dest);
     }
 
     /// Whether an existing destination was made for an earlier operand.
-    pub(crate) fn just_made(&self, name: &[u8], dest: Identity) -> Met {
-        match lock(&self.operands).made.contains(&(name.to_vec(), dest)) {
+    pub(crate) fn just_made(&self, dest: &Named) -> Met {
+        match lock(&self.operands).made.contains(dest) {
             true => Met::Again,
             false => Met::First,
         }

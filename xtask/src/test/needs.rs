@@ -15,6 +15,8 @@ pub(crate) enum Need {
     Mounts,
     /// To attach an image file as a block device.
     LoopDevices,
+    /// GNU's cp, in the version whose words the tests know.
+    GnuCp,
     Program(Program),
     /// A program that is too big to be installed for a test: used where it is there.
     Toolchain(Program),
@@ -33,6 +35,7 @@ pub(crate) struct Program {
 pub(crate) const ROOT: Need = Need::Root;
 pub(crate) const MOUNTS: Need = Need::Mounts;
 pub(crate) const LOOP_DEVICES: Need = Need::LoopDevices;
+pub(crate) const GNU_CP: Need = Need::GnuCp;
 pub(crate) const STRACE: Need = Need::Program(Program {
     command: "strace",
     package: "strace",
@@ -56,6 +59,7 @@ pub(crate) const ALL: &[Need] = &[
     ROOT,
     MOUNTS,
     LOOP_DEVICES,
+    GNU_CP,
     STRACE,
     CURL,
     GCC,
@@ -70,6 +74,9 @@ pub(crate) const ALL: &[Need] = &[
     PYTHON,
     UNSHARE,
 ];
+
+/// As `cp --version` begins.
+const GNU_CP_VERSION: &str = "cp (GNU coreutils) 9.1";
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
 /// it ends, however it ends.
@@ -106,6 +113,7 @@ impl Need {
                 trial_lack(command, &arguments.concat())
             }
             Self::LoopDevices => trial_lack("losetup", &["--find"]),
+            Self::GnuCp => gnu_cp_lack(),
             Self::Program(program) if !program.is_there() => Some(Lack::curable(program.absence())),
             Self::Toolchain(program) => {
                 (!program.is_there()).then(|| Lack::of_machine(program.absence()))
@@ -135,6 +143,7 @@ impl fmt::Display for Need {
             Self::Root => f.write_str("root"),
             Self::Mounts => f.write_str("mounts of its own"),
             Self::LoopDevices => f.write_str("loop devices"),
+            Self::GnuCp => f.write_str(GNU_CP_VERSION),
             Self::Program(program) | Self::Toolchain(program) => {
                 write!(f, "{} (package {})", program.command, program.package)
             }
@@ -186,6 +195,16 @@ fn trial_lack(command: &str, arguments: &[&str]) -> Option<Lack> {
             "`{command}` could not be started: {error}"
         ))),
     }
+}
+
+/// Whether `cp` is another one.
+fn gnu_cp_lack() -> Option<Lack> {
+    let output = Command::new("cp").arg("--version").output().ok();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let said = said.unwrap_or_default();
+    let version = said.lines().next().unwrap_or("no cp");
+    let lacks = version != GNU_CP_VERSION;
+    lacks.then(|| Lack::of_machine(format!("`{version}` is not {GNU_CP_VERSION}")))
 }
 
 #[cfg(test)]

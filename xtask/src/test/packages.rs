@@ -51,9 +51,12 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
 fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
     let is_missing = |need: &&'a Need| match need {
         Need::Program(program) if !Program::is_there(program) => Some(program.package),
-        Need::Program(_) | Need::Toolchain(_) | Need::Root | Need::Mounts | Need::LoopDevices => {
-            None
-        }
+        Need::Program(_)
+        | Need::Toolchain(_)
+        | Need::Root
+        | Need::Mounts
+        | Need::LoopDevices
+        | Need::GnuCp => None,
     };
     let mut missing: Vec<_> = needs.iter().filter_map(is_missing).collect();
     missing.sort_unstable();

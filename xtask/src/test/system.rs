@@ -30,6 +30,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_usage",
+        needs: &[needs::GNU_CP],
+        why: "under the name cp every word is GNU's",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "bench_traced",
         needs: &[needs::STRACE],
         why: "a mechanism made slow is caught by bench compare, and equal runs are called equal",

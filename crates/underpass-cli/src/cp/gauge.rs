@@ -92,12 +92,15 @@ impl Gauge {
     }
 
     fn show(&self) {
-        // Colours are the terminal's own matter, and NO_COLOR's: there are none.
-        let template = "[{bar:20}] {msg}";
+        self.style("{wide_msg}");
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+
+    /// Colours are the terminal's own matter, and NO_COLOR's: there are none.
+    fn style(&self, template: &str) {
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("=> "));
         }
-        self.bar.set_draw_target(ProgressDrawTarget::stderr());
     }
 
     fn sample(&self, progress: &Progress, samples: &Samples) {
@@ -105,10 +108,13 @@ impl Gauge {
             progress.bytes_found.load(Relaxed),
             progress.bytes_done.load(Relaxed),
         );
-        // Until all is found the bar would run backwards.
-        match progress.all_found.load(Relaxed) {
-            0 => self.bar.unset_length(),
-            _ => self.bar.set_length(found.max(done)),
+        // Before all is found a bar would run backwards.
+        let is_known = progress.all_found.load(Relaxed) != 0;
+        if is_known && self.bar.length().is_none() {
+            self.style("[{bar:20}] {wide_msg}");
+        }
+        if is_known {
+            self.bar.set_length(found.max(done));
         }
         self.bar.set_position(done);
         self.bar.set_message(line(progress, samples));

@@ -207,7 +207,7 @@ mod tests {
             ("--i", Id::Interactive),
             ("--verb", Id::Verbose),
             ("--veri", Id::Verify),
-            ("--j", Id::Jobs),
+            ("--jo", Id::Jobs),
             ("--res", Id::Resume),
             ("--upd", Id::Update),
         ] {

@@ -110,6 +110,13 @@ pub(crate) fn command() -> clap::Command {
     clap::Command::new("cp")
         .about(ABOUT)
         .after_long_help(format!("{BACKUPS}\n{EXIT}"))
+        .override_usage(
+            "underpass cp [OPTIONS] [-T] SOURCE DEST\n       \
+             underpass cp [OPTIONS] SOURCE... DIRECTORY\n       \
+             underpass cp [OPTIONS] -t DIRECTORY SOURCE...",
+        )
+        .version(env!("CARGO_PKG_VERSION"))
+        .display_order(0)
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args(OPTIONS.iter().filter(is_told).map(argument))
@@ -131,7 +138,7 @@ fn argument(option: &Definition) -> Arg {
         argument = argument.short(letter).visible_short_aliases(letters);
     }
     argument = match option.argument {
-        Argument::None => argument.action(ArgAction::Count),
+        Argument::None => argument.action(ArgAction::SetTrue),
         Argument::Required(value) => argument.value_name(value).action(ArgAction::Append),
         Argument::Optional(value) => argument
             .value_name(value)

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use underpass::Host;
-use underpass_copy::{Around, Ended, Progress, Summary};
+use underpass_copy::{Around, Ended, Progress, Recursion, Summary};
 
 use gauge::Gauge;
 use mistake::Hint;
@@ -120,14 +120,24 @@ fn conclude(
     if let Err(error) = &written {
         voice.write_error(error);
     }
-    let went_wrong = summary.errors > 0 || summary.ended == Ended::Stopped;
-    let is_tree = summary.files + summary.directories > 1 || copying.operands.len() > 2;
-    if name == Name::Underpass && copying.show.detail != Detail::Json && went_wrong && is_tree {
+    if name == Name::Underpass && is_worth_a_summary(copying, summary) {
         voice.complain(explain::ended(summary).as_bytes());
     }
     match (summary.ended, stop.signal()) {
         (Ended::Stopped, Some(signal)) => ExitCode::from(128 + signal),
         _ if summary.errors > 0 || written.is_err() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// After many names it is said how many there were, if not all went well: the messages may be far
+/// above.
+fn is_worth_a_summary(copying: &Copying, summary: &Summary) -> bool {
+    let is_many = copying.options.recursion == Recursion::On || copying.operands.len() > 2;
+    let is_told = copying.show.detail == Detail::Json;
+    match summary.ended {
+        _ if is_told => false,
+        Ended::Stopped => true,
+        Ended::ByItself => is_many && summary.errors > 0,
     }
 }

@@ -232,12 +232,12 @@ fn target(draft: &Draft, surroundings: &Surroundings) -> Result<Target, Mistake>
         (_, Some(directory)) => return Ok(Target::Folder(PathBuf::from(directory))),
         _ => {}
     }
-    let needs_directory = draft.naming == Naming::Parents;
-    if let ([_, dest], true) = (draft.operands.as_slice(), needs_directory) {
-        if draft.is_name || !Path::new(dest).is_dir() {
-            let message = "with --parents, the destination must be a directory";
-            return Err(Mistake::usage(message));
-        }
+    let is_directory = |dest| !draft.is_name && Path::new(dest).is_dir();
+    if let ([_, dest], Naming::Parents) = (draft.operands.as_slice(), draft.naming)
+        && !is_directory(dest)
+    {
+        let message = "with --parents, the destination must be a directory";
+        return Err(Mistake::usage(message));
     }
     Ok(match draft.is_name {
         true => Target::LastOperandAsName,

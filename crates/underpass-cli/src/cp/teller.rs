@@ -130,7 +130,7 @@ impl<'a> Teller<'a> {
         self.arrow(&names.source, &names.dest, backup);
     }
 
-    /// QUIRK(parents-unquoted): GNU shows these names as they are, whatever is in them.
+    /// GNU shows these names as they are, whatever is in them.
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.voice.name() {
             Name::Underpass => self.arrow(source, dest, None),

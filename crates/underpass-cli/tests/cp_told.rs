@@ -1,0 +1,251 @@
+//! What `underpass cp` tells of a copy: to people, to programs, and when it is stopped.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("s")).expect("room");
+    std::fs::write(path("s/big"), vec![7; 300_000]).expect("room");
+    std::fs::write(path("s").join(OsStr::from_bytes(b"odd\xff")), "odd").expect("room");
+    folder
+}
+
+/// `underpass cp`.
+fn tool(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    command.arg("cp").current_dir(folder);
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+/// The same under the name `cp`.
+fn as_cp(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    command.arg0("cp").current_dir(folder);
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn explain_tells_plan_and_account() {
+    let folder = scratch();
+    let done = output(tool(folder.path()).args(["--explain", "s/big", "b"]));
+    let lines: Vec<_> = text(&done.stdout).lines().collect();
+    assert_eq!(done.status.code(), Some(0));
+    assert_eq!(lines[0], "'s/big' -> 'b'");
+    assert!(lines[1].starts_with("plan: "), "{lines:?}");
+    assert!(lines[2].starts_with("account: "), "{lines:?}");
+    assert!(lines[3].starts_with("summary: 1 file copied"), "{lines:?}");
+}
+
+#[test]
+fn every_line_of_json_is_an_object() {
+    let folder = scratch();
+    let mut command = tool(folder.path());
+    let done = output(command.args(["--json", "--verify", "-r", "s", "nox", "s/big", "d"]));
+    assert_eq!(done.status.code(), Some(1), "d is no folder");
+    std::fs::create_dir(folder.path().join("d")).expect("room");
+    let done = output(command.stdin(Stdio::null()));
+    let lines: Vec<Value> = text(&done.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert!(lines.iter().all(|line| line["version"] == 1));
+    let named = |source: &str| {
+        let found = lines.iter().find(|line| line["source"] == source);
+        found.unwrap_or_else(|| panic!("{source} in {lines:?}"))
+    };
+    let big = named("s/big");
+    assert_eq!(big["outcome"], "copied");
+    assert_eq!(big["size"], 300_000);
+    assert_eq!(big["account"]["bytes"], 300_000);
+    assert_eq!(big["blake3"].as_str().map(str::len), Some(64));
+    let odd = named("s/odd\u{fffd}");
+    assert_eq!(odd["source_hex"], "732f6f6464ff");
+    let problem = lines.iter().find(|line| line["type"] == "problem");
+    let problem = problem.expect("nox");
+    assert_eq!(problem["errno"], "ENOENT");
+    assert_eq!(
+        problem["message"],
+        "cannot stat 'nox': No such file or directory"
+    );
+    let summary = lines.last().expect("lines");
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["errors"], 1);
+    assert_eq!(summary["files"], 3);
+}
+
+#[test]
+fn a_dry_run_tells_and_does_nothing() {
+    let folder = scratch();
+    let done = output(tool(folder.path()).args(["--dry-run", "-r", "s", "d"]));
+    assert_eq!(done.status.code(), Some(0));
+    let told = text(&done.stdout);
+    assert!(told.contains("'s/big' -> 'd/big'\n"), "{told}");
+    assert!(told.contains(r"'s/odd'$'\377' -> 'd/odd'$'\377'"), "{told}");
+    assert!(!folder.path().join("d").exists());
+}
+
+#[test]
+fn calls_and_errnos_are_named_to_people_only() {
+    let folder = scratch();
+    let ours = output(tool(folder.path()).args(["nox", "d"]));
+    let expected = "underpass cp: cannot stat 'nox': No such file or directory (fstatat: ENOENT)\n";
+    assert_eq!(text(&ours.stderr), expected);
+    let gnus = output(as_cp(folder.path()).args(["nox", "d"]));
+    let expected = "cp: cannot stat 'nox': No such file or directory\n";
+    assert_eq!(text(&gnus.stderr), expected);
+    let tree = output(tool(folder.path()).args(["-r", "nox", "s", "."]));
+    let told = text(&tree.stderr);
+    let last = told.lines().last().expect("lines");
+    assert!(
+        last.starts_with("underpass cp: not all could be copied: "),
+        "{told}"
+    );
+}
+
+#[test]
+fn who_is_asked_decides() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("b"), "old").expect("room");
+    for (answer, size) in [("n\n", 3), ("", 3), ("yes\n", 300_000)] {
+        let mut child = as_cp(folder.path())
+            .args(["-i", "s/big", "b"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(answer.as_bytes()).expect("writes");
+        drop(stdin);
+        let done = child.wait_with_output().expect("ends");
+        assert_eq!(text(&done.stderr), "cp: overwrite 'b'? ");
+        let found = std::fs::metadata(folder.path().join("b")).expect("b");
+        assert_eq!(found.len(), size, "{answer:?}");
+    }
+}
+
+/// Waits until a file has begun, so that the signal comes in the middle of it.
+fn stopped(mut child: Child, begun: &Path, signal: &str) -> Output {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while std::fs::metadata(begun).map_or(0, |file| file.len()) == 0 {
+        assert!(Instant::now() < deadline, "it never began");
+        assert!(child.try_wait().expect("waits").is_none(), "it ended");
+        std::thread::yield_now();
+    }
+    let killed = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(killed.expect("kill starts").success());
+    child.wait_with_output().expect("ends")
+}
+
+#[test]
+fn a_signal_ends_it_and_what_was_done_is_told() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = scratch();
+        let child = tool(folder.path())
+            .args(["--bwlimit=64", "-r", "s", "d"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let done = stopped(child, &folder.path().join("d/big"), signal);
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+        let told = text(&done.stderr);
+        assert!(
+            told.contains("underpass cp: stopped copying 's/big' after"),
+            "{told}"
+        );
+        assert!(told.contains("underpass cp: stopped: "), "{told}");
+    }
+}
+
+#[test]
+fn as_cp_a_signal_kills() {
+    let folder = scratch();
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo starts").success());
+    let child = as_cp(folder.path())
+        .args(["fifo", "b"])
+        .spawn()
+        .expect("starts");
+    let mut writer = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&fifo)
+        .expect("a reader");
+    writer.write_all(b"begun").expect("writes");
+    let done = stopped(child, &folder.path().join("b"), "-INT");
+    assert_eq!(done.status.signal(), Some(2));
+}
+
+#[test]
+fn nobody_has_to_read_to_the_end() {
+    let folder = scratch();
+    for number in 0..3000 {
+        std::fs::write(folder.path().join(format!("s/{number}")), "").expect("room");
+    }
+    let left = |mut command: Command| {
+        let mut child = command
+            .args(["-rv", "s", "d"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut first = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        stdout.read_line(&mut first).expect("a line");
+        assert_eq!(first, "'s' -> 'd'\n");
+        drop(stdout);
+        let done = child.wait_with_output().expect("ends");
+        let copied = std::fs::read_dir(folder.path().join("d"))
+            .expect("d")
+            .count();
+        std::fs::remove_dir_all(folder.path().join("d")).expect("goes");
+        assert!(done.stderr.is_empty(), "{done:?}");
+        (done.status, copied)
+    };
+    let (status, copied) = left(tool(folder.path()));
+    assert_eq!((status.code(), copied), (Some(1), 3002), "the copy goes on");
+    let (status, _) = left(as_cp(folder.path()));
+    assert_eq!(status.signal(), Some(13), "as every program");
+}
+
+#[test]
+fn shells_and_man_learn_of_every_command() {
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        let done = output(command.args(words));
+        assert!(done.status.success(), "{words:?}");
+        text(&done.stdout).to_owned()
+    };
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let completions = run(&["completions", shell]);
+        assert!(completions.contains("bwlimit"), "{shell}");
+        assert!(completions.contains("doctor"), "{shell}");
+    }
+    assert!(run(&["man", "cp"]).contains("sparse"));
+    assert!(run(&["man", "serve"]).contains("listen"));
+    assert!(run(&["--help"]).contains("cp "));
+    let folder = scratch();
+    let path = folder.path().to_str().expect("text");
+    run(&["man", path]);
+    assert!(folder.path().join("underpass-cp.1").exists());
+}
