@@ -2,8 +2,8 @@
 //!
 //! The walk hands out batches of names, each of one folder, through a short queue: whoever creates
 //! files in a folder keeps it locked, so one hand per folder is best. While the queue is full the
-//! walk copies a batch itself, so that N jobs are N threads at work. Who has a long batch gives half
-//! of it away as soon as another one has nothing to do.
+//! walk copies a batch itself, so that N jobs are N threads at work. Who has a long batch gives
+//! half of it away as soon as another one has nothing to do.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

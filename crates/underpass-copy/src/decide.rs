@@ -201,6 +201,7 @@ fn granularity(stat: &Stat) -> u64 {
     step
 }
 
+#[allow(clippy::unnecessary_cast, reason = "its type differs between architectures")]
 fn nanoseconds(stat: &Stat) -> u64 {
     stat.st_mtime_nsec as u64
 }

@@ -33,7 +33,7 @@ pub(crate) enum Way {
     /// Nothing is there (any more): the old one may have got another name.
     New { backup: Option<CString> },
     /// Something is there that is written to, or entered.
-    Into(There),
+    Into(Box<There>),
 }
 
 /// A destination that is there already.

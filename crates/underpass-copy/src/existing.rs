@@ -207,7 +207,7 @@ impl Entry<'_> {
         let options = self.run.options;
         let real = options.effect == Effect::Real;
         if is_folder {
-            return Ok(Way::Into(there));
+            return Ok(Way::Into(Box::new(there)));
         }
         if *self.backup() != Backup::None && !self.is_dots() {
             self.backup_is_harmless(source)?;
@@ -227,7 +227,7 @@ impl Entry<'_> {
             }
             return Ok(Way::New { backup: None });
         }
-        Ok(Way::Into(there))
+        Ok(Way::Into(Box::new(there)))
     }
 
     /// What happens to the old destination.

@@ -180,13 +180,13 @@ impl Level {
 
     fn shown<'a>(&'a self, side: impl Fn(&'a Name) -> &'a [u8]) -> OsString {
         let mut shown = Vec::new();
-        for level in self.from_top() {
+        for level in self.levels_from_top() {
             append(&mut shown, side(&level.name));
         }
         OsString::from_vec(shown)
     }
 
-    fn from_top(&self) -> Vec<&Level> {
+    fn levels_from_top(&self) -> Vec<&Level> {
         let mut levels = vec![self];
         let mut level = self;
         while let Some(up) = &level.up {
@@ -199,7 +199,7 @@ impl Level {
 
     /// The way down to the destination: the topmost folders, and the names below.
     pub(crate) fn way_to_dest(&self) -> (Option<&Arc<Folders>>, Vec<&CStr>) {
-        let levels = self.from_top();
+        let levels = self.levels_from_top();
         let top = levels.first().and_then(|level| match &level.name {
             Name::Top { folders, .. } => Some(folders),
             _ => None,
@@ -214,7 +214,7 @@ impl Level {
     /// The path below the operand, for patterns.
     pub(crate) fn below_operand(&self) -> Vec<u8> {
         let mut path = Vec::new();
-        for level in self.from_top() {
+        for level in self.levels_from_top() {
             if let Name::Inside(name) = &level.name {
                 append(&mut path, name.to_bytes());
             }

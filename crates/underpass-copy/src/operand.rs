@@ -114,7 +114,7 @@ impl Copying<'_> {
                     b"" => b".",
                     name => name,
                 };
-                self.into_folder(prefix, &folder, &fd, last, dest)
+                self.below_folder(prefix, &folder, &fd, last, dest)
             }
         };
         match made {
@@ -159,7 +159,7 @@ impl Copying<'_> {
         })
     }
 
-    fn into_folder(
+    fn below_folder(
         &mut self,
         prefix: &[u8],
         folder: &OsStr,
@@ -167,10 +167,10 @@ impl Copying<'_> {
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
-        if let Some((last, level, folders)) = &self.last {
-            if last == prefix {
-                return self.task(level, folders, source, dest);
-            }
+        if let Some((last, level, folders)) = &self.last
+            && last == prefix
+        {
+            return self.task(level, folders, source, dest);
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;

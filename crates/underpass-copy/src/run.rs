@@ -1,6 +1,7 @@
 //! One copy as a whole: what was asked, who is around, and what it has met so far.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -189,10 +190,10 @@ impl<'a> Run<'a> {
     /// Something open on a file system that is to be synced at the end.
     pub(crate) fn sync_at_end(&self, device: u64, open: impl FnOnce() -> Option<OwnedFd>) {
         let mut to_sync = self.to_sync.lock().unwrap_or_else(PoisonError::into_inner);
-        if let std::collections::hash_map::Entry::Vacant(vacant) = to_sync.entry(device) {
-            if let Some(fd) = open() {
-                vacant.insert(fd);
-            }
+        if let Entry::Vacant(vacant) = to_sync.entry(device)
+            && let Some(fd) = open()
+        {
+            vacant.insert(fd);
         }
     }
 

@@ -106,14 +106,15 @@ impl Survey<'_> {
             return self.progress.found(stat.st_size.max(0).cast_unsigned());
         }
         opening |= OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if self.recursive && stack.len() < DEPTH_MAX {
-            if let Ok(fd) = openat(folder, name, opening, Mode::empty()) {
-                stack.push(Frame {
-                    fd,
-                    listing: Listing::default(),
-                    path,
-                });
-            }
+        if self.recursive
+            && stack.len() < DEPTH_MAX
+            && let Ok(fd) = openat(folder, name, opening, Mode::empty())
+        {
+            stack.push(Frame {
+                fd,
+                listing: Listing::default(),
+                path,
+            });
         }
     }
 }

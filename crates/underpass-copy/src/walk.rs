@@ -303,12 +303,12 @@ impl<'a> Walk<'a> {
         way: &Way,
         voice: &mut Voice<'_>,
     ) -> Result<(Folder, metadata::Made, Surroundings), Box<Problem>> {
-        if entry.task.role == Role::Operand {
-            if let Ok(folder) = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty()) {
-                let name = entry.task.dest.to_bytes().to_vec();
-                let met = MetFolder::Copied(identity(&folder), name);
-                self.run.seen.met_folder(identity(source), met);
-            }
+        if entry.task.role == Role::Operand
+            && let Ok(folder) = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty())
+        {
+            let name = entry.task.dest.to_bytes().to_vec();
+            let met = MetFolder::Copied(identity(&folder), name);
+            self.run.seen.met_folder(identity(source), met);
         }
         let Way::New { backup } = way else {
             let dest = open_dest(entry, way)?;
