@@ -87,6 +87,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_gnu",
+        needs: &[needs::ROOT, needs::GNU_CP],
+        why: "cp does what GNU cp does: thousands of random worlds and command lines",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "syscalls",
         needs: &[needs::STRACE, needs::CURL],
         why: "payload goes by the calls that the account names, and no other",
