@@ -93,6 +93,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_attack",
+        needs: &[needs::ROOT],
+        why: "cp is not led astray by somebody who swaps names for links while it runs",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "syscalls",
         needs: &[needs::STRACE, needs::CURL],
         why: "payload goes by the calls that the account names, and no other",
