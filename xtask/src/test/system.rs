@@ -99,6 +99,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_faults",
+        needs: &[needs::ROOT, needs::STRACE],
+        why: "cp while system calls fail: a complete copy or an exit code that is not 0",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "syscalls",
         needs: &[needs::STRACE, needs::CURL],
         why: "payload goes by the calls that the account names, and no other",
