@@ -87,6 +87,24 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_gnu",
+        needs: &[needs::ROOT, needs::GNU_CP],
+        why: "cp does what GNU cp does: thousands of random worlds and command lines",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "cp_attack",
+        needs: &[needs::ROOT],
+        why: "cp is not led astray by somebody who swaps names for links while it runs",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "cp_faults",
+        needs: &[needs::ROOT, needs::STRACE],
+        why: "cp while system calls fail: a complete copy or an exit code that is not 0",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "syscalls",
         needs: &[needs::STRACE, needs::CURL],
         why: "payload goes by the calls that the account names, and no other",

@@ -1,0 +1,150 @@
+//! Copies while somebody swaps folders and files of both trees for symbolic links to a place that
+//! nobody asked for. As root, so that permissions stop neither side: nothing there may change,
+//! and nothing of it may be copied.
+
+mod arena;
+mod attacker;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arena::{Arena, Destination};
+use attacker::Attack;
+
+/// Ways to copy, each of which has its part of the time.
+const WAYS: [&[&str]; 8] = [
+    &["-r", "-j", "1"],
+    &["-r", "-j", "4"],
+    &["-a", "-j", "1"],
+    &["-a", "-j", "4"],
+    &["-a", "--atomic", "-j", "1"],
+    &["-a", "--atomic", "-j", "4"],
+    &["-a", "--remove-destination"],
+    &["-r", "-b", "--fsync"],
+];
+
+/// How long each way is attacked, with a destination that is new and with one that is there.
+const TIME: Duration = Duration::from_millis(1_200);
+
+/// How long a copier that goes by paths may hold out.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn nothing_is_written_or_read_where_nobody_asked_for() {
+    let arena = Arena::new();
+    let (mut runs, mut begun, mut breaches) = (0, 0, Vec::new());
+    let swaps = attacked(&arena, |peace| {
+        for way in WAYS {
+            for destination in [Destination::New, Destination::Existing] {
+                let until = Instant::now() + TIME;
+                while Instant::now() < until && breaches.len() < 5 {
+                    let (output, breach) = one(&arena, peace, destination, || copy(&arena, way));
+                    runs += 1;
+                    begun += usize::from(arena.has_begun());
+                    let wrong = breach.or_else(|| unseemly(&output));
+                    breaches.extend(wrong.map(|wrong| format!("{way:?} {destination:?}: {wrong}")));
+                }
+            }
+        }
+    });
+    println!("{runs} runs, {swaps} swaps");
+    assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+    assert!(
+        begun == runs && runs >= 100,
+        "only {begun} of {runs} runs copied anything"
+    );
+    assert!(swaps > runs as u64, "only {swaps} swaps in {runs} runs");
+}
+
+/// Whoever opens a path that he has looked at before loses to this attacker.
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_copier_that_goes_by_paths_is_led_astray() {
+    let arena = Arena::new();
+    let mut breach = None;
+    let swaps = attacked(&arena, |peace| {
+        let until = Instant::now() + PATIENCE;
+        while breach.is_none() && Instant::now() < until {
+            ((), breach) = one(&arena, peace, Destination::New, || {
+                // The attacker is in its way, too.
+                let _ = fs::copy(arena.path("canary"), arena.path("dst/canary"));
+                let _ = copy_by_paths(&arena.path("src"), &arena.path("dst/src"));
+            });
+        }
+    });
+    assert!(breach.is_some(), "nothing happened in {swaps} swaps");
+}
+
+fn copy_by_paths(source: &Path, dest: &Path) -> io::Result<()> {
+    fs::create_dir(dest)?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), dest.join(entry.file_name()));
+        // One that was swapped keeps the others from nothing.
+        let _ = match entry.file_type()?.is_dir() {
+            true => copy_by_paths(&from, &to),
+            false => fs::copy(&from, &to).map(drop),
+        };
+    }
+    Ok(())
+}
+
+/// One copy in an arena that was made anew, and what went wrong; the attacker waits meanwhile.
+fn one<T>(
+    arena: &Arena,
+    peace: &RwLock<()>,
+    destination: Destination,
+    copy: impl FnOnce() -> T,
+) -> (T, Option<String>) {
+    {
+        let _peace = peace.write().expect("nobody failed");
+        arena.reset(destination);
+    }
+    let copied = copy();
+    let _peace = peace.write().expect("nobody failed");
+    (copied, arena.breach())
+}
+
+/// Runs `work` beside two attackers; how often they have swapped something.
+fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>)) -> u64 {
+    let (peace, over, swaps) = (RwLock::new(()), AtomicBool::new(false), AtomicU64::new(0));
+    arena.reset(Destination::New);
+    std::thread::scope(|scope| {
+        for seed in [1, 2] {
+            let attack = Attack {
+                arena,
+                peace: &peace,
+                over: &over,
+                swaps: &swaps,
+            };
+            scope.spawn(move || attack.run(seed));
+        }
+        work(&peace);
+        over.store(true, Ordering::Relaxed);
+    });
+    swaps.into_inner()
+}
+
+fn copy(arena: &Arena, way: &[&str]) -> Output {
+    Command::new("timeout")
+        .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_underpass"), "cp"])
+        .args(way)
+        .args(["canary", "src", "dst"])
+        .current_dir(arena.folder())
+        .stdin(Stdio::null())
+        .output()
+        .expect("timeout starts")
+}
+
+/// An attack may make a copy fail, and nothing worse.
+fn unseemly(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_seemly = matches!(output.status.code(), Some(0 | 1)) && !said.contains("panicked");
+    (!is_seemly).then(|| format!("{:?}: {said}", output.status))
+}

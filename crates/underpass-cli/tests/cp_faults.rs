@@ -1,0 +1,549 @@
+//! `cp` while system calls fail: the calls that a copy is made of, each with the errnos that it is
+//! known to meet, at its first, second and a later time, and for good. Whatever happens, exit code
+//! 0 means a copy that is complete and right, as the whole tree is compared; with `--atomic` no
+//! part of a file has the name of the whole, and nothing is left beside it; nothing hangs, nothing
+//! panics.
+
+#[allow(dead_code, reason = "the comparison with GNU cp uses the rest")]
+#[path = "cp_gnu/look.rs"]
+mod look;
+#[allow(dead_code, reason = "the comparison with GNU cp uses the rest")]
+#[path = "cp_gnu/trees.rs"]
+mod trees;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use look::{Before, Entries, Entry, look, shown};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use trees::{Content, Fill, Kind, Node, Piece, build};
+
+const HANG: Timespec = Timespec {
+    tv_sec: 20,
+    tv_nsec: 0,
+};
+
+/// The operand: the first call that names it begins what is of interest.
+const OPERAND: &str = "origin";
+
+/// A call, and what it may answer.
+struct Call {
+    /// Its names; which of them is made is not the point.
+    names: &'static [&'static str],
+    faults: &'static [&'static str],
+}
+
+const fn call(names: &'static [&'static str], faults: &'static [&'static str]) -> Call {
+    Call { names, faults }
+}
+
+const CALLS: [Call; 20] = [
+    call(
+        &["openat", "openat2"],
+        &[
+            "EACCES", "EMFILE", "ENFILE", "EINTR", "ELOOP", "ENOENT", "EIO", "ENOSPC", "ENOSYS",
+        ],
+    ),
+    call(&["fstat"], &["EIO", "ENOMEM"]),
+    call(
+        &["newfstatat", "statx"],
+        &["EIO", "EACCES", "ENOENT", "ENOMEM", "ENOSYS"],
+    ),
+    call(&["mkdirat"], &["EACCES", "EEXIST", "ENOSPC", "EROFS"]),
+    call(&["getdents64"], &["EIO", "EACCES"]),
+    call(&["readlinkat"], &["EIO", "EINVAL", "ENOENT"]),
+    call(&["symlinkat"], &["EEXIST", "ENOSPC", "EPERM"]),
+    call(
+        &["linkat"],
+        &["EEXIST", "EMLINK", "EPERM", "EXDEV", "ENOENT"],
+    ),
+    call(&["mknodat"], &["EEXIST", "EPERM", "ENOSPC"]),
+    call(&["unlinkat"], &["EPERM", "EBUSY", "EACCES"]),
+    call(
+        &["fchmod", "fchmodat", "fchmodat2"],
+        &["EPERM", "EIO", "EROFS"],
+    ),
+    call(&["fchown", "fchownat"], &["EPERM", "EIO", "EINVAL"]),
+    call(&["utimensat"], &["EPERM", "EIO", "EACCES"]),
+    call(
+        &["fsetxattr", "lsetxattr", "setxattr"],
+        &["ENOSPC", "EPERM", "EOPNOTSUPP", "E2BIG"],
+    ),
+    call(
+        &["flistxattr", "llistxattr", "listxattr"],
+        &["EIO", "EOPNOTSUPP", "ERANGE", "EACCES"],
+    ),
+    call(
+        &["renameat2", "renameat"],
+        &["EXDEV", "EACCES", "EINVAL", "ENOSYS", "EEXIST", "EIO"],
+    ),
+    call(
+        &["fsync", "fdatasync", "syncfs"],
+        &["EIO", "ENOSPC", "EDQUOT"],
+    ),
+    call(
+        &["copy_file_range", "sendfile"],
+        &[
+            "EXDEV", "EINVAL", "EIO", "ENOSPC", "EINTR", "ENOSYS", "EPERM", "ETXTBSY", "retval=0",
+        ],
+    ),
+    call(
+        &["ioctl"],
+        &["EOPNOTSUPP", "EIO", "ENOSPC", "EXDEV", "EPERM"],
+    ),
+    call(&["lseek", "ftruncate"], &["EINVAL", "EIO", "EPERM"]),
+];
+
+/// Names one call by which the others are to be met with.
+const NO_COPY_RANGE: &str = "inject=copy_file_range:error=EXDEV";
+
+/// A way to copy.
+#[derive(Debug)]
+struct Mode {
+    options: &'static [&'static str],
+    /// Whether the destination is there already, with other content.
+    is_over: bool,
+    without: &'static [&'static str],
+}
+
+const fn mode(options: &'static [&'static str], is_over: bool) -> Mode {
+    Mode {
+        options,
+        is_over,
+        without: &[],
+    }
+}
+
+const MODES: [Mode; 10] = [
+    mode(&["-a"], false),
+    mode(&["-a"], true),
+    mode(&["-a", "--atomic"], false),
+    mode(&["-a", "--atomic", "--fsync"], true),
+    mode(&["-a", "--verify"], false),
+    mode(&["-a", "-b"], true),
+    mode(&["-a", "--remove-destination"], true),
+    mode(&["-r", "--preserve=all"], false),
+    mode(&["-r", "-p", "--preserve=links,xattr", "--fsync"], false),
+    Mode {
+        options: &["-a"],
+        is_over: false,
+        without: &[NO_COPY_RANGE],
+    },
+];
+
+impl Mode {
+    fn has(&self, option: &str) -> bool {
+        self.options.contains(&option)
+    }
+}
+
+/// One run.
+#[derive(Debug)]
+struct Case {
+    mode: &'static Mode,
+    call: String,
+    /// `EIO`, or `retval=0`.
+    fault: &'static str,
+    /// As strace counts: by thread, from 1 on; with a `+` behind it for good.
+    when: String,
+}
+
+impl Case {
+    fn injection(&self) -> String {
+        let fault = match self.fault.starts_with('E') {
+            true => format!("error={}", self.fault),
+            false => self.fault.to_owned(),
+        };
+        format!("inject={}:{fault}:when={}", self.call, self.when)
+    }
+
+    /// Whether it must fail, once the fault has come to pass: nobody sees it in the tree.
+    fn must_fail(&self) -> bool {
+        self.call.contains("sync") && self.mode.has("--fsync")
+    }
+
+    /// `-a` copies attributes where it can, and says nothing where it can't; `--preserve=all`
+    /// says so unless the file system has none, and that is no failure either.
+    fn excuses(&self, word: &str, said: &str) -> bool {
+        let is_told = !said.is_empty() || self.fault == "EOPNOTSUPP";
+        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_told;
+        word.starts_with("xattr ") && self.call.contains("xattr") && is_tried
+    }
+}
+
+#[test]
+#[ignore = "needs root and strace; run by cargo xtask test"]
+fn a_copy_is_complete_or_the_exit_code_says_so() {
+    let ground = Ground::new();
+    let (cases, absent) = cases(&ground);
+    assert!(absent.is_empty(), "never called: {absent:?}");
+    let (next, came, wrong) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        Mutex::new(Vec::new()),
+    );
+    let work = |worker: usize| {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (fault, has_come) = ground.run(worker, case);
+            came.fetch_add(usize::from(has_come), Ordering::Relaxed);
+            let fault = fault.map(|fault| format!("{}\n    {fault}", told(case)));
+            wrong.lock().expect("nobody failed").extend(fault);
+        }
+    };
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let work = &work;
+            scope.spawn(move || work(worker));
+        }
+    });
+    let (came, wrong) = (
+        came.into_inner(),
+        wrong.into_inner().expect("nobody failed"),
+    );
+    println!("{} cases, the fault came to pass in {came}", cases.len());
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        came * 10 > cases.len() * 9,
+        "nearly all faults came to pass"
+    );
+}
+
+fn told(case: &Case) -> String {
+    let over = if case.mode.is_over {
+        "over"
+    } else {
+        "to nothing"
+    };
+    format!(
+        "{:?} {:?} {over}: {}",
+        case.mode.options,
+        case.mode.without,
+        case.injection()
+    )
+}
+
+/// All cases, and the calls that no mode makes.
+fn cases(ground: &Ground) -> (Vec<Case>, Vec<&'static [&'static str]>) {
+    let mut cases = Vec::new();
+    let mut absent: Vec<_> = CALLS.iter().map(|call| call.names).collect();
+    for mode in &MODES {
+        let counts = ground.counts(mode);
+        for call in &CALLS {
+            for name in call.names {
+                let Some(&(before, after)) = counts.get(*name) else {
+                    continue;
+                };
+                absent.retain(|names| names != &call.names);
+                for fault in call.faults {
+                    for when in whens(before, after) {
+                        cases.push(Case {
+                            mode,
+                            call: (*name).to_owned(),
+                            fault,
+                            when,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    // One that is interrupted for ever is made again for ever.
+    cases.retain(|case| case.fault != "EINTR" || !case.when.ends_with('+'));
+    // A file whose end came too soon is told from one that ends by reading; not if that fails.
+    cases.retain(|case| case.fault != "retval=0" || !case.when.ends_with('+'));
+    (cases, absent)
+}
+
+/// The first, the second, one in the middle, the last, and all.
+fn whens(before: usize, after: usize) -> Vec<String> {
+    let chosen: BTreeSet<_> = [1, 2, after / 2, after].into_iter().collect();
+    let chosen = chosen.into_iter().filter(|at| (1..=after).contains(at));
+    let mut whens: Vec<_> = chosen.map(|at| (before + at).to_string()).collect();
+    whens.push(format!("{}+", before + 1));
+    whens
+}
+
+/// The source, and where copies go.
+struct Ground {
+    folder: tempfile::TempDir,
+    source: Entries,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        build(&folder.path().join(OPERAND), &origin()).expect("a source");
+        let source = look(&folder.path().join(OPERAND), &Before::default()).expect("a source");
+        Self { folder, source }
+    }
+
+    /// How often a call is made before the operand is touched, and from there on, by the thread
+    /// that makes it most often.
+    fn counts(&self, mode: &'static Mode) -> BTreeMap<String, (usize, usize)> {
+        // Names that this strace doesn't know are none of its errors.
+        let names = CALLS.iter().flat_map(|call| call.names);
+        let names: Vec<_> = names.map(|name| format!("?{name}")).collect();
+        let names = format!("trace={}", names.join(","));
+        let place = self.place("counting", mode);
+        let mut arguments: Vec<&str> = vec!["-e", &names];
+        arguments.extend(mode.without.iter().flat_map(|without| ["-e", without]));
+        let (status, said) = self.strace(&place, &arguments, mode);
+        let log = fs::read_to_string(place.join("log")).expect("a log");
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "{mode:?}: {said}"
+        );
+        let mut counts: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
+        let mut has_begun = false;
+        for line in log.lines() {
+            has_begun |= line.contains(OPERAND);
+            let Some((thread, rest)) = line.split_once(' ') else {
+                continue;
+            };
+            let Some((name, _)) = rest.trim_start().split_once('(') else {
+                continue;
+            };
+            let count = counts
+                .entry((name.to_owned(), thread.to_owned()))
+                .or_default();
+            match has_begun {
+                true => count.1 += 1,
+                false => count.0 += 1,
+            }
+        }
+        fs::remove_dir_all(place).expect("its own");
+        let mut most: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for ((name, _), count) in counts.into_iter().filter(|(_, count)| count.1 > 0) {
+            let known = most.entry(name).or_default();
+            if count.1 > known.1 {
+                *known = count;
+            }
+        }
+        most
+    }
+
+    /// Runs a case; what is wrong with it, if anything, and whether the fault came to pass.
+    fn run(&self, worker: usize, case: &Case) -> (Option<String>, bool) {
+        let place = self.place(&format!("worker-{worker}"), case.mode);
+        let (trace, injection) = (format!("trace={}", case.call), case.injection());
+        let mut arguments = vec!["-e", &trace];
+        arguments.extend(case.mode.without.iter().flat_map(|without| ["-e", without]));
+        arguments.extend(["-e", &injection]);
+        let (status, said) = self.strace(&place, &arguments, case.mode);
+        let log = fs::read_to_string(place.join("log")).unwrap_or_default();
+        let came = log.contains("(INJECTED)");
+        let copy = look(&place.join("to"), &Before::default()).expect("a copy, or none");
+        let wrong = self.judge(case, status, &said, &copy, came);
+        fs::remove_dir_all(place).expect("its own");
+        (
+            wrong.map(|wrong| format!("{wrong}\n    it said: {said}")),
+            came,
+        )
+    }
+
+    /// A folder of its own for a run, with the destination as the mode wants it.
+    fn place(&self, name: &str, mode: &Mode) -> PathBuf {
+        let place = self.folder.path().join(name);
+        fs::create_dir_all(place.join("to")).expect("room");
+        if mode.is_over {
+            let mut old = origin();
+            old.retain(|node| matches!(node.kind, Kind::File(_) | Kind::Folder));
+            for node in &mut old {
+                node.times = [(5, 5), (6, 6)];
+                node.xattrs.clear();
+                if let Kind::File(content) = &mut node.kind {
+                    *content = Content::plain(OLD_LEN, 200);
+                }
+            }
+            build(&place.join("to").join(OPERAND), &old).expect("a destination");
+        }
+        place
+    }
+
+    /// Copies under strace; how that ended, unless it had to be ended, and what it said.
+    fn strace(
+        &self,
+        place: &Path,
+        arguments: &[&str],
+        mode: &Mode,
+    ) -> (Option<ExitStatus>, String) {
+        let file = |name: &str| fs::File::create(place.join(name)).expect("room");
+        let mut child = Command::new("strace")
+            .args(["-f", "--seccomp-bpf", "-o"])
+            .arg(place.join("log"))
+            .args(arguments)
+            .args([env!("CARGO_BIN_EXE_underpass"), "cp", "-j", "1"])
+            .args(mode.options)
+            .arg(OPERAND)
+            .arg(place.join("to"))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .process_group(0)
+            .spawn()
+            .expect("strace starts");
+        let group = Pid::from_raw(child.id() as i32).expect("a number");
+        let ended = pidfd_open(group, PidfdFlags::empty()).expect("it is there");
+        let mut polled = [PollFd::new(&ended, PollFlags::IN)];
+        let hangs = poll(&mut polled, Some(&HANG)).expect("waits") == 0;
+        if hangs {
+            kill_process_group(group, Signal::KILL).expect("it is there");
+        }
+        let status = child.wait().expect("it ends");
+        let said = fs::read(place.join("stderr")).expect("its own");
+        let said = String::from_utf8_lossy(&said).into_owned();
+        ((!hangs).then_some(status), said)
+    }
+
+    fn judge(
+        &self,
+        case: &Case,
+        status: Option<ExitStatus>,
+        said: &str,
+        copy: &Entries,
+        came: bool,
+    ) -> Option<String> {
+        let Some(status) = status else {
+            return Some("it hung".to_owned());
+        };
+        if said.contains("panicked") {
+            return Some("it panicked".to_owned());
+        }
+        let torn = case
+            .mode
+            .has("--atomic")
+            .then(|| self.torn(case, copy))
+            .flatten();
+        match status.code() {
+            Some(0) if came && case.must_fail() => Some("exit code 0 after that".to_owned()),
+            Some(0) => self.difference(case, said, copy).or(torn),
+            Some(1) if said.is_empty() => Some("exit code 1, and nothing said".to_owned()),
+            Some(1) => torn,
+            _ => Some(format!("{status}")),
+        }
+    }
+
+    /// What of the copy is not as in the source.
+    fn difference(&self, case: &Case, said: &str, copy: &Entries) -> Option<String> {
+        self.source.iter().find_map(|(path, source)| {
+            let name = shown(path);
+            let Some(copy) = copy.get(&below(path)) else {
+                return Some(format!("exit code 0, and no {name}"));
+            };
+            let words: BTreeSet<_> = source.keys().chain(copy.keys()).collect();
+            words
+                .into_iter()
+                .filter(|word| !["atime", "inode", "blocks"].contains(&word.as_str()))
+                .find_map(|word| {
+                    let states = [source, copy].map(|entry| state(entry, word));
+                    (states[0] != states[1] && !case.excuses(word, said)).then(|| {
+                        format!(
+                            "exit code 0, and {name}: {word} {:?}, not {:?}",
+                            states[1], states[0]
+                        )
+                    })
+                })
+        })
+    }
+
+    /// Part of a file, or a name that the source hasn't.
+    fn torn(&self, case: &Case, copy: &Entries) -> Option<String> {
+        copy.iter().find_map(|(path, copy)| {
+            if path.is_empty() {
+                return None;
+            }
+            let source = path
+                .strip_prefix(OPERAND.as_bytes())
+                .map(|rest| rest.strip_prefix(b"/").unwrap_or(rest))
+                .and_then(|path| self.source.get(path));
+            let Some(source) = source else {
+                // Who can't remove anything leaves something.
+                return (case.call != "unlinkat").then(|| format!("{} is left", shown(path)));
+            };
+            let is_old = case.mode.is_over && state(copy, "size") == OLD_LEN.to_string();
+            let is_whole = state(copy, "content") == state(source, "content");
+            (!is_old && !is_whole).then(|| format!("{} is torn", shown(path)))
+        })
+    }
+}
+
+const OLD_LEN: usize = 3_333;
+
+fn below(path: &[u8]) -> Vec<u8> {
+    trees::join(OPERAND.as_bytes(), path)
+        .strip_suffix(b"/")
+        .map_or_else(|| trees::join(OPERAND.as_bytes(), path), <[u8]>::to_vec)
+}
+
+/// Names of links are those of the copy.
+fn state(entry: &Entry, word: &str) -> String {
+    let state = entry.get(word).cloned().unwrap_or_default();
+    state.replace(&format!("{OPERAND}/"), "")
+}
+
+/// What is copied: every kind of thing, every kind of metadata.
+fn origin() -> Vec<Node> {
+    let noise = |offset, len| Piece {
+        offset,
+        len,
+        fill: Fill::Noise(7),
+    };
+    let sparse = Content {
+        len: 600_000,
+        pieces: vec![noise(65_536, 70_000), noise(400_000, 5)],
+    };
+    let xattrs = || vec![("user.colour", b"blue".to_vec())];
+    let node = |path: &str, kind, mode, xattrs| Node {
+        path: path.into(),
+        kind,
+        mode,
+        owner: (1000, 7),
+        times: [(1_000_000_000, 1), (1_000_000_001, 123_456_789)],
+        xattrs,
+    };
+    vec![
+        node("", Kind::Folder, 0o755, xattrs()),
+        node(
+            "plain",
+            Kind::File(Content::plain(300_001, 1)),
+            0o640,
+            xattrs(),
+        ),
+        node("empty", Kind::File(Content::default()), 0o4755, Vec::new()),
+        node("sparse", Kind::File(sparse), 0o444, Vec::new()),
+        node("link", Kind::Symlink(b"plain".to_vec()), 0o777, Vec::new()),
+        node("fifo", Kind::Fifo, 0o600, Vec::new()),
+        node("locked", Kind::Folder, 0o555, Vec::new()),
+        node(
+            "locked/inside",
+            Kind::File(Content::plain(5_000, 2)),
+            0o600,
+            xattrs(),
+        ),
+        node(
+            "locked/second",
+            Kind::HardLink(b"plain".to_vec()),
+            0,
+            Vec::new(),
+        ),
+        node("locked/deeper", Kind::Folder, 0o2700, Vec::new()),
+        node(
+            "locked/deeper/last",
+            Kind::File(Content::plain(77, 3)),
+            0o600,
+            Vec::new(),
+        ),
+    ]
+}

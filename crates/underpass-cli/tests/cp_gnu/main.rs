@@ -1,0 +1,153 @@
+//! Our cp beside the machine's GNU cp: random worlds, random options, and everything compared
+//! that can be seen afterwards, to the nanosecond and the attribute.
+//!
+//! Every case is repeated by its number: `UNDERPASS_CP_SEED` (1 where it isn't set) and
+//! `UNDERPASS_CP_CASE`; `UNDERPASS_CP_CASES` runs more or fewer of them.
+
+mod cases;
+mod compare;
+mod differences;
+mod look;
+mod options;
+mod play;
+mod rng;
+mod run;
+mod trees;
+mod worlds;
+mod xattrs;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use cases::Case;
+use differences::DIFFERENCES;
+use options::CHOICES;
+use play::{Ground, numbers, seed};
+
+/// So many cases are compared in a run that nobody asked anything special of.
+const CASES: u64 = 2_400;
+
+#[test]
+#[ignore = "needs root and GNU cp; run by cargo xtask test"]
+fn our_cp_does_what_gnu_cp_does() {
+    assert_version();
+    let ground = Ground::new();
+    let range = numbers(CASES);
+    let is_whole = range == (0..CASES);
+    let played = ground.play(range, [&Ground::gnu(), &ground.ours()]);
+    println!("{}", played.report());
+    assert!(
+        played.failures.is_empty(),
+        "{} cases differ",
+        played.failures.len()
+    );
+    if is_whole {
+        assert!(
+            played.succeeded * 3 > played.cases,
+            "a third of the cases copy something"
+        );
+        for (known, seen) in DIFFERENCES.iter().zip(&played.seen) {
+            assert!(
+                *seen > 0,
+                "no case differs in: {} ({})",
+                known.name,
+                known.reason
+            );
+        }
+    }
+}
+
+/// A harness that finds differences where there are none finds nothing.
+#[test]
+#[ignore = "needs root and GNU cp; run by cargo xtask test"]
+fn gnu_cp_does_what_it_does() {
+    assert_version();
+    let gnu = Ground::gnu();
+    let played = Ground::new().play(numbers(200), [&gnu, &gnu]);
+    println!("{}", played.report());
+    assert!(
+        played.failures.is_empty(),
+        "{} cases differ",
+        played.failures.len()
+    );
+}
+
+/// One that finds none where there are some neither: each option makes cp another one.
+#[test]
+#[ignore = "needs root and GNU cp; run by cargo xtask test"]
+fn another_cp_is_found_out() {
+    assert_version();
+    let gnu = Ground::gnu();
+    let expected = [
+        ("-v", "stdout"),
+        ("-p", "mtime"),
+        ("--preserve=ownership", "owner"),
+        ("--preserve=xattr", "xattr user.colour"),
+        ("--preserve=mode", "xattr system.posix_acl_access"),
+        ("--sparse=always", "blocks"),
+        ("-r", "extra"),
+        ("-L", "kind"),
+        ("--remove-destination", "inode"),
+        ("-d", "links"),
+        ("--attributes-only", "content"),
+        ("-b", "extra"),
+    ];
+    for (option, what) in expected {
+        let mut other = gnu.clone();
+        other.first.push(option.to_owned());
+        let ground = Ground::new();
+        let is_found = (0..400).step_by(20).any(|start| {
+            let played = ground.play(start..start + 20, [&gnu, &other]);
+            let mut differences = played
+                .failures
+                .iter()
+                .flat_map(|failure| &failure.differences);
+            differences.any(|one| one.what == what)
+        });
+        assert!(is_found, "{option}: {what} was not seen to differ");
+    }
+}
+
+/// The dice fall on every option, and on nearly every pair of them.
+#[test]
+#[ignore = "needs root and GNU cp; run by cargo xtask test"]
+fn options_are_drawn_together() {
+    let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for number in 0..CASES {
+        let case = Case::of(seed(), number);
+        let names: BTreeSet<&str> = case.drawn.names.iter().copied().collect();
+        for one in &names {
+            for other in &names {
+                *pairs.entry((one, other)).or_default() += 1;
+            }
+        }
+    }
+    let names: Vec<_> = CHOICES
+        .iter()
+        .map(|choice| choice.name)
+        .chain(["-t", "-T", "-x"])
+        .collect();
+    let is_drawn = |one: &str, other: &str| pairs.contains_key(&(one, other));
+    let absent: Vec<_> = names.iter().filter(|name| !is_drawn(name, name)).collect();
+    assert!(absent.is_empty(), "never drawn: {absent:?}");
+    let all = names
+        .iter()
+        .flat_map(|one| names.iter().map(move |other| (*one, *other)));
+    let absent: Vec<_> = all
+        .filter(|(one, other)| one < other && !is_drawn(one, other))
+        .collect();
+    let most = names.len() * (names.len() - 1) / 2 / 20;
+    assert!(absent.len() <= most, "never drawn together: {absent:?}");
+}
+
+fn assert_version() {
+    let version = Command::new("/usr/bin/cp")
+        .arg("--version")
+        .output()
+        .expect("cp starts");
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    assert!(
+        version.starts_with("cp (GNU coreutils) 9.1\n"),
+        "another cp: {version}"
+    );
+}

@@ -1,0 +1,285 @@
+//! Plays many cases by two programs, and tells what differed.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cases::Case;
+use super::compare::{Difference, compare, of_one};
+use super::differences::{DIFFERENCES, unexplained};
+use super::look::{Entries, shown};
+use super::run::{Outcome, Program, arguments, line, run};
+
+/// So many failures are shown with all that is known of them; `UNDERPASS_CP_SHOWN` for more.
+const SHOWN: u64 = 20;
+
+/// What is asked by environment variables, so that a failure can be repeated.
+pub(crate) fn seed() -> u64 {
+    number("UNDERPASS_CP_SEED").unwrap_or(1)
+}
+
+/// `UNDERPASS_CP_CASE` for one of them, `UNDERPASS_CP_CASES` for more or fewer.
+pub(crate) fn numbers(count: u64) -> Range<u64> {
+    match number("UNDERPASS_CP_CASE") {
+        Some(number) => number..number + 1,
+        None => 0..number("UNDERPASS_CP_CASES").unwrap_or(count),
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={value} is no number")),
+    )
+}
+
+/// Where worlds are made: anybody may come there.
+pub(crate) struct Ground {
+    folder: tempfile::TempDir,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir_in(roomy()).expect("a folder");
+        let anybody = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.path(), anybody).expect("permissions");
+        Self { folder }
+    }
+
+    pub(crate) fn gnu() -> Program {
+        Program {
+            folder: "/usr/bin".into(),
+            first: Vec::new(),
+            knows_jobs: false,
+        }
+    }
+
+    /// Ours, under the name `cp`, where anybody can run it.
+    pub(crate) fn ours(&self) -> Program {
+        let folder = self.folder.path().join("bin");
+        fs::create_dir(&folder).expect("a folder");
+        let binary = Path::new(env!("CARGO_BIN_EXE_underpass"));
+        let here = folder.join("underpass");
+        if fs::hard_link(binary, &here).is_err() {
+            fs::copy(binary, &here).expect("room");
+        }
+        symlink("underpass", folder.join("cp")).expect("a link");
+        Program {
+            folder,
+            first: Vec::new(),
+            knows_jobs: true,
+        }
+    }
+
+    /// Plays cases, two at a time on two processors; the failures, in the order of numbers.
+    pub(crate) fn play(&self, numbers: Range<u64>, programs: [&Program; 2]) -> Played {
+        let next = AtomicU64::new(numbers.start);
+        let played = Mutex::new(Played::new());
+        let work = |worker: usize| {
+            let folder = self.folder.path().join(format!("worker-{worker}"));
+            fs::create_dir(&folder).expect("a folder");
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= numbers.end {
+                    break;
+                }
+                let one = play_one(&folder, number, programs);
+                played.lock().expect("nobody failed").add(one);
+            }
+            fs::remove_dir_all(&folder).expect("its own");
+        };
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        std::thread::scope(|scope| {
+            for worker in 0..workers {
+                let work = &work;
+                scope.spawn(move || work(worker));
+            }
+        });
+        let mut played = played.into_inner().expect("nobody failed");
+        played.failures.sort_by_key(|failure| failure.case.number);
+        played
+    }
+}
+
+/// A disk if it is open to anybody.
+fn roomy() -> PathBuf {
+    let disk = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let is_open = |folder: &Path| {
+        folder
+            .metadata()
+            .is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
+    };
+    match disk.ancestors().all(is_open) {
+        true => disk.to_owned(),
+        false => env::temp_dir(),
+    }
+}
+
+fn play_one(folder: &Path, number: u64, programs: [&Program; 2]) -> One {
+    let case = Case::of(seed(), number);
+    let [gnu, ours] = programs.map(|program| {
+        run(folder, &case, program).unwrap_or_else(|error| panic!("case {number}: {error}"))
+    });
+    let differences = compare(&case, &gnu, &ours);
+    let command = line(&arguments(&folder.join("world"), &case, programs[1]));
+    One {
+        case,
+        command,
+        gnu,
+        ours,
+        differences,
+    }
+}
+
+struct One {
+    case: Case,
+    command: String,
+    gnu: Outcome,
+    ours: Outcome,
+    differences: Vec<Difference>,
+}
+
+pub(crate) struct Failure {
+    pub(crate) case: Case,
+    command: String,
+    pub(crate) differences: Vec<Difference>,
+    outcomes: [Outcome; 2],
+}
+
+/// What came of all cases.
+pub(crate) struct Played {
+    pub(crate) cases: usize,
+    /// Cases that ended well, and that hung, by GNU's account.
+    pub(crate) succeeded: usize,
+    pub(crate) hung: usize,
+    pub(crate) failures: Vec<Failure>,
+    /// How often each known difference was seen.
+    pub(crate) seen: Vec<usize>,
+}
+
+impl Played {
+    fn new() -> Self {
+        let seen = vec![0; DIFFERENCES.len()];
+        Self {
+            cases: 0,
+            succeeded: 0,
+            hung: 0,
+            failures: Vec::new(),
+            seen,
+        }
+    }
+
+    fn add(&mut self, one: One) {
+        self.cases += 1;
+        self.succeeded += usize::from(one.gnu.end == "exit code 0");
+        self.hung += usize::from(one.gnu.end == "it hung");
+        let differences = unexplained(&one.case, one.differences, &mut self.seen);
+        if !differences.is_empty() {
+            self.failures.push(Failure {
+                case: one.case,
+                command: one.command,
+                differences,
+                outcomes: [one.gnu, one.ours],
+            });
+        }
+    }
+
+    /// Counts, and the first failures in full.
+    pub(crate) fn report(&self) -> String {
+        let mut report = format!(
+            "{} cases (GNU cp: {} ended with 0, {} hung), {} differ",
+            self.cases,
+            self.succeeded,
+            self.hung,
+            self.failures.len()
+        );
+        for (known, seen) in DIFFERENCES.iter().zip(&self.seen) {
+            let _ = write!(report, "\n  known: {} ({seen} times)", known.name);
+        }
+        for (what, count) in self.counts() {
+            let _ = write!(report, "\n  {count:5} {what}");
+        }
+        let shown = number("UNDERPASS_CP_SHOWN").unwrap_or(SHOWN) as usize;
+        for failure in self.failures.iter().take(shown) {
+            let _ = write!(report, "\n\n{failure}");
+        }
+        let rest = self.failures.iter().skip(shown);
+        for failure in rest {
+            let _ = write!(
+                report,
+                "\nalso case {}: {}",
+                failure.case.number, failure.command
+            );
+        }
+        report
+    }
+
+    /// In how many cases something differs, the most frequent first.
+    fn counts(&self) -> Vec<(String, usize)> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for failure in &self.failures {
+            let mut words: Vec<_> = failure.differences.iter().map(|one| &one.what).collect();
+            words.sort_unstable();
+            words.dedup();
+            for word in words {
+                *counts.entry(word.clone()).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let case = &self.case;
+        writeln!(
+            f,
+            "case {}: as {:?}, umask {}",
+            case.number, case.user, case.umask
+        )?;
+        writeln!(f, "  {}", self.command)?;
+        for (name, value) in &case.environment {
+            writeln!(f, "  {name}={value:?}")?;
+        }
+        if case.drawn.has("-i") {
+            writeln!(f, "  answers {:?}", case.answers)?;
+        }
+        writeln!(
+            f,
+            "  again: UNDERPASS_CP_SEED={} UNDERPASS_CP_CASE={} cargo test -p underpass-cli \
+             --test cp_gnu -- --ignored our_cp",
+            seed(),
+            case.number
+        )?;
+        for difference in &self.differences {
+            writeln!(f, "- {}", difference.to_string().replace('\n', "\n  "))?;
+        }
+        for (name, outcome) in ["GNU", "ours"].iter().zip(&self.outcomes) {
+            writeln!(f, "  {name}: {}", outcome.end)?;
+            for (word, said) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+                for line in String::from_utf8_lossy(said).lines() {
+                    writeln!(f, "    {word}: {line}")?;
+                }
+            }
+            list(f, &outcome.entries)?;
+        }
+        Ok(())
+    }
+}
+
+fn list(f: &mut std::fmt::Formatter<'_>, entries: &Entries) -> std::fmt::Result {
+    for (path, entry) in entries {
+        writeln!(f, "    {}  {}", shown(path), of_one(entry))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! What GNU cp does since the version that ours is compared with (9.1), by what NEWS of coreutils
+//! announces: a table of command lines and their outcomes. No other cp is needed.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// `a` is newer than `old`, older than `new`; `folder` has a file `f`, `dst/folder` is a symbolic
+/// link to the empty folder `real`; `holes` is 1 MiB of nothing.
+#[derive(Debug)]
+struct Row {
+    /// The release and what it announces.
+    news: &'static str,
+    arguments: &'static [&'static str],
+    answers: &'static str,
+    code: i32,
+    stdout: &'static str,
+    stderr: &'static str,
+    /// A name, and what it holds afterwards; none where it must not be there.
+    left: (&'static str, Option<&'static str>),
+}
+
+const fn row(
+    news: &'static str,
+    arguments: &'static [&'static str],
+    code: i32,
+    left: (&'static str, Option<&'static str>),
+) -> Row {
+    Row {
+        news,
+        arguments,
+        answers: "",
+        code,
+        stdout: "",
+        stderr: "",
+        left,
+    }
+}
+
+impl Row {
+    const fn says(mut self, stderr: &'static str) -> Self {
+        self.stderr = stderr;
+        self
+    }
+
+    const fn prints(mut self, stdout: &'static str) -> Self {
+        self.stdout = stdout;
+        self
+    }
+
+    const fn answered(mut self, answers: &'static str) -> Self {
+        self.answers = answers;
+        self
+    }
+}
+
+const DECLINED: &str = "9.2: -i exits with 1 if the user declines";
+const CLONE_GONE: &str = "9.2: --reflink=always leaves no new file behind when it can't clone";
+const UPDATE: &str = "9.3: --update takes all, none or older";
+const NONE_FAIL: &str = "9.5: --update=none-fail fails for what it leaves alone";
+const NO_CLOBBER: &str = "9.5: -n is no failure again";
+const KEEP_LINK: &str = "9.5: --keep-directory-symlink";
+const DEBUG: &str = "9.2: --debug tells how a file was copied, and implies -v";
+
+const ROWS: [Row; 22] = [
+    row(DECLINED, &["-i", "a", "old"], 1, ("old", Some("old")))
+        .answered("n\n")
+        .says("cp: overwrite 'old'? "),
+    row(DECLINED, &["-i", "a", "old"], 1, ("old", Some("old"))).says("cp: overwrite 'old'? "),
+    row(DECLINED, &["-i", "a", "old"], 0, ("old", Some("a")))
+        .answered("y\n")
+        .says("cp: overwrite 'old'? "),
+    row(NO_CLOBBER, &["-n", "a", "old"], 0, ("old", Some("old"))),
+    row(NO_CLOBBER, &["-nv", "a", "old"], 0, ("old", Some("old"))),
+    row(
+        NO_CLOBBER,
+        &["-n", "--debug", "a", "old"],
+        0,
+        ("old", Some("old")),
+    )
+    .prints("skipped 'old'\n"),
+    row(UPDATE, &["--update", "a", "old"], 0, ("old", Some("a"))),
+    row(UPDATE, &["--update", "a", "new"], 0, ("new", Some("new"))),
+    row(
+        UPDATE,
+        &["--update=older", "a", "old"],
+        0,
+        ("old", Some("a")),
+    ),
+    row(
+        UPDATE,
+        &["--update=older", "a", "new"],
+        0,
+        ("new", Some("new")),
+    ),
+    row(UPDATE, &["--update=all", "a", "new"], 0, ("new", Some("a"))),
+    row(
+        UPDATE,
+        &["--update=none", "a", "old"],
+        0,
+        ("old", Some("old")),
+    ),
+    row(
+        UPDATE,
+        &["--update=none", "a", "fresh"],
+        0,
+        ("fresh", Some("a")),
+    ),
+    row(
+        NONE_FAIL,
+        &["--update=none-fail", "a", "old"],
+        1,
+        ("old", Some("old")),
+    )
+    .says("cp: not replacing 'old'\n"),
+    row(
+        NONE_FAIL,
+        &["--update=none-fail", "a", "fresh"],
+        0,
+        ("fresh", Some("a")),
+    ),
+    row(
+        NONE_FAIL,
+        &["-b", "--update=none-fail", "a", "old"],
+        1,
+        ("old", Some("old")),
+    )
+    .says(
+        "cp: --backup is mutually exclusive with -n or --update=none-fail\n\
+         Try 'cp --help' for more information.\n",
+    ),
+    row(KEEP_LINK, &["-r", "folder", "dst"], 1, ("real/f", None))
+        .says("cp: cannot overwrite non-directory 'dst/folder' with directory 'folder'\n"),
+    row(
+        KEEP_LINK,
+        &["-r", "--keep-directory-symlink", "folder", "dst"],
+        0,
+        ("real/f", Some("f")),
+    ),
+    row(
+        DEBUG,
+        &["--debug", "--sparse=never", "--reflink=never", "a", "old"],
+        0,
+        ("old", Some("a")),
+    )
+    .prints("'a' -> 'old'\ncopy offload: avoided, reflink: no, sparse detection: no\n"),
+    row(
+        "9.4: --sparse=never avoids what could keep holes",
+        &["--debug", "--sparse=never", "a", "fresh"],
+        0,
+        ("fresh", Some("a")),
+    )
+    .prints("'a' -> 'fresh'\ncopy offload: avoided, reflink: no, sparse detection: no\n"),
+    row(UPDATE, &["-iu", "a", "new"], 0, ("new", Some("new"))),
+    row(
+        NO_CLOBBER,
+        &["-n", "--update=all", "a", "old"],
+        0,
+        ("old", Some("old")),
+    ),
+];
+
+#[test]
+fn newer_options_and_outcomes_are_those_of_the_newest_release() {
+    let mut wrong = Vec::new();
+    for row in &ROWS {
+        let ground = ground();
+        let output = cp(ground.path(), row.arguments, row.answers);
+        let (name, content) = row.left;
+        let left = fs::read_to_string(ground.path().join(name)).ok();
+        let told = (text(&output.stdout), text(&output.stderr));
+        let is_right = output.status.code() == Some(row.code)
+            && told == (row.stdout.to_owned(), row.stderr.to_owned())
+            && left.as_deref() == content;
+        if !is_right {
+            let news = row.news;
+            let status = output.status;
+            wrong.push(format!(
+                "{news}: {row:?}\n  came to {status:?} {told:?}, {name}: {left:?}"
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Where blocks can be shared the copy is complete; where not, there is none.
+#[test]
+fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
+    let ground = ground();
+    let output = cp(ground.path(), &["--reflink=always", "a", "fresh"], "");
+    let left = fs::read_to_string(ground.path().join("fresh")).ok();
+    match output.status.code() {
+        Some(0) => assert_eq!(left.as_deref(), Some("a"), "{CLONE_GONE}"),
+        code => assert_eq!((code, left), (Some(1), None), "{CLONE_GONE}"),
+    }
+}
+
+/// NEWS of 9.4: no holes are present in the destination.
+#[test]
+fn never_sparse_is_allocated_in_full() {
+    let ground = ground();
+    let output = cp(ground.path(), &["--sparse=never", "holes", "fresh"], "");
+    assert!(output.status.success(), "{output:?}");
+    let fresh = fs::metadata(ground.path().join("fresh")).expect("a copy");
+    assert_eq!(fresh.len(), 1 << 20);
+    assert!(fresh.blocks() * 512 >= 1 << 20, "{} blocks", fresh.blocks());
+}
+
+fn ground() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for (name, second) in [("old", 1), ("a", 2), ("new", 3)] {
+        fs::write(at(name), name).expect("room");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second * 1_000_000);
+        let file = fs::File::options()
+            .append(true)
+            .open(at(name))
+            .expect("it is there");
+        file.set_modified(time).expect("its own");
+    }
+    for name in ["folder", "dst", "real"] {
+        fs::create_dir(at(name)).expect("room");
+    }
+    fs::write(at("folder/f"), "f").expect("room");
+    symlink("../real", at("dst/folder")).expect("room");
+    let holes = fs::File::create(at("holes")).expect("room");
+    holes.set_len(1 << 20).expect("room");
+    symlink(env!("CARGO_BIN_EXE_underpass"), at("cp")).expect("room");
+    folder
+}
+
+/// Under the name `cp`, found in `PATH`, as people run it.
+fn cp(folder: &Path, arguments: &[&str], answers: &str) -> Output {
+    let mut child = Command::new("cp")
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", folder)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // Who asks nothing reads nothing.
+    let _ = stdin.write_all(answers.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
