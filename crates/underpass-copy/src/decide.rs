@@ -201,7 +201,10 @@ fn granularity(stat: &Stat) -> u64 {
     step
 }
 
-#[allow(clippy::unnecessary_cast, reason = "its type differs between architectures")]
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "its type differs between architectures"
+)]
 fn nanoseconds(stat: &Stat) -> u64 {
     stat.st_mtime_nsec as u64
 }

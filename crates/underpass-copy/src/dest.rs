@@ -171,7 +171,7 @@ fn open_existing(entry: &Entry<'_>, there: &There) -> Result<Opened, (Failure, E
         return Err(replaced());
     }
     let keeps = options.manner == Manner::AttributesOnly || options.leftovers == Leftovers::Resumed;
-    if opened.is_regular() && opened.len() > 0 && !keeps {
+    if opened.is_regular() && !keeps {
         ftruncate(&opened.fd, 0).map_err(failed)?;
         (opened.stat.st_size, opened.stat.st_blocks) = (0, 0);
     }

@@ -3,12 +3,12 @@
 use std::ffi::{CStr, CString, OsString};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, RenameFlags, Stat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Stat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use underpass::drive::blocking::Shielded;
 
-use crate::decide::{self, file_type};
+use crate::decide::file_type;
 use crate::event::{Curiosity, EntryKind, Event, Finished, Outcome, Travel};
 use crate::ledger::Voice;
 use crate::level::{Folder, Level, identity, joined};
@@ -57,6 +57,8 @@ pub(crate) enum Begun {
 pub(crate) enum Stop {
     /// The destination stays.
     Kept,
+    /// Somebody was asked, and wants it to stay.
+    Declined,
     /// It is what it should be already.
     Same,
     /// It could not be.
@@ -137,8 +139,9 @@ impl<'a> Entry<'a> {
                 self.finished(&source, Outcome::Failed, Made::default(), voice);
                 Begun::Done
             }
-            Err(Stop::Kept) => {
+            Err(stop @ (Stop::Kept | Stop::Declined)) => {
                 voice.counts.skipped += 1;
+                voice.counts.declined += u64::from(matches!(stop, Stop::Declined));
                 self.run.around.progress.passed_over(&source);
                 if voice.wants(Curiosity::Changes) {
                     voice.say(Event::Skipped {
@@ -206,7 +209,7 @@ impl<'a> Entry<'a> {
             }
             Err(problem) => {
                 voice.problem(*problem);
-                self.un_back_up(backup.as_deref());
+                self.un_back_up(backup.as_deref(), voice);
                 self.finished(&source, Outcome::Failed, Made::default(), voice);
             }
         }
@@ -234,14 +237,12 @@ impl<'a> Entry<'a> {
         }
         let key = identity(source);
         if let Some(copied) = self.run.seen.begin(key) {
-            if self.link_to(&copied).is_ok() {
-                voice.counts.hard_links += 1;
-                return Ok(Made {
-                    outcome: Some(Outcome::Linked),
-                    ..Made::default()
-                });
-            }
-            return self.make(source, way, voice);
+            self.link_to(&copied)?;
+            voice.counts.hard_links += 1;
+            return Ok(Made {
+                outcome: Some(Outcome::Linked),
+                ..Made::default()
+            });
         }
         let made = self.make(source, way, voice);
         let dest = statat(
@@ -259,12 +260,7 @@ impl<'a> Entry<'a> {
     /// Whether other names of this file may follow that are to become names of its copy.
     pub(crate) fn remembers(&self, source: &Stat) -> bool {
         let options = self.run.options;
-        let may_come_again = source.st_nlink > 1
-            || match self.run.deref() {
-                decide::Deref::Never => false,
-                decide::Deref::CommandLine => self.task.role == Role::Operand,
-                decide::Deref::Always => true,
-            };
+        let may_come_again = source.st_nlink > 1 || self.run.follows(self.task.role);
         options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
     }
 
@@ -294,14 +290,7 @@ impl<'a> Entry<'a> {
         }
         let beside = special::name_beside();
         copied.link(folder, &beside).map_err(failed)?;
-        renameat_with(
-            folder,
-            &beside,
-            folder,
-            &self.task.dest,
-            RenameFlags::empty(),
-        )
-        .map_err(|errno| {
+        renameat(folder, &beside, folder, &self.task.dest).map_err(|errno| {
             let _left = unlinkat(folder, &beside, AtFlags::empty());
             failed(errno)
         })
@@ -311,8 +300,8 @@ impl<'a> Entry<'a> {
         let kind = file_type(source);
         let is_link = kind == FileType::Symlink;
         match self.run.options.manner {
-            Manner::SymbolicLink => return special::link_to_source(self, voice),
-            Manner::HardLink => return special::other_name(self, voice),
+            Manner::SymbolicLink => return special::link_to_source(self, source, voice),
+            Manner::HardLink => return special::other_name(self),
             Manner::Copy | Manner::AttributesOnly => (),
         }
         match kind {
@@ -338,13 +327,19 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The old destination gets its name back.
-    pub(crate) fn un_back_up(&self, backup: Option<&CStr>) {
-        if let Some(backup) = backup {
-            let folder = self.task.folders.dest.fd();
-            let flags = RenameFlags::NOREPLACE;
-            // What was begun in its place may be there: then both stay, and the error was told.
-            let _tried = renameat_with(folder, backup, folder, &self.task.dest, flags);
+    /// The old destination gets its name back, over what was begun in its place.
+    pub(crate) fn un_back_up(&self, backup: Option<&CStr>, voice: &mut Voice<'_>) {
+        let Some(backup) = backup else { return };
+        let folder = self.task.folders.dest.fd();
+        match renameat(folder, backup, folder, &self.task.dest) {
+            Ok(()) if voice.wants(Curiosity::Changes) => voice.say(Event::Restored {
+                backup: self.beside_dest(backup),
+                dest: self.dest_shown(),
+            }),
+            Ok(()) => (),
+            Err(errno) => {
+                voice.problem(Problem::of(What::Restore, self.dest_shown(), errno));
+            }
         }
     }
 

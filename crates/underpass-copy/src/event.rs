@@ -42,6 +42,13 @@ pub enum Event {
         /// The old destination's new name.
         backup: Option<OsString>,
     },
+    /// The copy failed, and the old destination has its name again.
+    Restored {
+        /// The name it had as a backup.
+        backup: OsString,
+        /// Its name.
+        dest: OsString,
+    },
     /// A folder above a copy was made (`--parents`).
     MadeParent {
         /// The source, as it is shown.

@@ -113,7 +113,7 @@ impl Entry<'_> {
             referents: referents.as_ref().map(|(one, other)| (one, other)),
             entry: self.same_entry(),
         };
-        match decide::sameness(&meeting, &self.run.terms(self.backup())) {
+        match decide::sameness(&meeting, &self.run.terms(self.task.role, self.backup())) {
             Sameness::SameFile => {
                 let problem = Problem::said(What::SameFile, self.source_shown());
                 Err(problem.and(self.dest_shown()).into())
@@ -176,7 +176,7 @@ impl Entry<'_> {
         if self.run.ledger.observer().may_overwrite(&question) {
             Ok(())
         } else {
-            Err(Stop::Kept)
+            Err(Stop::Declined)
         }
     }
 
@@ -217,8 +217,8 @@ impl Entry<'_> {
             };
             return Ok(Way::New { backup: renamed });
         }
-        let link_in_the_way =
-            self.run.deref() == decide::Deref::Never && file_type(source) != FileType::RegularFile;
+        let link_in_the_way = self.run.deref(self.task.role) == decide::Deref::Never
+            && file_type(source) != FileType::RegularFile;
         let other_names = options.preserve.links.is_wanted() && there.stat.st_nlink > 1;
         let data = options.manner != Manner::AttributesOnly;
         if self.run.removes_first() || (data && (other_names || link_in_the_way)) {

@@ -256,7 +256,9 @@ fn explain(entry: &Entry<'_>, error: &Error) -> Failure {
     };
     let mut problem = Problem::said(what, path);
     problem.other = other;
-    problem.errno = error.errno;
+    // A clone that was not even tried was none of two files.
+    let untried = (problem.what == What::Clone).then_some(Errno::INVAL);
+    problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(underpass::Mechanism::name);
     Box::new(problem)
 }

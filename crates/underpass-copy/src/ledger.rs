@@ -145,6 +145,7 @@ impl Voice<'_> {
         for trouble in troubles {
             let mut problem = Problem::of(trouble.what, shown(), trouble.errno).by(trouble.call);
             problem.other = trouble.attribute;
+            problem.severity = trouble.severity;
             self.problem(problem);
         }
     }

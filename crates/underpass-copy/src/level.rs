@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{CWD, Stat};
 
 use crate::metadata::Made;
+use crate::operand::without_slashes;
 
 /// What tells a file from every other one while it exists.
 pub(crate) type Identity = (u64, u64);
@@ -101,6 +102,8 @@ pub(crate) struct Closing {
     pub(crate) folders: Arc<Folders>,
     pub(crate) stat: Stat,
     pub(crate) made: Made,
+    /// Permission bits that it had, and gets again unless it gets others.
+    pub(crate) narrowed: Option<u32>,
     /// In which turn problems of closing are told.
     pub(crate) ticket: u64,
 }
@@ -124,8 +127,8 @@ impl Level {
         self.expect_child();
         let name = if self.up.is_none() {
             Name::Operand {
-                source: source.to_owned(),
-                dest: dest.to_owned(),
+                source: plain(source),
+                dest: plain(dest),
             }
         } else {
             Name::Inside(source.to_owned())
@@ -230,6 +233,14 @@ impl Drop for Level {
         while let Some(mut level) = up.and_then(Arc::into_inner) {
             up = level.up.take();
         }
+    }
+}
+
+/// A folder's name as it stands before what is in it: one slash is enough.
+fn plain(name: &CStr) -> CString {
+    match without_slashes(name.to_bytes()) {
+        b"" => name.to_owned(),
+        plain => CString::new(plain).unwrap_or_default(),
     }
 }
 

@@ -89,7 +89,9 @@ impl Listing {
                 break;
             }
         }
-        read.sort_unstable_by_key(|listed| std::cmp::Reverse(listed.inode));
+        // Several names of one inode stay in the folder's order.
+        read.sort_by_key(|listed| listed.inode);
+        read.reverse();
         // What is left of an earlier batch comes first, and so stands last.
         read.append(&mut self.left);
         self.left = read;

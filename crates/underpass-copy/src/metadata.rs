@@ -22,7 +22,7 @@ use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::options::{Preserve, Wish};
-use crate::problem::What;
+use crate::problem::{Severity, What};
 use grip::Grip;
 
 /// A file whose metadata is read or set.
@@ -114,6 +114,7 @@ pub(crate) struct Trouble {
     pub(crate) call: &'static str,
     /// The extended attribute it is about, if it is about one.
     pub(crate) attribute: Option<OsString>,
+    pub(crate) severity: Severity,
 }
 
 impl Trouble {
@@ -123,6 +124,7 @@ impl Trouble {
             errno,
             call,
             attribute: None,
+            severity: Severity::Error,
         }
     }
 }
@@ -149,7 +151,7 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
         mode &= !STICKY;
     }
     if wishes.mode.is_wanted() || wishes.ownership.is_wanted() {
-        mode &= !GROUP_AND_OTHERS;
+        mode &= !(GROUP_AND_OTHERS | SET_ID);
     }
     mode
 }
@@ -158,9 +160,11 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     let goes_along = match (wishes.mode, kind(source)) {
         (Wish::Refused, FileType::Directory) => return PERMISSIONS | source.st_mode & STICKY,
+        (Wish::Refused, FileType::Socket) => return PERMISSIONS,
         (Wish::Refused, _) => return 0o666,
         (_, FileType::Directory) => PERMISSIONS | STICKY,
-        (_, _) => PERMISSIONS,
+        (_, FileType::RegularFile | FileType::Symlink) => PERMISSIONS,
+        (_, _) => PERMISSIONS | SPECIAL,
     };
     source.st_mode & goes_along
 }
@@ -199,6 +203,7 @@ pub(crate) fn preserve(
     let owner = job.set_owner(&dest, &mut troubles);
     job.set_all_of_source(source, &dest, owner, &mut troubles);
     job.set_times(&dest, &mut troubles);
+    troubles.dedup_by(|one, other| sound_alike(one, other));
     troubles
 }
 
@@ -335,10 +340,6 @@ impl Job<'_> {
     }
 
     fn set_attributes(&self, source: &Grip<'_>, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {
-        let required_only = |wish: Wish, found: Vec<Trouble>| match wish {
-            Wish::Required => found,
-            _ => Vec::new(),
-        };
         if self.wishes.xattr.is_wanted() {
             let label = if self.wants_label() {
                 attributes::Label::Left
@@ -346,11 +347,11 @@ impl Job<'_> {
                 attributes::Label::Copied
             };
             let found = attributes::copy_all(source, dest, label);
-            troubles.extend(required_only(self.wishes.xattr, found));
+            troubles.extend(to_tell(self.wishes.xattr, found));
         }
         if self.wants_label() {
             let found = attributes::copy_label(source, dest);
-            troubles.extend(required_only(self.wishes.context, found));
+            troubles.extend(to_tell(self.wishes.context, found));
         }
     }
 
@@ -412,6 +413,28 @@ impl Job<'_> {
             troubles.push(Trouble::new(What::Times, errno, "utimensat"));
         }
     }
+}
+
+/// What of the troubles with attributes that are wished so much somebody has to know.
+fn to_tell(wish: Wish, mut troubles: Vec<Trouble>) -> Vec<Trouble> {
+    match wish {
+        Wish::Required => (),
+        Wish::Told => {
+            troubles.retain(|trouble| trouble.errno != Errno::OPNOTSUPP);
+            for trouble in &mut troubles {
+                trouble.severity = Severity::Warning;
+            }
+        }
+        Wish::Refused | Wish::Unsaid | Wish::Tried => troubles.clear(),
+    }
+    troubles
+}
+
+/// Whether two troubles would be told in the same words.
+fn sound_alike(one: &Trouble, other: &Trouble) -> bool {
+    let is_mode = |trouble: &Trouble| matches!(trouble.what, What::Mode | What::Acl);
+    let same_what = one.what == other.what || (is_mode(one) && is_mode(other));
+    same_what && one.errno == other.errno && one.attribute == other.attribute
 }
 
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes

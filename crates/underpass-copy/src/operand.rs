@@ -91,7 +91,8 @@ struct Copying<'a> {
 impl Copying<'_> {
     fn copy(&mut self, source: &OsString) {
         let mut path = source.as_bytes();
-        if self.run.options.slashes == Slashes::Stripped {
+        let into_folder = matches!(self.to, To::Folder(..));
+        if into_folder && self.run.options.slashes == Slashes::Stripped {
             path = without_slashes(path);
         }
         let (prefix, last) = split(path);

@@ -128,6 +128,8 @@ pub enum Wish {
     Unsaid,
     /// Where it can be had; where it can't, nothing is said of it.
     Tried,
+    /// Failing to is told, and no error.
+    Told,
     /// Failing to is an error.
     Required,
 }

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, mkdirat, openat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
+use crate::decide::file_type;
 use crate::event::{Curiosity, Event};
 use crate::ledger::Voice;
 use crate::level::{Folder, Folders, Level, Surroundings, append};
 use crate::metadata::{self, Held, Made};
-use crate::operand::without_slashes;
 use crate::options::Effect;
 use crate::problem::{Problem, What};
 use crate::run::Run;
@@ -48,6 +48,7 @@ impl Parents {
             passed: Vec::new(),
             source: Vec::new(),
             dest: target.as_bytes().to_vec(),
+            target: target.as_bytes().to_vec(),
         };
         let made = way.down(path, fd, &mut voice);
         voice.settle();
@@ -78,6 +79,8 @@ struct Way<'a> {
     /// Both, as they are shown.
     source: Vec<u8>,
     dest: Vec<u8>,
+    /// The folder that is copied into, as it is shown.
+    target: Vec<u8>,
 }
 
 impl Way<'_> {
@@ -98,7 +101,6 @@ impl Way<'_> {
             append(&mut self.dest, name);
             self.step(path, name, target, voice)?;
         }
-        let shown = OsString::from_vec(without_slashes(path).to_vec());
         let source = match self.passed.last() {
             Some(passed) => Folder::Place(self.again(&passed.source)?),
             None if path.is_empty() => Folder::Working,
@@ -114,12 +116,11 @@ impl Way<'_> {
             dest,
             surroundings,
         });
-        let shown = if shown.is_empty() && !path.is_empty() {
-            OsString::from("/")
-        } else {
-            shown
-        };
-        let dest_shown = OsString::from_vec(self.dest);
+        // As it was given, with all its dots and slashes.
+        let inside = path.iter().position(|byte| *byte != b'/');
+        append(&mut self.target, &path[inside.unwrap_or(path.len())..]);
+        let shown = OsString::from_vec(path.to_vec());
+        let dest_shown = OsString::from_vec(self.target);
         Ok(Parents {
             level: Level::top(shown, dest_shown, Arc::clone(&folders)),
             folders,
@@ -146,6 +147,11 @@ impl Way<'_> {
         };
         let name = CString::new(name).map_err(|_nul| attributes(Errno::INVAL))?;
         let above = self.passed.last();
+        let into = above.map_or(target.as_fd(), |above| above.dest.as_fd());
+        let there = statat(into, &name, AtFlags::empty());
+        if there.is_ok_and(|there| file_type(&there) != FileType::Directory) {
+            return Err(Box::new(Problem::said(What::ParentNotDirectory, shown)));
+        }
         let source = match above {
             Some(above) => open(above.source.as_fd(), &name),
             None if path.starts_with(b"/") => open(self.root()?, &name),
@@ -156,7 +162,6 @@ impl Way<'_> {
         if self.run.options.effect == Effect::ToldOnly {
             return Ok(());
         }
-        let into = above.map_or(target.as_fd(), |above| above.dest.as_fd());
         let wishes = &self.run.options.preserve;
         let mode = metadata::mode_at_first(&stat, wishes, &self.run.process) | 0o700;
         let made = match mkdirat(into, &name, Mode::from_raw_mode(mode)) {

@@ -105,6 +105,8 @@ pub enum What {
     BackupWouldDestroy,
     /// The old destination could not be renamed.
     Backup,
+    /// The old destination could not get its name back.
+    Restore,
     /// The destination is a symbolic link that leads nowhere.
     Dangling,
     /// The destination stays (`--update=none-fail`).
@@ -194,7 +196,7 @@ impl What {
         Some(match self {
             Self::Target | Self::TargetDirectory | Self::Open | Self::OpenDirectory => "openat",
             Self::Stat | Self::StatDestination => "fstatat",
-            Self::Backup | Self::Rename => "renameat2",
+            Self::Backup | Self::Restore | Self::Rename => "renameat2",
             Self::Remove => "unlinkat",
             Self::ReadDirectory => "getdents64",
             Self::CreateFile => "openat",
@@ -290,6 +292,7 @@ impl What {
             // Two blanks: GNU has them.
             Self::BackupWouldDestroy => "backing up {a} might destroy source;  {b} not copied",
             Self::Backup => "cannot backup {a}",
+            Self::Restore => "cannot un-backup {a}",
             Self::Dangling => "not writing through dangling symlink {a}",
             Self::NotReplacing => "not replacing {a}",
             Self::Remove => "cannot remove {a}",

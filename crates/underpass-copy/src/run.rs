@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Stat, Timespec};
+use rustix::fs::{Mode, Stat, Timespec, fchmod};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Around;
@@ -17,7 +17,9 @@ use crate::filter::Filter;
 use crate::ledger::{Ledger, Voice};
 use crate::level::{Folder, Folders, Level, Surroundings};
 use crate::metadata::{self, Held, Process};
-use crate::options::{Backup, Durability, Links, MakingWay, Manner, Options, Recursion, Specials};
+use crate::options::{
+    Backup, Durability, Links, MakingWay, Manner, Options, Recursion, Specials, Wish,
+};
 use crate::problem::{Problem, What};
 use crate::seen::Seen;
 use crate::summary::{Ended, Summary};
@@ -101,10 +103,11 @@ impl<'a> Run<'a> {
         self.around.stop.load(Relaxed)
     }
 
-    pub(crate) fn deref(&self) -> Deref {
+    pub(crate) fn deref(&self, role: Role) -> Deref {
         let recursive = self.options.recursion == Recursion::On;
         match self.options.links {
             Links::Kept => Deref::Never,
+            Links::FollowedOnCommandLine if role == Role::Inside => Deref::Never,
             Links::FollowedOnCommandLine => Deref::CommandLine,
             Links::Followed => Deref::Always,
             Links::Unsaid if recursive && self.options.manner != Manner::HardLink => Deref::Never,
@@ -114,11 +117,7 @@ impl<'a> Run<'a> {
 
     /// Whether a symbolic link in this role is taken for what it leads to.
     pub(crate) fn follows(&self, role: Role) -> bool {
-        match self.deref() {
-            Deref::Never => false,
-            Deref::CommandLine => role == Role::Operand,
-            Deref::Always => true,
-        }
+        self.deref(role) != Deref::Never
     }
 
     /// Whether something that is no regular file becomes one.
@@ -130,9 +129,9 @@ impl<'a> Run<'a> {
         self.options.making_way == MakingWay::Everything
     }
 
-    pub(crate) fn terms(&self, backup: &Backup) -> Terms {
+    pub(crate) fn terms(&self, role: Role, backup: &Backup) -> Terms {
         Terms {
-            deref: self.deref(),
+            deref: self.deref(role),
             manner: self.options.manner,
             making_way: self.options.making_way,
             backup: match backup {
@@ -181,6 +180,13 @@ impl<'a> Run<'a> {
                 &self.process,
             );
             voice.troubles(troubles, || level.dest());
+            let mode_is_set = self.options.preserve.mode != Wish::Unsaid;
+            if let (Some(mode), false) = (closing.narrowed, mode_is_set) {
+                let set = fchmod(dest.fd(), Mode::from_raw_mode(mode));
+                if let Err(errno) = set {
+                    voice.problem(Problem::of(What::Mode, level.dest(), errno));
+                }
+            }
             self.sync_folder(level, &mut voice, dest);
         }
         self.unclosed.fetch_sub(1, Relaxed);

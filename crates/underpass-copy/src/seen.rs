@@ -115,6 +115,11 @@ impl Seen {
         lock(&self.operands).folders.get(&folder).cloned()
     }
 
+    /// Its copy failed: the next time is another matter.
+    pub(crate) fn forget_folder(&self, folder: Identity) {
+        lock(&self.operands).folders.remove(&folder);
+    }
+
     pub(crate) fn met_folder(&self, folder: Identity, what: MetFolder) {
         lock(&self.operands).folders.entry(folder).or_insert(what);
     }

@@ -9,12 +9,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::decide::{Deref, file_type};
+use crate::decide::file_type;
 use crate::entry::{Entry, Made, Way};
 use crate::ledger::Voice;
 use crate::level::{Folder, identity};
 use crate::metadata::{self, Held};
-use crate::options::{Existing, MakingWay};
+use crate::options::{Existing, MakingWay, Preserve};
 use crate::problem::{Problem, What};
 
 type Outcome = Result<Made, Box<Problem>>;
@@ -46,7 +46,13 @@ pub(crate) fn symlink(
         return Ok(Made::default());
     }
     made.map_err(failed)?;
-    preserve(entry, source, metadata::Made::New(0o777), voice);
+    preserve(
+        entry,
+        source,
+        metadata::Made::New(0o777),
+        &entry.run.options.preserve,
+        voice,
+    );
     Ok(Made::default())
 }
 
@@ -64,8 +70,7 @@ fn is_the_same_link(entry: &Entry<'_>, way: &Way, leads_to: &CStr) -> bool {
 }
 
 /// A symbolic link to the source (`-s`).
-pub(crate) fn link_to_source(entry: &Entry<'_>, voice: &mut Voice<'_>) -> Outcome {
-    let _ = &voice;
+pub(crate) fn link_to_source(entry: &Entry<'_>, source: &Stat, voice: &mut Voice<'_>) -> Outcome {
     let leads_to = entry.source_shown().into_encoded_bytes();
     if !leads_to.starts_with(b"/") && !is_in_working_folder(&entry.task.folders.dest) {
         return Err(Box::new(Problem::said(
@@ -79,6 +84,11 @@ pub(crate) fn link_to_source(entry: &Entry<'_>, voice: &mut Voice<'_>) -> Outcom
     };
     let leads_to = CString::new(leads_to).map_err(|_nul| failed(Errno::INVAL))?;
     force_symlink(entry, &leads_to).map_err(failed)?;
+    let wishes = Preserve {
+        timestamps: entry.run.options.preserve.timestamps,
+        ..Preserve::default()
+    };
+    preserve(entry, source, metadata::Made::New(0o777), &wishes, voice);
     Ok(Made::default())
 }
 
@@ -101,13 +111,11 @@ fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
 }
 
 /// Another name of the source (`-l`).
-pub(crate) fn other_name(entry: &Entry<'_>, voice: &mut Voice<'_>) -> Outcome {
-    let _ = &voice;
+pub(crate) fn other_name(entry: &Entry<'_>) -> Outcome {
     let task = entry.task;
-    let flags = match entry.run.deref() {
-        Deref::Never => AtFlags::empty(),
-        _ if entry.run.follows(task.role) => AtFlags::SYMLINK_FOLLOW,
-        _ => AtFlags::empty(),
+    let flags = match entry.run.follows(task.role) {
+        true => AtFlags::SYMLINK_FOLLOW,
+        false => AtFlags::empty(),
     };
     let folder = task.folders.dest.fd();
     let link = |name: &CStr| linkat(task.folders.source.fd(), &task.source, folder, name, flags);
@@ -155,18 +163,30 @@ pub(crate) fn node(entry: &Entry<'_>, source: &Stat, voice: &mut Voice<'_>) -> O
     let (folder, mode_bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
     mknodat(folder, &task.dest, kind, mode_bits, device)
         .map_err(|errno| Problem::of(what, entry.dest_shown(), errno))?;
-    preserve(entry, source, metadata::Made::New(mode), voice);
+    preserve(
+        entry,
+        source,
+        metadata::Made::New(mode),
+        &entry.run.options.preserve,
+        voice,
+    );
     Ok(Made::default())
 }
 
-fn preserve(entry: &Entry<'_>, source: &Stat, made: metadata::Made, voice: &mut Voice<'_>) {
+fn preserve(
+    entry: &Entry<'_>,
+    source: &Stat,
+    made: metadata::Made,
+    wishes: &Preserve,
+    voice: &mut Voice<'_>,
+) {
     let (task, run) = (entry.task, entry.run);
     let troubles = metadata::preserve(
         Held::Named(task.folders.source.fd(), &task.source),
         source,
         Held::Named(task.folders.dest.fd(), &task.dest),
         made,
-        &run.options.preserve,
+        wishes,
         &run.process,
     );
     voice.troubles(troubles, || entry.dest_shown());

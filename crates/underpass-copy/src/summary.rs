@@ -17,6 +17,8 @@ pub struct Summary {
     pub hard_links: u64,
     /// Names whose destination stays as it is.
     pub skipped: u64,
+    /// How many of them because somebody was asked and said no.
+    pub declined: u64,
     /// Errors.
     pub errors: u64,
     /// Warnings.
@@ -50,6 +52,7 @@ impl Summary {
         self.specials += other.specials;
         self.hard_links += other.hard_links;
         self.skipped += other.skipped;
+        self.declined += other.declined;
         self.errors += other.errors;
         self.warnings += other.warnings;
         self.resumed_bytes += other.resumed_bytes;

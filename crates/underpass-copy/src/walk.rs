@@ -6,15 +6,15 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmod, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use crate::crew::BATCH_MAX;
-use crate::decide::{Deref, file_type};
+use crate::decide::file_type;
 use crate::entry::{Begun, Entry, Hand, Made, Way};
 use crate::event::{EntryKind, Outcome};
 use crate::ledger::Voice;
@@ -41,6 +41,8 @@ pub(crate) struct Walk<'a> {
     open_from: usize,
     /// The folders on the stack, to tell a loop of symbolic links.
     above: HashSet<Identity>,
+    /// Their copies, to tell a folder that is copied into itself.
+    filling: HashSet<Identity>,
     device: u64,
     first_made: FirstMade,
     /// Names of the folder on top that nobody has got yet.
@@ -63,6 +65,7 @@ struct Frame {
     stat: Stat,
     dest: Option<Identity>,
     made: metadata::Made,
+    narrowed: Option<u32>,
     surroundings: Surroundings,
     reached: Reached,
 }
@@ -83,6 +86,7 @@ impl<'a> Walk<'a> {
             stack: Vec::new(),
             open_from: 0,
             above: HashSet::new(),
+            filling: HashSet::new(),
             device: 0,
             first_made: FirstMade::No,
             batch: VecDeque::new(),
@@ -154,7 +158,7 @@ impl<'a> Walk<'a> {
 
     /// What a name is, where its folder doesn't say or where links are followed.
     fn certain(&self, folders: &Folders, name: &CStr, hint: FileType) -> FileType {
-        let follows = self.run.deref() == Deref::Always;
+        let follows = self.run.follows(Role::Inside);
         let flags = match (hint, follows) {
             (FileType::Symlink | FileType::Unknown, true) => AtFlags::empty(),
             (FileType::Unknown, false) => AtFlags::SYMLINK_NOFOLLOW,
@@ -185,6 +189,7 @@ impl<'a> Walk<'a> {
             let (source, way) = *folder;
             if let Err(problem) = self.enter(&entry, &source, &way, &mut voice) {
                 voice.problem(*problem);
+                run.seen.forget_folder(identity(&source));
                 entry.finished(&source, Outcome::Failed, Made::default(), &mut voice);
             }
         }
@@ -204,6 +209,10 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let (dest, made, surroundings) = self.destination(entry, source, way, voice)?;
+        let (dest, narrowed) = match made {
+            metadata::Made::New(_) => fillable(entry, dest)?,
+            metadata::Made::Before => (dest, None),
+        };
         if entry.task.role == Role::Operand {
             self.device = source.st_dev;
         }
@@ -242,6 +251,7 @@ impl<'a> Walk<'a> {
         }
         self.hand_out();
         self.above.insert(identity(source));
+        self.filling.extend(dest_identity);
         self.stack.push(Frame {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
             folders: Some(Arc::new(Folders {
@@ -253,6 +263,7 @@ impl<'a> Walk<'a> {
             stat: *source,
             dest: dest_identity,
             made,
+            narrowed,
             surroundings,
             reached: self.reached(entry, way),
         });
@@ -267,6 +278,11 @@ impl<'a> Walk<'a> {
         source: &Stat,
         voice: &mut Voice<'_>,
     ) -> Result<bool, Box<Problem>> {
+        if self.filling.contains(&identity(source)) {
+            let (top_source, top_dest) = &self.top;
+            let problem = Problem::said(What::IntoItself, top_source.clone());
+            return Err(Box::new(problem.and(top_dest.clone())));
+        }
         if self.above.contains(&identity(source)) {
             let problem = Problem::said(What::Cycle, entry.source_shown());
             return Err(Box::new(problem));
@@ -360,7 +376,7 @@ impl<'a> Walk<'a> {
             dest,
             surroundings,
         });
-        self.close_later(&level, folders, source, made);
+        self.close_later(&level, folders, source, (made, None));
     }
 
     /// The walk through the folder on top is over.
@@ -370,11 +386,19 @@ impl<'a> Walk<'a> {
             return;
         };
         self.above.remove(&identity(&frame.stat));
+        if let Some(dest) = frame.dest {
+            self.filling.remove(&dest);
+        }
         let Some(folders) = frame.folders else {
             return self.run.child_done(&frame.level);
         };
         self.parent_again(&folders);
-        self.close_later(&frame.level, folders, &frame.stat, frame.made);
+        self.close_later(
+            &frame.level,
+            folders,
+            &frame.stat,
+            (frame.made, frame.narrowed),
+        );
     }
 
     fn close_later(
@@ -382,13 +406,14 @@ impl<'a> Walk<'a> {
         level: &Arc<Level>,
         folders: Arc<Folders>,
         source: &Stat,
-        made: metadata::Made,
+        (made, narrowed): (metadata::Made, Option<u32>),
     ) {
         let run = self.run;
         level.close_with(Closing {
             folders,
             stat: *source,
             made,
+            narrowed,
             ticket: run.ledger.ticket(),
         });
         run.unclosed.fetch_add(1, Relaxed);
@@ -501,6 +526,24 @@ fn open_dest(entry: &Entry<'_>, way: &Way) -> Result<Folder, Box<Problem>> {
         return Err(Box::new(Problem::said(What::Replaced, entry.dest_shown())));
     }
     Ok(folder)
+}
+
+/// A folder that was just made is widened where it can't be filled: an access control list of its
+/// parent may have narrowed it. Answers what it had.
+fn fillable(entry: &Entry<'_>, folder: Folder) -> Result<(Folder, Option<u32>), Box<Problem>> {
+    if matches!(folder, Folder::Imagined) {
+        return Ok((folder, None));
+    }
+    let failed = |errno| Box::new(Problem::of(What::Mode, entry.dest_shown(), errno));
+    let mode = fstat(folder.fd()).map_err(failed)?.st_mode & 0o7777;
+    if mode & 0o700 == 0o700 {
+        return Ok((folder, None));
+    }
+    let itself = format!("/proc/self/fd/{}", folder.fd().as_raw_fd());
+    chmod(itself, Mode::from_raw_mode(mode | 0o700)).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let again = open_folder(folder.fd(), c".", flags).map_err(failed)?;
+    Ok((again, Some(mode)))
 }
 
 /// Opens a folder for reading, or as a place where that isn't allowed.

@@ -31,7 +31,13 @@ fn offload(travel: &Travel) -> &'static str {
     match left_out(travel, Mechanism::CopyRange) {
         _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
-        Some(Reason::MayShareBlocks | Reason::NotAsked | Reason::CopiesBytes) => "avoided",
+        Some(
+            Reason::MayShareBlocks
+            | Reason::MayKeepHoles
+            | Reason::SeesNoZeros
+            | Reason::NotAsked
+            | Reason::CopiesBytes,
+        ) => "avoided",
         // Nothing was left for it to do: what was shared, holes, or nothing at all.
         _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
         _ => "no",
@@ -47,7 +53,13 @@ fn reflink(travel: &Travel) -> &'static str {
     match left_out(travel, Mechanism::Clone) {
         _ if was_refused(account, Mechanism::Clone) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
-        Some(Reason::MayShareBlocks | Reason::NotAsked | Reason::Unaligned) => "no",
+        Some(
+            Reason::MayShareBlocks
+            | Reason::MayKeepHoles
+            | Reason::SeesNoZeros
+            | Reason::NotAsked
+            | Reason::Unaligned,
+        ) => "no",
         _ => "unknown",
     }
 }

@@ -161,9 +161,11 @@ impl Draft {
             Id::Archive => {
                 options.recursion = Recursion::On;
                 options.links = Links::Kept;
-                for attribute in [Attribute::Links, Attribute::All] {
-                    self.preserve(attribute, Wanted::Yes);
-                }
+                let Preserve { context, xattr, .. } = options.preserve;
+                self.preserve(Attribute::All, Wanted::Yes);
+                // What can't be had goes without a word.
+                self.options.preserve.context = context.max(Wish::Tried);
+                self.options.preserve.xattr = xattr.max(Wish::Tried);
             }
             Id::AttributesOnly => self.attributes_only = true,
             Id::Backup => self.makes_backups = true,
@@ -303,7 +305,8 @@ impl Draft {
         Ok(())
     }
 
-    /// `all` only tries what not every file system has; naming it makes it an error.
+    /// `all` only tells where what not every file system has can't be had; naming it makes that an
+    /// error.
     fn preserve(&mut self, attribute: Attribute, wanted: Wanted) {
         let Preserve {
             mode,
@@ -323,7 +326,7 @@ impl Draft {
             Attribute::All => {
                 for tried in [context, xattr] {
                     *tried = match wanted {
-                        Wanted::Yes => Wish::Tried.max(*tried),
+                        Wanted::Yes => Wish::Told.max(*tried),
                         Wanted::No => Wish::Refused,
                     };
                 }

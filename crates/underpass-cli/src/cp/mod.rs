@@ -125,7 +125,8 @@ fn conclude(
     }
     match (summary.ended, stop.signal()) {
         (Ended::Stopped, Some(signal)) => ExitCode::from(128 + signal),
-        _ if summary.errors > 0 || written.is_err() => ExitCode::FAILURE,
+        // A question that was answered by no leaves something undone, in GNU's eyes since 9.2.
+        _ if summary.errors + summary.declined > 0 || written.is_err() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
 }

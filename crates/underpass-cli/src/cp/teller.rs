@@ -170,7 +170,12 @@ impl Observer for Teller<'_> {
                 self.line(&format!("skipped {}", self.voice.quoted(&dest)));
             }
             Event::MadeParent { source, dest } if shows_names => self.made_parent(&source, &dest),
+            Event::Restored { backup, dest } if shows_names => {
+                let (backup, dest) = (self.voice.quoted(&backup), self.voice.quoted(&dest));
+                self.line(&format!("{backup} -> {dest} (unbackup)"));
+            }
             Event::Making { .. }
+            | Event::Restored { .. }
             | Event::MadeParent { .. }
             | Event::Removed(_)
             | Event::Skipped { .. } => {}
