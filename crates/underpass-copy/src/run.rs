@@ -17,7 +17,9 @@ use crate::filter::Filter;
 use crate::ledger::{Ledger, Voice};
 use crate::level::{Folder, Folders, Level, Surroundings};
 use crate::metadata::{self, Held, Process};
-use crate::options::{Backup, Durability, Links, MakingWay, Manner, Options, Recursion, Specials};
+use crate::options::{
+    Backup, Durability, Effect, Links, MakingWay, Manner, Options, Recursion, Specials,
+};
 use crate::problem::{Problem, What};
 use crate::seen::Seen;
 use crate::summary::{Ended, Summary};
@@ -171,7 +173,7 @@ impl<'a> Run<'a> {
             dest,
             surroundings,
         } = &*closing.folders;
-        if *surroundings != Surroundings::Imagined {
+        if *surroundings != Surroundings::Imagined && self.options.effect == Effect::Real {
             let troubles = metadata::preserve(
                 held(source),
                 &closing.stat,
