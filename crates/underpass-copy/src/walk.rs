@@ -210,6 +210,7 @@ impl<'a> Walk<'a> {
         let device_kept = self.run.options.borders == Borders::Kept && source.st_dev != self.device;
         if device_kept {
             entry.finished(source, Outcome::Copied, Made::default(), voice);
+            self.close_at_once(entry, source, dest, made);
             return Ok(());
         }
         let folder = match open_source(entry) {
