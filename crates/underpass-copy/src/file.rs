@@ -210,14 +210,19 @@ fn drive<F: AsFd, G: AsFd>(
 ) -> Result<Account, Error> {
     let around = entry.run.around;
     let throttle = entry.run.throttle.as_ref();
-    let mut counted = 0;
-    let mut watch = |progress: underpass::Progress| {
-        let news = progress.done - counted;
-        counted = progress.done;
-        around.progress.advanced(news);
+    let (mut counted, mut spent) = (0, 0);
+    let mut count = |done: u64, holes: u64| {
+        around.progress.advanced(done.saturating_sub(counted));
+        counted = done;
+        // Holes are where they should be, and nothing had to be moved for it.
+        let moved = done.saturating_sub(holes);
         if let Some(throttle) = throttle {
-            throttle.spend(news, around.stop);
+            throttle.spend(moved.saturating_sub(spent), around.stop);
         }
+        spent = moved;
+    };
+    let mut watch = |progress: underpass::Progress| {
+        count(progress.done, progress.holes);
         match entry.run.stopped() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -229,14 +234,9 @@ fn drive<F: AsFd, G: AsFd>(
     }
     let driver = driver.shielded(&entry.hand.shielded);
     let moved = driver.watch(&mut watch).run(source, sink);
-    let all = match &moved {
-        Ok(account) => account.bytes() + account.holes,
-        Err(error) => error.moved(),
-    };
-    let news = all.saturating_sub(counted);
-    around.progress.advanced(news);
-    if let Some(throttle) = throttle {
-        throttle.spend(news, around.stop);
+    match &moved {
+        Ok(account) => count(account.bytes() + account.holes, account.holes),
+        Err(error) => count(error.moved(), error.account.holes),
     }
     moved
 }
@@ -336,11 +336,16 @@ fn verify(
     };
     let failed = |errno| Box::new(Problem::of(What::Read, entry.dest_shown(), errno));
     let is_now = fstat(&opened.fd).map_err(failed)?;
-    let len = source.len();
+    let copied = is_now.st_size.cast_unsigned();
+    // Files of /proc and /sys don't say how long they are: all that came is read again.
+    let len = match Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)).owed {
+        Owed::Exactly(len) => len,
+        Owed::ToEnd => copied,
+    };
     match compare_both(entry, source, &opened.fd, len)? {
         Compared::Stopped => Err(stopped(entry, len)),
         Compared::DifferentAt(offset) => Err(differs(offset)),
-        Compared::Equal(_) if is_now.st_size.cast_unsigned() != len => Err(differs(len)),
+        Compared::Equal(_) if copied != len => Err(differs(len)),
         Compared::Equal(hash) => {
             voice.counts.verified += 1;
             Ok(Some(hash))

@@ -155,6 +155,14 @@ impl Level {
         self.up.as_ref()
     }
 
+    /// The folders that an operand and its copy stand in, if this is an operand.
+    pub(crate) fn above_operand(&self) -> Option<&Arc<Folders>> {
+        match &self.up.as_ref()?.name {
+            Name::Top { folders, .. } => Some(folders),
+            Name::Operand { .. } | Name::Inside(_) => None,
+        }
+    }
+
     /// What is to be done when all in it is.
     pub(crate) fn close_with(&self, closing: Closing) {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(closing);

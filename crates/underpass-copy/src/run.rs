@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, Stat, Timespec, fchmod};
+use rustix::fs::{AtFlags, Mode, Stat, Timespec, fchmod, statat};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Around;
@@ -18,7 +18,7 @@ use crate::ledger::{Ledger, Voice};
 use crate::level::{Folder, Folders, Level, Surroundings};
 use crate::metadata::{self, Held, Process};
 use crate::options::{
-    Backup, Durability, Links, MakingWay, Manner, Options, Recursion, Specials, Wish,
+    Backup, Durability, Effect, Links, MakingWay, Manner, Options, Recursion, Specials, Wish,
 };
 use crate::problem::{Problem, What};
 use crate::seen::Seen;
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
             dest,
             surroundings,
         } = &*closing.folders;
-        if *surroundings != Surroundings::Imagined {
+        if *surroundings != Surroundings::Imagined && self.options.effect == Effect::Real {
             let troubles = metadata::preserve(
                 held(source),
                 &closing.stat,
@@ -221,10 +221,19 @@ impl<'a> Run<'a> {
     }
 
     fn sync_folder(&self, level: &Level, voice: &mut Voice<'_>, dest: &Folder) {
-        if self.options.durability != Durability::Folder {
-            return;
-        }
-        if let Err(errno) = sync::folder(dest) {
+        let synced = match (self.options.durability, level.above_operand()) {
+            (Durability::Folder, None) => sync::folder(dest),
+            // The name of the operand's copy stands there.
+            (Durability::Folder, Some(above)) => {
+                sync::folder(dest).and_then(|()| sync::folder(&above.dest))
+            }
+            (Durability::End, _) => {
+                let device = statat(dest.fd(), c".", AtFlags::empty()).map(|stat| stat.st_dev);
+                device.map(|device| self.sync_at_end(device, || sync::readable(dest).ok()))
+            }
+            (Durability::Unsaid | Durability::File, _) => Ok(()),
+        };
+        if let Err(errno) = synced {
             voice.problem(Problem::of(What::Sync, level.dest(), errno));
         }
     }

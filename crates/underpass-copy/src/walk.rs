@@ -32,6 +32,9 @@ const OPEN_MAX: usize = 64;
 /// Folders whose walk is over and that wait for what is in them, two descriptors each.
 const UNCLOSED_MAX: usize = 64;
 
+/// Names that may come after one that waits for its batch to be full.
+const WAITS_MAX: u64 = 1024;
+
 /// A walk below one operand.
 pub(crate) struct Walk<'a> {
     run: &'a Run<'a>,
@@ -140,7 +143,16 @@ impl<'a> Walk<'a> {
             ticket: self.run.ledger.ticket(),
         };
         if hint == FileType::Directory || hint == FileType::Unknown {
+            let turn = task.ticket;
             self.folder_or_not(task);
+            // What waits here keeps all later names from being told of, and the walk from going on.
+            if self
+                .batch
+                .front()
+                .is_some_and(|first| turn - first.ticket > WAITS_MAX)
+            {
+                self.hand_out();
+            }
         } else {
             self.batch.push_back(task);
             if self.batch.len() >= BATCH_MAX || !self.run.crew.has_others() {
@@ -219,6 +231,7 @@ impl<'a> Walk<'a> {
         let device_kept = self.run.options.borders == Borders::Kept && source.st_dev != self.device;
         if device_kept {
             entry.finished(source, Outcome::Copied, Made::default(), voice);
+            self.close_at_once(entry, source, dest, made);
             return Ok(());
         }
         let folder = match open_source(entry) {

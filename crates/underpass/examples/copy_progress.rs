@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::probe();
 
     // Asked before every call; what has moved by then is exact.
-    let mut watch = |Progress { done, total }: Progress| {
+    let mut watch = |Progress { done, total, .. }: Progress| {
         let total = total.map_or("?".to_owned(), |total| total.to_string());
         eprint!("\r{done} of {total} bytes");
         if Path::new("STOP").exists() {

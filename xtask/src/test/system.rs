@@ -81,6 +81,22 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-cli",
+        target: "cp_system",
+        needs: &[
+            needs::ROOT,
+            needs::STRACE,
+            needs::MOUNT,
+            needs::UNSHARE,
+            needs::MOUNTS,
+            needs::LOOP_DEVICES,
+            needs::MKFS_EXT4,
+            needs::MKFS_XFS,
+            needs::MKFS_BTRFS,
+        ],
+        why: "trees copied between real file systems, full, shared and nested ones, and deep ones",
+    },
+    SystemTest {
+        package: "underpass-cli",
         target: "faults",
         needs: &[needs::STRACE, needs::CURL],
         why: "the tool while system calls fail: a right result or a clear error",

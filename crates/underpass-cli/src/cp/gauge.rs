@@ -87,7 +87,7 @@ impl Gauge {
         } else if self.when == When::Always {
             // Where lines can't be drawn over, the end is all that is of use.
             samples.take(progress.bytes_done.load(Relaxed));
-            eprintln!("{}", line(progress, &samples));
+            eprintln!("{}", at_the_end(progress, &samples));
         }
     }
 
@@ -143,6 +143,16 @@ fn line(progress: &Progress, samples: &Samples) -> String {
         HumanBytes(found),
         HumanBytes(rate),
     )
+}
+
+/// What was found doesn't matter any more, and may not have been counted to its end.
+fn at_the_end(progress: &Progress, samples: &Samples) -> String {
+    let bytes = HumanBytes(progress.bytes_done.load(Relaxed));
+    let files = match progress.files_done.load(Relaxed) {
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    };
+    format!("{bytes}, {files}, {}/s", HumanBytes(samples.rate()))
 }
 
 /// How many bytes were done when.

@@ -25,6 +25,8 @@ use crate::verdict::Wait;
 pub struct Progress {
     /// Bytes the sink has got, holes included.
     pub done: u64,
+    /// Those of them that are holes: nothing had to be moved.
+    pub holes: u64,
     /// Bytes owed in all, if that is known.
     pub total: Option<u64>,
 }
@@ -187,6 +189,7 @@ impl<'a> Driver<'a> {
     fn cancels(&mut self, transfer: &Transfer) -> bool {
         let progress = Progress {
             done: transfer.done(),
+            holes: transfer.account().holes,
             total: transfer.total(),
         };
         self.watch

@@ -1,0 +1,119 @@
+//! `--atomic`: all of the old file or all of the new one, and nothing beside.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::copying::{
+    Copying, MIB, assert_equal, content, cp, file, folder, hash, nameless_len, names, set_mode,
+};
+
+#[test]
+fn readers_see_the_old_file_or_the_new_one() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let sources = [file(&path("a"), 1, 8 * MIB), file(&path("b"), 2, 7 * MIB)];
+    let whole = sources
+        .each_ref()
+        .map(|source| fs::read(source).expect("reads"));
+    let dest = path("dest");
+    cp(&["--atomic"], &[&sources[0], &dest]).succeeded();
+    let over = AtomicBool::new(false);
+    let seen = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                let there = fs::read(&dest).expect("it is never missing");
+                let which = whole.iter().position(|whole| *whole == there);
+                let which = which.unwrap_or_else(|| panic!("part of one: {}", there.len()));
+                seen[which].fetch_add(1, Relaxed);
+            }
+        });
+        for turn in 1..=20 {
+            cp(&["--atomic"], &[&sources[turn % 2], &dest]).succeeded();
+        }
+        over.store(true, Relaxed);
+    });
+    assert!(seen.iter().all(|seen| seen.load(Relaxed) > 0), "{seen:?}");
+}
+
+#[test]
+fn killed_in_the_middle_it_leaves_the_old_file_and_nothing_beside() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 32 * MIB);
+    for (name, old) in [("over", Some(content(3, 1000))), ("new", None)] {
+        let dest = path(name);
+        if let Some(old) = &old {
+            fs::write(&dest, old).expect("room");
+        }
+        let before = names(folder.path());
+        let options = ["--atomic", "--reflink=never", "--bwlimit=8M"];
+        let mut copying = Copying::start(&options, &[&source, &dest]);
+        let process = copying.id();
+        copying.until(|| nameless_len(process) >= MIB);
+        copying.kill();
+        assert_eq!(names(folder.path()), before);
+        assert_eq!(fs::read(&dest).ok(), old);
+    }
+}
+
+#[test]
+fn what_replaces_a_file_has_its_mode() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 1000);
+    let dest = file(&path("dest"), 2, 2000);
+    set_mode(&source, 0o755);
+    set_mode(&dest, 0o640);
+    let before = fs::metadata(&dest).expect("there").ino();
+    cp(&["--atomic"], &[&source, &dest]).succeeded();
+    let after = fs::metadata(&dest).expect("there");
+    assert_equal(&source, &dest);
+    assert_eq!(after.mode() & 0o7777, 0o640);
+    assert_ne!(after.ino(), before, "it was replaced");
+    cp(&["--atomic", "-p"], &[&source, &dest]).succeeded();
+    let after = fs::metadata(&dest).expect("there");
+    assert_eq!(after.mode() & 0o7777, 0o755, "where the mode goes along");
+}
+
+#[test]
+fn a_symbolic_link_is_replaced_and_not_written_through() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 1000);
+    let target = file(&path("target"), 2, 2000);
+    let before = hash(&target);
+    symlink("target", path("link")).expect("a link");
+    symlink("nowhere", path("dangling")).expect("a link");
+    cp(&["--atomic"], &[&source, &path("link")]).succeeded();
+    let link = fs::symlink_metadata(path("link")).expect("there");
+    assert!(link.is_file());
+    assert_equal(&source, &path("link"));
+    assert!(hash(&target) == before, "what it led to is as it was");
+    let over_dangling = cp(&["--atomic"], &[&source, &path("dangling")]);
+    assert!(!path("nowhere").exists());
+    if over_dangling.code == Some(0) {
+        assert_equal(&source, &path("dangling"));
+    } else {
+        over_dangling.failed_with(&["dangling"]);
+    }
+    let beside = ["dangling", "link", "source", "target"];
+    assert_eq!(names(folder.path()), beside);
+}
+
+#[test]
+fn a_copy_that_fails_leaves_nothing() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 8 * MIB);
+    let options = ["--atomic", "--reflink=never", "--bwlimit=8M"];
+    let dest = path("dest");
+    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let process = copying.id();
+    copying.until(|| nameless_len(process) >= MIB);
+    let shorter = fs::File::options().write(true).open(&source).expect("ours");
+    shorter.set_len(2 * MIB).expect("shorter");
+    copying.end().failed_with(&["source", "shorter"]);
+    assert_eq!(names(folder.path()), ["source"]);
+}

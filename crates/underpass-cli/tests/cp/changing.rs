@@ -1,0 +1,84 @@
+//! Files that change while they are copied.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use crate::copying::{Copying, MIB, content, cp, file, folder, len};
+
+/// Slow enough to be met in the middle.
+const SLOW: [&str; 2] = ["--reflink=never", "--bwlimit=8M"];
+
+#[test]
+fn a_file_that_was_changed_behind_the_copy_is_found_by_verify() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 4 * MIB);
+    let dest = path("dest");
+    let options = [SLOW[0], SLOW[1], "--verify"];
+    let mut copying = Copying::start(&options, &[&source, &dest]);
+    copying.until(|| len(&dest) >= 2 * MIB);
+    let writer = File::options().write(true).open(&source).expect("ours");
+    writer.write_all_at(&[0], MIB + 77).expect("room");
+    let place = format!("differs from its source at byte {}", MIB + 77);
+    copying.end().failed_with(&["dest", &place]);
+}
+
+#[test]
+fn equal_files_are_verified_and_hashed() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 3 * MIB + 1);
+    let options = ["--verify", "--json"];
+    let ran = cp(&options, &[&source, &path("dest")]).succeeded();
+    let (name, summary) = ran.one_name();
+    assert_eq!(summary["verified"], 1);
+    let hash = name["blake3"].as_str().expect("a hash");
+    assert!(hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let ran = cp(&options, &[&path("dest"), &path("again")]).succeeded();
+    assert_eq!(ran.one_name().0["blake3"], hash, "of the content alone");
+    file(&path("other"), 2, 3 * MIB + 1);
+    let ran = cp(&options, &[&path("other"), &path("again")]).succeeded();
+    assert_ne!(ran.one_name().0["blake3"], hash);
+}
+
+#[test]
+fn a_file_that_grows_is_copied_as_it_was_or_longer() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 3 * MIB);
+    let dest = path("dest");
+    let mut copying = Copying::start(&SLOW, &[&source, &dest]);
+    let mut writer = File::options().append(true).open(&source).expect("ours");
+    let mut seed = 2;
+    copying.until(|| {
+        writer.write_all(&content(seed, 4096)).expect("room");
+        seed += 1;
+        len(&dest) >= 2 * MIB
+    });
+    let ran = copying.end();
+    assert_eq!((ran.code, ran.said.as_str()), (Some(0), ""));
+    let (got, all) = (
+        fs::read(&dest).expect("reads"),
+        fs::read(&source).expect("reads"),
+    );
+    assert!(got.len() as u64 >= 3 * MIB, "{}", got.len());
+    assert!(all.starts_with(&got), "what was there, and nothing else");
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 8 * MIB);
+    let dest = path("dest");
+    let mut copying = Copying::start(&SLOW, &[&source, &dest]);
+    copying.until(|| len(&dest) >= MIB);
+    let writer = File::options().write(true).open(&source).expect("ours");
+    writer.set_len(3 * MIB).expect("shorter");
+    copying
+        .end()
+        .failed_with(&["source' became shorter while it was copied"]);
+    let got = fs::read(&dest).expect("what was copied");
+    assert!(content(1, 3 * MIB).starts_with(&got), "and nothing else");
+}

@@ -1,0 +1,154 @@
+//! What takes part, what would be done, and how fast.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::copying::{MIB, cp, file, folder, names, tree};
+
+fn sample(root: &Path) {
+    fs::create_dir_all(root.join("src/deep")).expect("folders");
+    fs::create_dir_all(root.join("target/debug")).expect("folders");
+    for (seed, name) in (1..).zip([
+        "a.o",
+        "b.c",
+        "keep.o",
+        "src/c.o",
+        "src/deep/keep.o",
+        "src/deep/d.c",
+        "target/debug/e.c",
+    ]) {
+        file(&root.join(name), seed, 100);
+    }
+    symlink("b.c", root.join("link")).expect("a link");
+}
+
+/// Every name below a folder, with all that a copy could change of it.
+fn state(root: &Path) -> Vec<(String, i64, i64, u64)> {
+    let stamp = |below: &Path| {
+        let now = fs::symlink_metadata(root.join(below)).expect("there");
+        let name = below.to_string_lossy().into_owned();
+        (name, now.mtime(), now.mtime_nsec(), now.ino())
+    };
+    tree(root).keys().map(|below| stamp(below)).collect()
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    sample(&path("source"));
+    fs::create_dir_all(path("dest/src")).expect("folders");
+    for (seed, name) in [(8, "dest/b.c"), (9, "dest/src/c.o"), (10, "dest/other")] {
+        file(&path(name), seed, 50);
+    }
+    let operands = [path("source"), path("dest")];
+    for options in [
+        &["-rT"][..],
+        &["-aT", "--backup=numbered"],
+        &["-rT", "--remove-destination"],
+        &["-rT", "-n"],
+        &["-rT", "--atomic", "--exclude=*.c"],
+    ] {
+        let (before, content) = (state(folder.path()), tree(folder.path()));
+        let dry = cp(&[options, &["--dry-run"]].concat(), &operands).succeeded();
+        assert_eq!(state(folder.path()), before, "{options:?}");
+        assert!(tree(folder.path()) == content, "{options:?}");
+        let aside = path("aside");
+        let mut save = std::process::Command::new("cp");
+        save.arg("-a").args([&operands[1], &aside]);
+        assert!(save.status().expect("starts").success());
+        let real = cp(&[options, &["-v"]].concat(), &operands).succeeded();
+        let lines = |told: &str| {
+            let names = told.lines().filter(|line| line.contains(" -> "));
+            // Numbers of backups are known only once they are made.
+            let names = names.map(|line| line.split(" (backup").next().unwrap_or("").to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&dry.out), lines(&real.out), "{options:?}");
+        fs::remove_dir_all(&operands[1]).expect("ours");
+        fs::rename(&aside, &operands[1]).expect("ours");
+    }
+}
+
+#[test]
+fn patterns_choose_and_the_last_one_that_matches_decides() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    sample(&path("source"));
+    for (number, (options, absent)) in [
+        (
+            &["--exclude=*.o"][..],
+            &["a.o", "keep.o", "src/c.o", "src/deep/keep.o"][..],
+        ),
+        (&["--exclude=*.o", "--include=keep.o"], &["a.o", "src/c.o"]),
+        (
+            &["--include=keep.o", "--exclude=*.o"],
+            &["a.o", "keep.o", "src/c.o", "src/deep/keep.o"],
+        ),
+        (&["--exclude=/keep.o"], &["keep.o"]),
+        (
+            &["--exclude=target/"],
+            &["target", "target/debug", "target/debug/e.c"],
+        ),
+        (&["--exclude=src/**/*.c"], &["src/deep/d.c"]),
+        (&["--exclude=link"], &["link"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dest = path(&format!("dest{number}"));
+        let operands = [path("source"), dest.clone()];
+        cp(&[&["-rT"], options].concat(), &operands).succeeded();
+        let mut expected = tree(&path("source"));
+        expected.retain(|below, _| !absent.iter().any(|name| below == Path::new(name)));
+        let copied: Vec<_> = tree(&dest).into_keys().collect();
+        assert_eq!(
+            copied,
+            expected.into_keys().collect::<Vec<_>>(),
+            "{options:?}"
+        );
+    }
+    cp(&["-r", "--exclude=[z-a]"], &[path("source"), path("bad")]).failed_with(&["[z-a]"]);
+    assert!(!path("bad").exists());
+}
+
+#[test]
+fn a_limit_holds_for_all_files_together() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("source")).expect("a folder");
+    for number in 0..8 {
+        file(&path(&format!("source/{number}")), number, MIB / 2);
+    }
+    let options = ["-rT", "-j4", "--reflink=never", "--bwlimit=4M"];
+    let begin = Instant::now();
+    cp(&options, &[path("source"), path("dest")]).succeeded();
+    let took = begin.elapsed();
+    assert!(tree(&path("source")) == tree(&path("dest")));
+    assert_eq!(names(&path("dest")).len(), 8);
+    // 4 MiB at 4 MiB a second.
+    assert!(took >= Duration::from_millis(800), "{took:?}");
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_limit_is_kept_from_the_first_second_on() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("source"), 1, 64 * MIB);
+    let dest = path("dest");
+    let options = ["--reflink=never", "--bwlimit=4M"];
+    let begin = Instant::now();
+    let mut copying = crate::copying::Copying::start(&options, &[&source, &dest]);
+    copying.until(|| crate::copying::len(&dest) >= 4 * MIB);
+    let (came, took) = (crate::copying::len(&dest), begin.elapsed());
+    copying.kill();
+    let allowed = 4.0 * 1.2 * took.as_secs_f64() + 1.0;
+    assert!(
+        (came / MIB) as f64 <= allowed,
+        "{came} bytes after {took:?}"
+    );
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+}

@@ -1,0 +1,195 @@
+//! Signals, a standard output that is gone, and a terminal.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::copying::{
+    Copying, MIB, assert_equal, content, file, folder, len, nameless_len, names, underpass,
+};
+
+/// A tenth of a second, and what a busy machine takes to end a process.
+const SOON: Duration = Duration::from_millis(1500);
+
+#[track_caller]
+fn ends_soon(copying: Copying, signal: Signal, code: i32) -> String {
+    let begin = Instant::now();
+    copying.signal(signal);
+    let ran = copying.end();
+    let took = begin.elapsed();
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    assert!(took < SOON, "{took:?}");
+    ran.said
+}
+
+#[test]
+fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("source"), 1, 32 * MIB);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let dest = path("dest");
+        let options = ["--reflink=never", "--bwlimit=4M"];
+        let mut copying = Copying::start(&options, &[&source, &dest]);
+        copying.until(|| len(&dest) >= MIB);
+        let said = ends_soon(copying, signal, code);
+        let got = fs::read(&dest).expect("a part stays");
+        assert!(content(1, 32 * MIB).starts_with(&got));
+        let told = format!(
+            "stopped copying '{}' after {} bytes",
+            source.display(),
+            got.len()
+        );
+        assert!(said.contains(&told), "{said} {}", got.len());
+        fs::remove_file(dest).expect("ours");
+    }
+}
+
+#[test]
+fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("source")).expect("a folder");
+    fs::create_dir_all(path("dest")).expect("a folder");
+    for number in 0..4 {
+        file(&path(&format!("source/{number}")), number, 8 * MIB);
+        fs::write(path(&format!("dest/{number}")), b"old").expect("room");
+    }
+    let options = ["-rT", "--atomic", "--reflink=never", "--bwlimit=16M"];
+    let mut copying = Copying::start(&options, &[path("source"), path("dest")]);
+    // One is complete, another has begun.
+    let replaced = |number: &usize| len(&path(&format!("dest/{number}"))) > 3;
+    let process = copying.id();
+    copying.until(|| (0..4).any(|number| replaced(&number)) && nameless_len(process) > 0);
+    let said = ends_soon(copying, Signal::INT, 130);
+    assert_eq!(names(&path("dest")), ["0", "1", "2", "3"]);
+    let whole: Vec<_> = (0..4).filter(replaced).collect();
+    for number in &whole {
+        assert_equal(
+            &path(&format!("source/{number}")),
+            &path(&format!("dest/{number}")),
+        );
+    }
+    assert!((1..4).contains(&whole.len()), "{whole:?}");
+    let files = if whole.len() == 1 { "file" } else { "files" };
+    let told = format!("stopped: {} {files} copied", whole.len());
+    assert!(said.contains(&told), "{said}");
+}
+
+#[test]
+fn ctrl_c_ends_what_has_no_end() {
+    for only in ["sendfile", "splice", "read_write"] {
+        let operands = ["/dev/zero", "/dev/null"];
+        let mut copying = Copying::start(&["--only", only], &operands);
+        let status = format!("/proc/{}/status", copying.id());
+        copying.until(|| {
+            let status = fs::read_to_string(&status).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            caught.is_some_and(|mask| mask & (1 << (Signal::INT.as_raw() - 1)) != 0)
+        });
+        ends_soon(copying, Signal::INT, 130);
+    }
+}
+
+#[test]
+fn what_nobody_reads_does_not_keep_files_from_being_copied() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("source")).expect("a folder");
+    for number in 0..600 {
+        fs::write(path(&format!("source/{number}")), b"some").expect("room");
+    }
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    drop(reader);
+    for (name, stdout, said) in [
+        ("gone", Stdio::from(writer), ""),
+        (
+            "full",
+            Stdio::from(
+                File::options()
+                    .write(true)
+                    .open("/dev/full")
+                    .expect("a device"),
+            ),
+            "underpass cp: write error: No space left on device\n",
+        ),
+    ] {
+        let mut command = underpass();
+        command
+            .arg("-rTv")
+            .args([path("source"), path(name)])
+            .stdout(stdout);
+        let output = command
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the tool starts");
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), said, "{name}");
+        assert_eq!(names(&path("source")), names(&path(name)));
+    }
+}
+
+/// A terminal: who looks, and what a program is given.
+fn terminal() -> (File, OwnedFd) {
+    let looks = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&looks).expect("ours");
+    unlockpt(&looks).expect("ours");
+    let name = ptsname(&looks, Vec::new()).expect("a name");
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&looks, size).expect("a size");
+    let path = name.into_string().expect("letters");
+    let program = File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("the other end");
+    (looks.into(), program.into())
+}
+
+#[test]
+fn a_terminal_is_shown_how_far_it_is() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("source"), 1, 12 * MIB);
+    let (mut looks, program) = terminal();
+    let mut command = underpass();
+    command
+        .args(["--reflink=never", "--bwlimit=8M"])
+        .args([&source, &path("dest")]);
+    command.env("TERM", "xterm").stderr(Stdio::from(program));
+    let mut child = command.spawn().expect("the tool starts");
+    // The other end is the program's alone now: reading fails once it has ended.
+    drop(command);
+    let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(read @ 1..) = looks.read(&mut piece) {
+        shown.extend_from_slice(&piece[..read]);
+    }
+    assert!(child.wait().expect("a child").success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("of 12.00 MiB, 0 of 1 files"), "{shown:?}");
+    assert!(shown.contains("MiB/s"), "{shown:?}");
+    assert_equal(&source, &path("dest"));
+}
+
+#[test]
+fn progress_that_was_asked_for_is_a_line_where_there_is_no_terminal() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("source"), 1, 2 * MIB);
+    let ran = Copying::start(&["--progress"], &[&source, &path("dest")]).end();
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.said.starts_with("2.00 MiB, 1 file, "), "{ran:?}");
+    assert_eq!(ran.said.lines().count(), 1, "{ran:?}");
+}

@@ -1,0 +1,134 @@
+//! Files with large offsets, most of which are holes.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::copying::{MIB, content, cp, file, folder, len};
+
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// Data here and there in a file of that length.
+fn islands(path: &Path, len: u64, offsets: &[u64]) {
+    let file = File::create_new(path).expect("a new file");
+    file.set_len(len).expect("a long one");
+    for &offset in offsets {
+        file.write_all_at(&content(offset, 100_000), offset)
+            .expect("room");
+    }
+}
+
+#[track_caller]
+fn has_islands(path: &Path, len: u64, offsets: &[u64]) {
+    let file = File::open(path).expect("there");
+    let metadata = file.metadata().expect("there");
+    assert_eq!(metadata.len(), len);
+    let blocks = metadata.blocks() * 512;
+    assert!(
+        blocks <= (offsets.len() as u64 + 1) * 2 * MIB,
+        "{blocks} bytes allocated"
+    );
+    for &offset in offsets {
+        let mut there = vec![0; 100_000];
+        file.read_exact_at(&mut there, offset).expect("reads");
+        assert!(there == content(offset, 100_000), "at {offset}");
+        if offset > 0 {
+            let mut before = vec![1; 4096];
+            file.read_exact_at(&mut before, offset - 8192)
+                .expect("reads");
+            assert!(before.iter().all(|byte| *byte == 0), "before {offset}");
+        }
+    }
+}
+
+#[test]
+fn more_than_32_bits_of_bytes() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let all = 5 * GIB + 777;
+    let offsets = [
+        0,
+        2 * GIB - 4096,
+        4 * GIB - 49_152,
+        4 * GIB + MIB,
+        5 * GIB - 200_704,
+    ];
+    islands(&path("source"), all, &offsets);
+    for (way, options) in [
+        ("free", &["--verify"][..]),
+        ("no offload", &["--reflink=never"]),
+        ("sendfile", &["--only=sendfile"]),
+        ("splice", &["--only=splice", "--verify"]),
+        ("atomic", &["--atomic", "--resume", "--verify"]),
+    ] {
+        let begin = Instant::now();
+        cp(options, &[path("source"), path(way)]).succeeded();
+        has_islands(&path(way), all, &offsets);
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(10), "{way}: {took:?}");
+    }
+}
+
+#[test]
+fn ten_tebibytes_of_nothing_take_no_time() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let offsets = [3 * TIB, 10 * TIB - MIB];
+    islands(&path("source"), 10 * TIB, &offsets);
+    for options in [
+        &[][..],
+        &["--verify"],
+        &["--resume"],
+        &["--resume", "--verify"],
+        &["--atomic", "--verify", "--fsync"],
+        &["--sparse=always"],
+    ] {
+        let begin = Instant::now();
+        cp(options, &[path("source"), path("dest")]).succeeded();
+        let took = begin.elapsed();
+        has_islands(&path("dest"), 10 * TIB, &offsets);
+        assert!(took < Duration::from_secs(2), "{options:?}: {took:?}");
+    }
+    // The first island differs: found, cut off, and copied anew.
+    let dest = File::options()
+        .write(true)
+        .open(path("dest"))
+        .expect("ours");
+    dest.write_all_at(&[0], 3 * TIB + 9).expect("room");
+    let (name, _) = cp(&["--resume", "--json"], &[path("source"), path("dest")]).one_name();
+    assert_eq!(name["resumed"], 3 * TIB + 9);
+    has_islands(&path("dest"), 10 * TIB, &offsets);
+}
+
+#[test]
+fn holes_are_no_bytes_to_a_limit() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    islands(&path("source"), 100 * GIB, &[50 * GIB]);
+    let begin = Instant::now();
+    cp(&["--bwlimit=1M"], &[path("source"), path("dest")]).succeeded();
+    assert!(
+        begin.elapsed() < Duration::from_secs(10),
+        "only what is moved counts"
+    );
+    has_islands(&path("dest"), 100 * GIB, &[50 * GIB]);
+}
+
+#[test]
+fn many_sizes_around_the_edges_of_calls() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("source")).expect("a folder");
+    for edge in [1, 512, 4096, 65_536, MIB, 8 * MIB] {
+        for size in [edge - 1, edge, edge + 1] {
+            file(&path(&format!("source/{size}")), size, size);
+        }
+    }
+    for (way, options) in [("a", &["-rT"][..]), ("b", &["-rT", "--verify", "--atomic"])] {
+        cp(options, &[path("source"), path(way)]).succeeded();
+        assert!(crate::copying::tree(&path("source")) == crate::copying::tree(&path(way)));
+    }
+    assert_eq!(len(&path("a/4097")), 4097);
+}

@@ -1,0 +1,119 @@
+//! `--resume`: what is there and right stays, whatever it is; nothing else is believed.
+
+use std::fs;
+use std::path::Path;
+
+use crate::copying::{
+    Copying, MIB, assert_equal, content, cp, file, folder, hash, len, moved, nameless_len, names,
+};
+
+/// Goes on with `dest`. How many bytes stayed, and how many were copied.
+#[track_caller]
+fn go_on(options: &[&str], source: &Path, dest: &Path) -> (u64, u64) {
+    let options = [&["--resume", "--json"], options].concat();
+    let (name, summary) = cp(&options, &[source, dest]).succeeded().one_name();
+    assert_equal(source, dest);
+    let resumed = name["resumed"].as_u64().unwrap_or(0);
+    assert_eq!(summary["resumed_bytes"], resumed);
+    (resumed, moved(&name))
+}
+
+#[test]
+fn a_copy_that_was_killed_is_gone_on_with() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let len_all = 24 * MIB + 12_345;
+    let source = file(&path("source"), 1, len_all);
+    let dest = path("dest");
+    // The first part comes at once, the others after a tenth of a second each.
+    for share in [1, 5, 9, 14, 20] {
+        let options = ["--resume", "--reflink=never", "--bwlimit=40M"];
+        let mut copying = Copying::start(&options, &[&source, &dest]);
+        copying.until(|| len(&dest) >= share * MIB);
+        copying.kill();
+        let there = fs::read(&dest).expect("a part");
+        assert!(content(1, len_all).starts_with(&there), "a true beginning");
+    }
+    let there = len(&dest);
+    assert!((20 * MIB..len_all).contains(&there), "{there}");
+    let (resumed, copied) = go_on(&["--reflink=never"], &source, &dest);
+    assert_eq!((resumed, copied), (there, len_all - there));
+}
+
+#[test]
+fn only_a_beginning_that_is_right_stays() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let all = 3 * MIB;
+    let source = file(&path("source"), 1, all);
+    let right = content(1, all);
+    let mut wrong = right.clone();
+    wrong[MIB as usize + 5] ^= 1;
+    let longer = [right.clone(), content(7, MIB)].concat();
+    let (part, half) = (&right[..2 * MIB as usize], &wrong[..2 * MIB as usize]);
+    for (name, there, stays) in [
+        ("a part", part, 2 * MIB),
+        ("a part that differs", half, MIB + 5),
+        ("equal size", wrong.as_slice(), MIB + 5),
+        ("equal", right.as_slice(), all),
+        ("longer", longer.as_slice(), all),
+        ("another file", &content(9, MIB), 0),
+        ("empty", &[], 0),
+    ] {
+        let dest = path(name);
+        fs::write(&dest, there).expect("room");
+        let (resumed, copied) = go_on(&["--reflink=never", "--verify"], &source, &dest);
+        assert_eq!((resumed, copied), (stays, all - stays), "{name}");
+    }
+}
+
+#[test]
+fn an_atomic_copy_is_gone_on_with_beside_the_old_file() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 16 * MIB);
+    let dest = file(&path("dest"), 2, 1000);
+    let old = hash(&dest);
+    let options = ["--atomic", "--resume", "--reflink=never", "--bwlimit=20M"];
+    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let part = || {
+        let is_part =
+            |name: &std::ffi::OsString| name.to_string_lossy().starts_with(".underpass-part-");
+        names(folder.path())
+            .into_iter()
+            .find(is_part)
+            .map(|name| folder.path().join(name))
+    };
+    copying.until(|| part().is_some_and(|part| len(&part) >= 4 * MIB));
+    assert_eq!(
+        nameless_len(copying.id()),
+        0,
+        "what has no name can't be found again"
+    );
+    copying.kill();
+    assert!(hash(&dest) == old, "the old file is whole");
+    let there = len(&part().expect("what is gone on with"));
+    let (resumed, copied) = go_on(&["--atomic", "--reflink=never"], &source, &dest);
+    assert_eq!((resumed, copied), (there, 16 * MIB - there));
+    assert_eq!(names(folder.path()), ["dest", "source"]);
+}
+
+#[test]
+fn a_tree_is_gone_on_with_file_by_file() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("source/below")).expect("folders");
+    for number in 0..20 {
+        file(&path(&format!("source/below/{number}")), number, 100_000);
+    }
+    let operands = [path("source"), path("dest")];
+    cp(&["-rT"], &operands).succeeded();
+    fs::remove_file(path("dest/below/3")).expect("there");
+    file(&path("dest/below/5"), 99, 100_000);
+    let ran = cp(&["-rT", "--resume", "--json"], &operands).succeeded();
+    assert_equal(&path("source/below/3"), &path("dest/below/3"));
+    assert_equal(&path("source/below/5"), &path("dest/below/5"));
+    let summary = ran.objects().pop().expect("a summary");
+    assert_eq!(moved(&summary), 200_000);
+    assert_eq!(summary["resumed_bytes"], 1_800_000);
+}

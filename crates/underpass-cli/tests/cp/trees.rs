@@ -1,0 +1,187 @@
+//! Trees with names, modes and links of every kind.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+
+use crate::copying::{Copying, cp, file, folder, names, set_mode, tree, underpass};
+
+#[test]
+fn names_of_any_bytes_are_copied_and_shown_harmless() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("source")).expect("a folder");
+    let odd: [&[u8]; 8] = [
+        b"new\nline",
+        b"\xff\xfe",
+        b"-rf",
+        b" ",
+        b"it's \"quoted\" \\n",
+        b"\x1b[31mred",
+        &[b'x'; 255],
+        "ñ\u{301}".as_bytes(),
+    ];
+    for (seed, name) in (1..).zip(odd) {
+        file(&path("source").join(OsStr::from_bytes(name)), seed, 100);
+    }
+    let ran = cp(&["-rTv", "-j2"], &[path("source"), path("dest")]).succeeded();
+    assert!(tree(&path("source")) == tree(&path("dest")));
+    assert_eq!(
+        ran.out.lines().count(),
+        odd.len() + 1,
+        "a line each: {}",
+        ran.out
+    );
+    assert!(!ran.out.contains('\x1b'), "{}", ran.out);
+    let ran = cp(&["-rT", "--json"], &[path("source"), path("json")]).succeeded();
+    let told: HashSet<Vec<u8>> = ran
+        .objects()
+        .iter()
+        .filter(|object| object["kind"] == "file")
+        .map(|object| match object["source_hex"].as_str() {
+            Some(hex) => (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("two digits"))
+                .collect(),
+            None => object["source"]
+                .as_str()
+                .expect("a name")
+                .as_bytes()
+                .to_vec(),
+        })
+        .map(|path: Vec<u8>| {
+            path[path.iter().rposition(|byte| *byte == b'/').unwrap() + 1..].to_vec()
+        })
+        .collect();
+    assert_eq!(told, odd.map(<[u8]>::to_vec).into_iter().collect());
+}
+
+#[test]
+fn folders_that_are_read_only_are_filled() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("source/a/b")).expect("folders");
+    file(&path("source/a/b/file"), 1, 1000);
+    set_mode(&path("source/a/b/file"), 0o400);
+    for name in ["source/a/b", "source/a", "source"] {
+        set_mode(&path(name), 0o555);
+    }
+    for options in [&["-r"][..], &["-a"], &["-a", "-j8", "--atomic"]] {
+        cp(options, &[path("source"), path("dest")]).succeeded();
+        assert!(tree(&path("source")) == tree(&path("dest")), "{options:?}");
+        for name in ["dest", "dest/a", "dest/a/b"] {
+            set_mode(&path(name), 0o755);
+        }
+        fs::remove_dir_all(path("dest")).expect("ours");
+    }
+    for name in ["source", "source/a", "source/a/b"] {
+        set_mode(&path(name), 0o755);
+    }
+}
+
+#[test]
+fn the_umask_takes_what_it_takes_from_new_files_alone() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("source")).expect("a folder");
+    for mode in [0o777, 0o666, 0o640, 0o444] {
+        let name = path(&format!("source/{mode:o}"));
+        file(&name, 1, 10);
+        set_mode(&name, mode);
+    }
+    set_mode(&path("source"), 0o777);
+    for (umask, options, kept) in [
+        (0o022, "-rT", 0o755),
+        (0o077, "-rT", 0o700),
+        (0o027, "-rT --atomic", 0o750),
+        (0o000, "-rT --atomic", 0o777),
+        (0o077, "-aT", 0o777),
+    ] {
+        let script = format!("umask {umask:o}; exec \"$0\" cp {options} \"$1\" \"$2\"");
+        let dest = path(&format!("{umask:o}{options}").replace(' ', ""));
+        let tool = env!("CARGO_BIN_EXE_underpass");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script, tool])
+            .arg(path("source"))
+            .arg(&dest);
+        assert!(shell.status().expect("starts").success());
+        let mode = |name: &str| {
+            let metadata = fs::metadata(dest.join(name)).expect("there");
+            metadata.permissions().mode() & 0o7777
+        };
+        assert_eq!(mode("."), kept, "{umask:o} {options}");
+        for name in [0o777, 0o666, 0o640, 0o444] {
+            let expected = name & kept;
+            assert_eq!(mode(&format!("{name:o}")), expected, "{umask:o} {options}");
+        }
+    }
+}
+
+#[test]
+fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    for number in 0..1000 {
+        let below = path(&format!("source/{number}"));
+        fs::create_dir_all(&below).expect("folders");
+        if number == 0 {
+            file(&path("source/0/name"), 1, 100_000);
+        } else {
+            fs::hard_link(path("source/0/name"), below.join("name")).expect("a name");
+        }
+    }
+    for (jobs, options) in [("-j8", "-a"), ("-j8", "-r")] {
+        let dest = path("dest");
+        let links = "--preserve=links";
+        let ran = cp(
+            &[options, jobs, links, "--json"],
+            &[path("source"), dest.clone()],
+        );
+        let summary = ran.succeeded().objects().pop().expect("a summary");
+        assert_eq!(summary["hard_links"], 999);
+        assert_eq!(summary["files"], 1);
+        assert_eq!(crate::copying::moved(&summary), 100_000, "copied once");
+        let metadata = fs::metadata(dest.join("0/name")).expect("there");
+        assert_eq!(metadata.nlink(), 1000);
+        let inode = |number| {
+            fs::metadata(dest.join(format!("{number}/name")))
+                .expect("there")
+                .ino()
+        };
+        assert!(
+            (0..1000).all(|number| inode(number) == metadata.ino()),
+            "{options} {jobs}"
+        );
+        fs::remove_dir_all(&dest).expect("ours");
+    }
+    cp(&["-r"], &[path("source"), path("apart")]).succeeded();
+    let apart = fs::metadata(path("apart/7/name")).expect("there");
+    assert_eq!(apart.nlink(), 1, "where nobody asked for links");
+}
+
+#[test]
+fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("source/below")).expect("folders");
+    file(&path("source/file"), 1, 100);
+    cp(&["-r"], &[path("source"), path("source/below")])
+        .failed_with(&["cannot copy a directory", "into itself"]);
+    assert!(
+        !path("source/below/source/below/source").exists(),
+        "and no further"
+    );
+    let mut command = underpass();
+    command
+        .args(["-r", ".", "../dest"])
+        .current_dir(path("source"));
+    assert_eq!(Copying::of(command).end().code, Some(0));
+    assert_eq!(names(&path("dest")), ["below", "file"]);
+    let before = tree(&path("source"));
+    cp(&[], &[path("source/file"), path("source/file")]).failed_with(&["are the same file"]);
+    assert!(tree(&path("source")) == before);
+}

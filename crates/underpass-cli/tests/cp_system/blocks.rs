@@ -1,0 +1,103 @@
+//! Blocks: shared, filled, left out.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use crate::copying::{assert_equal, content, cp, file, names};
+use crate::ground::{FAMILIES, mounted, run, text};
+
+const MIB: u64 = 1 << 20;
+
+/// Whether any of its extents has another owner, as FIEMAP says.
+fn is_shared(path: &Path) -> bool {
+    run("filefrag", &["-v", "-s", text(path)]).contains("shared")
+}
+
+fn allocated(path: &Path) -> u64 {
+    // Blocks that are put off to later are counted in various ways.
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .expect("synced");
+    fs::metadata(path).expect("there").blocks() * 512
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn reflink_says_what_is_shared() {
+    for family in FAMILIES {
+        let at = mounted(family, 320);
+        let path = |name: &str| at.join(name);
+        let source = file(&path("source"), 1, 8 * MIB);
+        File::open(&source)
+            .and_then(|file| file.sync_all())
+            .expect("synced");
+        if !family.clones() {
+            let ran = cp(&["--reflink=always"], &[&source, &path("always")]);
+            ran.failed_with(&["failed to clone '", "Operation not supported"]);
+            cp(&[], &[&source, &path("auto")]).succeeded();
+            assert_equal(&source, &path("auto"));
+            assert_eq!(
+                names(&at).iter().filter(|name| *name == "always").count(),
+                0
+            );
+            continue;
+        }
+        for never in ["never", "never and atomic"] {
+            let atomic = if never == "never" { "-f" } else { "--atomic" };
+            cp(&["--reflink=never", atomic], &[&source, &path(never)]).succeeded();
+            allocated(&path(never));
+            assert!(
+                !is_shared(&path(never)) && !is_shared(&source),
+                "{family:?} {never}"
+            );
+            assert_equal(&source, &path(never));
+        }
+        for (name, options) in [
+            ("always", &["--reflink=always"][..]),
+            ("auto", &[]),
+            ("verified", &["--atomic", "--verify"]),
+        ] {
+            cp(options, &[&source, &path(name)]).succeeded();
+            assert!(is_shared(&path(name)), "{family:?} {name}");
+            assert_equal(&source, &path(name));
+        }
+        assert!(is_shared(&source), "{family:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn sparse_says_what_is_allocated() {
+    const DATA: u64 = MIB;
+    for family in FAMILIES {
+        let at = mounted(family, 320);
+        let path = |name: &str| at.join(name);
+        let all = 16 * MIB;
+        let holes = File::create(path("holes")).expect("a file");
+        holes.set_len(all).expect("room");
+        holes
+            .write_all_at(&content(1, DATA), 5 * MIB)
+            .expect("room");
+        let mut zeros = vec![0; 16 << 20];
+        zeros[5 << 20..6 << 20].copy_from_slice(&content(1, DATA));
+        fs::write(path("zeros"), zeros).expect("room");
+        for (source, sparse, few) in [
+            ("holes", "auto", true),
+            ("holes", "never", false),
+            ("holes", "always", true),
+            ("zeros", "never", false),
+            ("zeros", "always", true),
+        ] {
+            let dest = path(&format!("{source} {sparse}"));
+            let option = format!("--sparse={sparse}");
+            cp(&[&option, "--verify"], &[path(source), dest.clone()]).succeeded();
+            assert_equal(&path("zeros"), &dest);
+            let bytes = allocated(&dest);
+            match few {
+                true => assert!(bytes <= 2 * DATA, "{family:?} {dest:?}: {bytes}"),
+                false => assert!(bytes >= all, "{family:?} {dest:?}: {bytes}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! No room: on the disk, or in what a process may write.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::copying::{Ran, assert_equal, content, cp, file, names};
+use crate::ground::{FAMILIES, Family, mounted, spot};
+
+const MIB: u64 = 1 << 20;
+
+/// A file system with a folder in it, and room for less than 16 MiB.
+fn nearly_full(family: Family) -> PathBuf {
+    let mib = match family {
+        Family::Tmpfs | Family::Ext4 => 24,
+        Family::Btrfs => 128,
+        Family::Xfs => 320,
+    };
+    let at = mounted(family, mib);
+    fs::create_dir(at.join("dest")).expect("a folder");
+    let ballast = File::create(at.join("ballast")).expect("a file");
+    let mut len = 0;
+    for step in [64 * MIB, 4 * MIB, MIB] {
+        let takes = |len| fallocate(&ballast, FallocateFlags::empty(), len, step).is_ok();
+        while takes(len) {
+            len += step;
+        }
+    }
+    ballast
+        .set_len(len.saturating_sub(8 * MIB))
+        .expect("shorter");
+    rustix::fs::syncfs(&ballast).expect("what was freed is free");
+    at.join("dest")
+}
+
+fn sources() -> Vec<PathBuf> {
+    let folder = spot();
+    [("a", 1000), ("big", 64 * MIB), ("z", 1000)]
+        .into_iter()
+        .zip(1..)
+        .map(|((name, len), seed)| file(&folder.join(name), seed, len))
+        .collect()
+}
+
+fn into(dest: &Path, options: &[&str], sources: &[PathBuf]) -> Ran {
+    let mut operands = sources.to_vec();
+    operands.push(dest.to_owned());
+    cp(options, &operands)
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
+    let sources = sources();
+    for family in FAMILIES {
+        let dest = nearly_full(family);
+        let ran = into(&dest, &["-j1", "--atomic", "--reflink=never"], &sources);
+        let said = "big': No space left on device";
+        let ran = ran.failed_with(&["error writing '", said, "2 files copied, 1 error"]);
+        assert_eq!(ran.said.matches("/big'").count(), 1, "{family:?}: {ran:?}");
+        assert_eq!(names(&dest), ["a", "z"], "{family:?}");
+        for small in ["a", "z"] {
+            assert_equal(&sources[0].with_file_name(small), &dest.join(small));
+        }
+        let json = into(&dest, &["-j2", "--atomic", "--json"], &sources[..2]);
+        let objects = json.objects();
+        let problems = objects.iter().filter(|object| object["type"] == "problem");
+        let problems: Vec<_> = problems.collect();
+        assert_eq!(problems.len(), 1, "{family:?}: {problems:?}");
+        assert_eq!(problems[0]["errno"], "ENOSPC");
+        assert_eq!(names(&dest), ["a", "z"], "{family:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_full_disk_keeps_what_was_written_in_place() {
+    let sources = sources();
+    for family in FAMILIES {
+        let dest = nearly_full(family);
+        let ran = into(&dest, &["-j1", "--reflink=never"], &sources[..2]);
+        let ran = ran.failed_with(&["error writing '", "big': No space left on device"]);
+        assert_eq!(
+            ran.said.matches("No space left").count(),
+            1,
+            "{family:?}: {ran:?}"
+        );
+        assert_equal(&sources[0], &dest.join("a"));
+        let part = fs::read(dest.join("big")).expect("a part");
+        assert!(part.len() as u64 >= 4 * MIB, "{family:?}: {}", part.len());
+        assert!(
+            content(2, 64 * MIB).starts_with(&part),
+            "{family:?}: {}",
+            part.len()
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_limit_to_the_size_of_files_is_told_and_kills_nobody() {
+    let folder = spot();
+    let source = file(&folder.join("source"), 1, 4 * MIB);
+    // "File too large" may mean that another mechanism can: a single one is refused then.
+    for (only, said) in [
+        ("--reflink=auto", "error writing '"),
+        ("--only=sendfile", "sendfile: EFBIG"),
+        ("--only=splice", "splice: EFBIG"),
+        ("--only=copy_range", "copy_range: EFBIG"),
+        ("--only=read_write", "read_write: EFBIG"),
+    ] {
+        for placement in ["--atomic", "-f"] {
+            let dest = folder.join("dest");
+            let limited = Command::new("sh")
+                .args(["-c", "ulimit -f 2048; exec \"$0\" cp $1 $2 $3 $4"])
+                .args([env!("CARGO_BIN_EXE_underpass"), only, placement])
+                .args([&source, &dest])
+                .output();
+            let ran = Ran::from(limited.expect("a shell"));
+            ran.failed_with(&[said, "File too large"]);
+            let stays = placement == "-f" && only != "--only=copy_range";
+            let left: &[_] = if stays {
+                &["dest", "source"]
+            } else {
+                &["source"]
+            };
+            assert_eq!(names(&folder), left, "{only} {placement}");
+            if let Ok(part) = fs::read(&dest) {
+                assert!(content(1, 4 * MIB).starts_with(&part), "{only}");
+                fs::remove_file(&dest).expect("ours");
+            }
+        }
+    }
+}

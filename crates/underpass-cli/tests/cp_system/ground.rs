@@ -1,0 +1,84 @@
+//! File systems of a test's own, gone with the namespace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A type of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Tmpfs,
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+pub(crate) const FAMILIES: [Family; 4] = [Family::Tmpfs, Family::Ext4, Family::Xfs, Family::Btrfs];
+
+impl Family {
+    pub(crate) fn clones(self) -> bool {
+        matches!(self, Self::Xfs | Self::Btrfs)
+    }
+}
+
+/// An empty folder on a tmpfs that all tests share.
+pub(crate) fn spot() -> PathBuf {
+    static BASE: OnceLock<PathBuf> = OnceLock::new();
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let base = BASE.get_or_init(|| {
+        let link = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        assert!(
+            link("self") != link("1"),
+            "these tests mount: run them by `cargo xtask test`, in a namespace of their own"
+        );
+        let base = Path::new("/mnt");
+        mount(&["-t", "tmpfs", "-o", "nr_inodes=4m", "none"], base);
+        base.to_owned()
+    });
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    let spot = base.join(format!("s{number}"));
+    fs::create_dir(&spot).expect("a folder");
+    spot
+}
+
+/// A new file system of about so many MiB; XFS takes no less than 300.
+pub(crate) fn mounted(family: Family, mib: u64) -> PathBuf {
+    let at = spot();
+    let make: &[&str] = match family {
+        Family::Tmpfs => {
+            mount(&["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"], &at);
+            return at;
+        }
+        Family::Ext4 => &["mkfs.ext4", "-q", "-F", "-m", "0"],
+        Family::Xfs => &["mkfs.xfs", "-q"],
+        Family::Btrfs => &["mkfs.btrfs", "-q"],
+    };
+    let image = tempfile::NamedTempFile::new().expect("an image");
+    image.as_file().set_len(mib << 20).expect("a sparse file");
+    run(make[0], &[&make[1..], &[text(image.path())]].concat());
+    mount(&["-o", "loop", text(image.path())], &at);
+    at
+}
+
+pub(crate) fn mount(arguments: &[&str], at: &Path) {
+    run("mount", &[arguments, &[text(at)]].concat());
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
+/// What a program printed that succeeded.
+#[track_caller]
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

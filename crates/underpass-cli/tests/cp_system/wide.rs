@@ -1,0 +1,155 @@
+//! Trees deeper than descriptors and paths reach, and folders wider than memory.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, statat};
+
+use crate::copying::{content, cp};
+use crate::ground::spot;
+
+const LEVELS: usize = 100_000;
+const FILES: usize = 200_000;
+const PART: &str = "UNDERPASS_TEST_WIDE_FOLDER";
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+fn down(from: impl std::os::fd::AsFd, name: &str) -> OwnedFd {
+    openat(from, name, FOLDER, Mode::empty()).expect("a folder")
+}
+
+fn new_file(folder: &OwnedFd, name: &str) -> File {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o640);
+    File::from(openat(folder, name, flags, mode).expect("a new file"))
+}
+
+/// Names in a folder, without `.` and `..`.
+fn count(folder: &OwnedFd) -> usize {
+    let names = rustix::fs::Dir::read_from(folder).expect("a folder to read");
+    let names = names.map(|name| name.expect("a name"));
+    let dots = |name: &std::ffi::CStr| name == c"." || name == c"..";
+    names.filter(|name| !dots(name.file_name())).count()
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_hundred_thousand_levels_with_few_descriptors() {
+    let root = spot();
+    let mut at = down(CWD, root.to_str().expect("letters"));
+    mkdirat(&at, "source", Mode::from_raw_mode(0o755)).expect("a folder");
+    at = down(&at, "source");
+    for level in 0..LEVELS {
+        mkdirat(&at, "d", Mode::from_raw_mode(0o755)).expect("a folder");
+        if level % 10_000 == 77 {
+            new_file(&at, "here")
+                .write_all(&content(level as u64, 100))
+                .expect("room");
+        }
+        at = down(&at, "d");
+    }
+    new_file(&at, "bottom").write_all(b"reached").expect("room");
+    linkat(&at, "bottom", &at, "again", AtFlags::empty()).expect("a name");
+    let limited = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 256; exec \"$0\" cp -a \"$1/source\" \"$1/dest\"",
+        ])
+        .arg(env!("CARGO_BIN_EXE_underpass"))
+        .arg(&root)
+        .output()
+        .expect("a shell");
+    assert!(
+        limited.status.success(),
+        "{}",
+        String::from_utf8_lossy(&limited.stderr)
+    );
+    let mut at = down(CWD, root.join("dest").to_str().expect("letters"));
+    for level in 0..LEVELS {
+        if level % 10_000 == 77 {
+            assert_eq!(count(&at), 2, "{level}");
+            let here = openat(&at, "here", OFlags::RDONLY, Mode::empty()).expect("there");
+            let mut there = Vec::new();
+            File::from(here).read_to_end(&mut there).expect("reads");
+            assert!(there == content(level as u64, 100), "{level}");
+        }
+        at = down(&at, "d");
+    }
+    let named = |name| statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).expect("there");
+    let (bottom, again) = (named("bottom"), named("again"));
+    assert_eq!((bottom.st_ino, bottom.st_nlink), (again.st_ino, 2));
+    assert_eq!(count(&at), 2);
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_wide_folder_takes_little_memory() {
+    // What children have used is counted per process: so in one of its own.
+    if let Some(root) = std::env::var_os(PART) {
+        return copy_wide(Path::new(&root));
+    }
+    let root = spot();
+    let source = down(CWD, root.to_str().expect("letters"));
+    mkdirat(&source, "source", Mode::from_raw_mode(0o755)).expect("a folder");
+    let folder = down(&source, "source");
+    for number in 0..FILES {
+        drop(new_file(&folder, &number.to_string()));
+    }
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args([
+            "--ignored",
+            "--exact",
+            "wide::a_wide_folder_takes_little_memory",
+        ])
+        .arg("--nocapture")
+        .env(PART, &root)
+        .output()
+        .expect("this test starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+}
+
+fn copy_wide(root: &Path) {
+    let dest = root.join("dest");
+    cp(&["-rT", "-j8"], &[&root.join("source"), &dest]).succeeded();
+    let dest = down(CWD, dest.to_str().expect("letters"));
+    assert_eq!(count(&dest), FILES);
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).expect("counted");
+    // In KiB.
+    assert!(used.max_rss() < 64 << 10, "{} KiB", used.max_rss());
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn many_folders_that_can_not_be_made_hold_nobody_up() {
+    let root = spot();
+    let at = down(CWD, root.to_str().expect("letters"));
+    for name in ["source", "dest"] {
+        mkdirat(&at, name, Mode::from_raw_mode(0o755)).expect("a folder");
+    }
+    let (source, dest) = (down(&at, "source"), down(&at, "dest"));
+    // More than may wait to be told of come after the first of the files, in whatever order.
+    let folders: usize = (1 << 16) + 24_000;
+    for number in 0..folders {
+        let name = number.to_string();
+        mkdirat(&source, &name, Mode::from_raw_mode(0o755)).expect("a folder");
+        drop(new_file(&dest, &name));
+        if number % 3000 == 0 {
+            drop(new_file(&source, &format!("file {number}")));
+        }
+    }
+    let files = folders.div_ceil(3000);
+    let ran = cp(&["-rT", "-j2"], &[root.join("source"), root.join("dest")]);
+    assert_eq!(ran.code, Some(1), "it ends by itself");
+    let told = ran.said.matches("cannot overwrite non-directory").count();
+    assert_eq!(told, folders);
+    assert_eq!(count(&dest), folders + files);
+}
