@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 
 use crate::options::Backup;
+use crate::special::name_beside;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.
 const NAME_BYTES_MAX: usize = 254;
@@ -38,6 +39,38 @@ pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<
             Some(highest) => make_numbered(dir, name, highest),
             None => simple(dir, name, suffix),
         },
+    }
+}
+
+fn is_numbered(backup: &CStr) -> bool {
+    let name = backup.to_bytes().strip_suffix(b"~").unwrap_or_default();
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let before = &name[..name.len() - digits.clone().count()];
+    digits.count() > 0 && before.ends_with(b".~")
+}
+
+/// Gives `name` the name of its backup as well, so that it is never without one: what replaces it
+/// is put over it afterwards. Where the file system has no such second names, it is renamed.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn keep(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<(), Errno> {
+    let mut tried = CString::default();
+    loop {
+        let new = name_for(dir, name, backup)?;
+        match rustix::fs::linkat(dir, name, dir, &new, AtFlags::empty()) {
+            Err(Errno::EXIST) if !is_numbered(&new) => {
+                let beside = name_beside();
+                rustix::fs::linkat(dir, name, dir, &beside, AtFlags::empty())?;
+                return rustix::fs::renameat(dir, &beside, dir, &new);
+            }
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                return make(dir, name, backup).map(drop);
+            }
+            // Somebody else took that number; there is another one, unless the name was cut.
+            Err(Errno::EXIST) if new != tried => tried = new,
+            done => return done,
+        }
     }
 }
 

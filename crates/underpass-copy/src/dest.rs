@@ -7,8 +7,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::backup;
 use crate::decide::file_type;
-use crate::entry::{Entry, There, Way};
+use crate::entry::{Entry, Legacy, There, Way};
 use crate::file::over;
 use crate::ledger::Voice;
 use crate::level::{Surroundings, identity};
@@ -29,6 +30,14 @@ pub(crate) struct Opened {
     pub(crate) stat: Stat,
     pub(crate) made: Made,
     staged: Option<(Staged, Over)>,
+    /// What it replaces gets another name first.
+    backs_up: BacksUp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BacksUp {
+    Yes,
+    No,
 }
 
 impl Opened {
@@ -39,6 +48,7 @@ impl Opened {
             stat,
             made,
             staged: None,
+            backs_up: BacksUp::No,
         })
     }
 
@@ -56,6 +66,16 @@ impl Opened {
             return Ok(());
         };
         let folder = entry.task.folders.dest.fd();
+        if self.backs_up == BacksUp::Yes
+            && let Err(errno) = backup::keep(folder, &entry.task.dest, entry.backup())
+        {
+            staged.discard(folder);
+            return Err(Box::new(Problem::of(
+                What::Backup,
+                entry.dest_shown(),
+                errno,
+            )));
+        }
         staged
             .place(&self.fd, folder, &entry.task.dest, over)
             .map_err(|(staged, errno)| {
@@ -198,6 +218,9 @@ fn stage(entry: &Entry<'_>, source: &Stat, way: &Way) -> Result<Opened, Failure>
     let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process);
     let bits = Mode::from_raw_mode(mode);
     let failed = |what, errno| Box::new(Problem::of(what, entry.dest_shown(), errno));
+    if let (Way::New { .. }, Some(what)) = (way, link_in_the_way(entry)) {
+        return Err(Box::new(Problem::said(what, entry.dest_shown())));
+    }
     let (fd, staged) = match run.options.leftovers {
         Leftovers::Resumed => Staged::lasting(folder, &task.dest, bits, run.process.user)
             .map_err(|errno| failed(What::Resume, errno))?,
@@ -207,10 +230,19 @@ fn stage(entry: &Entry<'_>, source: &Stat, way: &Way) -> Result<Opened, Failure>
     };
     let mut opened =
         Opened::new(fd, Made::New(mode)).map_err(|errno| failed(What::CreateFile, errno))?;
-    if let Way::Into(there) = way {
-        inherit(entry, there, &mut opened);
+    match way {
+        Way::Into(there) if there.legacy == Legacy::Attributes && there.link.is_none() => {
+            inherit(entry, there, &mut opened);
+        }
+        // A link that is replaced has nothing that a file could take over.
+        _ => (),
     }
     opened.staged = Some((staged, over(way)));
+    if let Way::Into(there) = way
+        && matches!(there.legacy, Legacy::Backup(_))
+    {
+        opened.backs_up = BacksUp::Yes;
+    }
     Ok(opened)
 }
 

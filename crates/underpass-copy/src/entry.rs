@@ -37,12 +37,25 @@ pub(crate) enum Way {
 }
 
 /// A destination that is there already.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct There {
     /// What it is, behind the link where it is one that is followed.
     pub(crate) stat: Stat,
     /// The symbolic link that leads to it.
     pub(crate) link: Option<Stat>,
+    /// What of it outlives the copy that is put in its place (`--atomic`).
+    pub(crate) legacy: Legacy,
+}
+
+/// What of an old destination outlives the copy that is put in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Legacy {
+    /// Owner and mode: it is overwritten, as far as anybody can tell.
+    Attributes,
+    /// Nothing but the name.
+    Nothing,
+    /// All of it, under this other name.
+    Backup(CString),
 }
 
 /// How far a name has come.
@@ -196,7 +209,14 @@ impl<'a> Entry<'a> {
             Way::New { backup } => backup.clone(),
             Way::Into(_) => None,
         };
-        self.say_making(backup.as_deref(), voice);
+        let shown = match &way {
+            Way::Into(there) => match &there.legacy {
+                Legacy::Backup(name) => Some(name.as_c_str()),
+                _ => None,
+            },
+            Way::New { backup } => backup.as_deref(),
+        };
+        self.say_making(shown, voice);
         if self.run.options.effect == Effect::ToldOnly {
             self.finished(&source, Outcome::Planned, Made::default(), voice);
             return Begun::Done;

@@ -7,16 +7,26 @@ use rustix::io::Errno;
 
 use crate::backup;
 use crate::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
-use crate::entry::{Entry, Stop, There, Way, named};
+use crate::entry::{Entry, Legacy, Stop, There, Way, named};
 use crate::event::{Curiosity, Event, Overwriting};
 use crate::ledger::Voice;
 use crate::level::{Folder, Surroundings, identity};
 use crate::operand::without_slashes;
-use crate::options::{Backup, Effect, Existing, FolderLinks, MakingWay, Manner};
+use crate::options::{Backup, Effect, Existing, FolderLinks, MakingWay, Manner, Placement};
 use crate::problem::{Problem, What};
 use crate::run::Role;
 use crate::seen::Met;
 use crate::special;
+
+impl There {
+    fn of(stat: Stat, link: Option<Stat>) -> Self {
+        Self {
+            stat,
+            link,
+            legacy: Legacy::Attributes,
+        }
+    }
+}
 
 impl Entry<'_> {
     /// What is in the place of the copy, and what is to be done about it: which is done here, up to
@@ -52,17 +62,17 @@ impl Entry<'_> {
             Err(errno) => return Err(failed(errno).into()),
         };
         if file_type(&stat) != FileType::Symlink || !self.looks_behind_links(source) {
-            return Ok(Some(There { stat, link: None }));
+            return Ok(Some(There::of(stat, None)));
         }
         if task.role == Role::Inside && self.run.is_newer_than_run(&stat) {
             return Err(Problem::said(What::Planted, self.dest_shown()).into());
         }
         let link = Some(stat);
         match statat(folder, &task.dest, AtFlags::empty()) {
-            Ok(stat) => Ok(Some(There { stat, link })),
+            Ok(stat) => Ok(Some(There::of(stat, link))),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP) if self.run.options.making_way == MakingWay::Unwritable => {
-                Ok(Some(There { stat, link: None }))
+                Ok(Some(There::of(stat, None)))
             }
             Err(errno) => Err(failed(errno).into()),
         }
@@ -211,6 +221,13 @@ impl Entry<'_> {
         }
         if *self.backup() != Backup::None && !self.is_dots() {
             self.backup_is_harmless(source)?;
+            if self.replaces_at_the_end(source) {
+                let folder = self.task.folders.dest.fd();
+                let name = backup::name_for(folder, &self.task.dest, self.backup())
+                    .map_err(|errno| Problem::of(What::Backup, self.dest_shown(), errno))?;
+                let legacy = Legacy::Backup(name);
+                return Ok(Way::Into(Box::new(There { legacy, ..there })));
+            }
             let renamed = match real {
                 true => self.back_up()?,
                 false => None,
@@ -222,12 +239,28 @@ impl Entry<'_> {
         let other_names = options.preserve.links.is_wanted() && there.stat.st_nlink > 1;
         let data = options.manner != Manner::AttributesOnly;
         if self.run.removes_first() || (data && (other_names || link_in_the_way)) {
+            if self.replaces_at_the_end(source) {
+                let legacy = Legacy::Nothing;
+                return Ok(Way::Into(Box::new(There { legacy, ..there })));
+            }
             if real {
                 self.remove(voice)?;
             }
             return Ok(Way::New { backup: None });
         }
         Ok(Way::Into(Box::new(there)))
+    }
+
+    /// Whether the copy is put over what is there when it is complete, so that nothing need make
+    /// way before.
+    fn replaces_at_the_end(&self, source: &Stat) -> bool {
+        let options = self.run.options;
+        let can_be = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Symlink => *self.backup() == Backup::None,
+            _ => self.run.reads_specials(),
+        };
+        can_be && options.placement == Placement::Atomic && options.manner == Manner::Copy
     }
 
     /// What happens to the old destination.

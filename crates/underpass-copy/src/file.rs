@@ -38,7 +38,7 @@ pub(crate) fn copy(
     voice: &mut Voice<'_>,
 ) -> Result<Made, Failure> {
     let source = open_source(entry, seen)?;
-    let mut opened = dest::open(entry, &source.stat, way, voice)?;
+    let mut opened = dest::open(entry, &source.as_file, way, voice)?;
     let copied = fill(entry, &source, &mut opened, voice);
     let copied = copied.and_then(|made| {
         finish(entry, &source, &opened, voice)?;
@@ -63,6 +63,8 @@ pub(crate) fn copy(
 pub(crate) struct Reading {
     pub(crate) fd: OwnedFd,
     pub(crate) stat: Stat,
+    /// The same as far as the copy takes after it: which is a file, whatever it is made of.
+    pub(crate) as_file: Stat,
 }
 
 impl Reading {
@@ -99,7 +101,9 @@ fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Reading, Failure> {
             entry.source_shown(),
         )));
     }
-    Ok(Reading { fd, stat })
+    let mut as_file = stat;
+    as_file.st_mode = FileType::RegularFile.as_raw_mode() | (stat.st_mode & 0o7777);
+    Ok(Reading { fd, stat, as_file })
 }
 
 /// Content.
@@ -290,7 +294,7 @@ fn finish(
     let (run, options) = (entry.run, entry.run.options);
     let troubles = metadata::preserve(
         Held::Open(source.fd.as_fd()),
-        &source.stat,
+        &source.as_file,
         Held::Open(opened.fd.as_fd()),
         opened.made,
         &options.preserve,

@@ -106,14 +106,17 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
     };
     let run = Run::new(options, around, ledger, Crew::of(jobs), filter, several);
     std::thread::scope(|scope| {
-        for _ in 1..jobs {
-            scope.spawn(|| {
+        // Where no more threads are to be had, those that are do it all.
+        let others = (1..jobs).map_while(|_| {
+            let work = || {
                 let hand = Hand::of(&run);
                 run.crew.work(&|task| hand.perform(task));
-            });
-        }
+            };
+            std::thread::Builder::new().spawn_scoped(scope, work).ok()
+        });
+        let others = others.count();
         operand::copy_all(&Hand::of(&run), operands);
-        for _ in 1..jobs {
+        for _ in 0..others {
             run.crew.dismiss();
         }
     });

@@ -18,7 +18,7 @@ use std::ffi::{CStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::options::{Preserve, Wish};
@@ -413,6 +413,15 @@ impl Job<'_> {
             troubles.push(Trouble::new(What::Times, errno, "utimensat"));
         }
     }
+}
+
+/// Gives a symbolic link the times of something else.
+pub(crate) fn set_times_of_link(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    of: &Stat,
+) -> Result<(), Errno> {
+    rustix::fs::utimensat(folder, name, &grip::times(of), AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// What of the troubles with attributes that are wished so much somebody has to know.

@@ -243,7 +243,7 @@ impl Copying<'_> {
     fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
         let (run, hand) = (self.run, self.hand);
         let (prefix, last) = split(path);
-        match Parents::make(run, prefix, folder, fd) {
+        match Parents::make(run, (prefix, last), folder, fd) {
             Ok(parents) => {
                 let dest = without_slashes(last);
                 if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {

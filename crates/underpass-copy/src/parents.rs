@@ -32,13 +32,20 @@ struct Passed {
     dest: OwnedFd,
     made: Made,
     shown: OsString,
+    component: Component,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Component {
+    Name,
+    Dots,
 }
 
 impl Parents {
     /// Goes down `path` below the working folder and below `target`, and makes what lacks there.
     pub(crate) fn make(
         run: &Run<'_>,
-        path: &[u8],
+        (path, last): (&[u8], &[u8]),
         target: &OsStr,
         fd: &Arc<OwnedFd>,
     ) -> Result<Self, Box<Problem>> {
@@ -49,6 +56,7 @@ impl Parents {
             source: Vec::new(),
             dest: target.as_bytes().to_vec(),
             target: target.as_bytes().to_vec(),
+            operand: [path, last].concat(),
         };
         let made = way.down(path, fd, &mut voice);
         voice.settle();
@@ -58,7 +66,9 @@ impl Parents {
     /// All that is in them is done.
     pub(crate) fn finish(self, run: &Run<'_>) {
         let mut voice = run.ledger.voice(run.ledger.ticket());
-        for passed in self.passed.iter().rev() {
+        // `.` and `..` of the target are no copies of anything.
+        let copies = |passed: &&Passed| passed.component == Component::Name;
+        for passed in self.passed.iter().rev().filter(copies) {
             let troubles = metadata::preserve(
                 Held::Open(passed.source.as_fd()),
                 &passed.stat,
@@ -81,6 +91,7 @@ struct Way<'a> {
     dest: Vec<u8>,
     /// The folder that is copied into, as it is shown.
     target: Vec<u8>,
+    operand: Vec<u8>,
 }
 
 impl Way<'_> {
@@ -145,6 +156,10 @@ impl Way<'_> {
                 errno,
             ))
         };
+        let component = match name {
+            b"." | b".." => Component::Dots,
+            _ => Component::Name,
+        };
         let name = CString::new(name).map_err(|_nul| attributes(Errno::INVAL))?;
         let above = self.passed.last();
         let into = above.map_or(target.as_fd(), |above| above.dest.as_fd());
@@ -152,12 +167,18 @@ impl Way<'_> {
         if there.is_ok_and(|there| file_type(&there) != FileType::Directory) {
             return Err(Box::new(Problem::said(What::ParentNotDirectory, shown)));
         }
+        // Where the target has such a folder, nobody has asked for the source's yet.
+        let operand = || OsString::from_vec(self.operand.clone());
+        let cannot = |errno| match there {
+            Ok(_) => Box::new(Problem::of(What::Stat, operand(), errno)),
+            Err(_) => attributes(errno),
+        };
         let source = match above {
             Some(above) => open(above.source.as_fd(), &name),
             None if path.starts_with(b"/") => open(self.root()?, &name),
             None => open(CWD, &name),
         };
-        let source = source.map_err(attributes)?;
+        let source = source.map_err(cannot)?;
         let stat = fstat(&source).map_err(attributes)?;
         if self.run.options.effect == Effect::ToldOnly {
             return Ok(());
@@ -190,6 +211,7 @@ impl Way<'_> {
             dest,
             made,
             shown,
+            component,
         });
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::entry::{Entry, Made, Way};
 use crate::ledger::Voice;
 use crate::level::{Folder, identity};
 use crate::metadata::{self, Held};
-use crate::options::{Existing, MakingWay, Preserve};
+use crate::options::{Existing, MakingWay, Placement};
 use crate::problem::{Problem, What};
 
 type Outcome = Result<Made, Box<Problem>>;
@@ -46,13 +46,7 @@ pub(crate) fn symlink(
         return Ok(Made::default());
     }
     made.map_err(failed)?;
-    preserve(
-        entry,
-        source,
-        metadata::Made::New(0o777),
-        &entry.run.options.preserve,
-        voice,
-    );
+    preserve(entry, source, metadata::Made::New(0o777), voice);
     Ok(Made::default())
 }
 
@@ -84,12 +78,18 @@ pub(crate) fn link_to_source(entry: &Entry<'_>, source: &Stat, voice: &mut Voice
     };
     let leads_to = CString::new(leads_to).map_err(|_nul| failed(Errno::INVAL))?;
     force_symlink(entry, &leads_to).map_err(failed)?;
-    let wishes = Preserve {
-        timestamps: entry.run.options.preserve.timestamps,
-        ..Preserve::default()
-    };
-    preserve(entry, source, metadata::Made::New(0o777), &wishes, voice);
+    if entry.run.options.preserve.timestamps.is_wanted() {
+        let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
+        if let Err(errno) = metadata::set_times_of_link(folder, name, source) {
+            voice.problem(Problem::of(What::Times, entry.dest_shown(), errno));
+        }
+    }
     Ok(Made::default())
+}
+
+fn replaces_links(entry: &Entry<'_>) -> bool {
+    let options = entry.run.options;
+    options.making_way == MakingWay::Unwritable || options.placement == Placement::Atomic
 }
 
 fn is_in_working_folder(folder: &Folder) -> bool {
@@ -102,7 +102,7 @@ fn is_in_working_folder(folder: &Folder) -> bool {
 fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
     let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
     match symlinkat(leads_to, folder, name) {
-        Err(Errno::EXIST) if entry.run.options.making_way == MakingWay::Unwritable => (),
+        Err(Errno::EXIST) if replaces_links(entry) => (),
         done => return done,
     }
     let beside = name_beside();
@@ -163,30 +163,18 @@ pub(crate) fn node(entry: &Entry<'_>, source: &Stat, voice: &mut Voice<'_>) -> O
     let (folder, mode_bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
     mknodat(folder, &task.dest, kind, mode_bits, device)
         .map_err(|errno| Problem::of(what, entry.dest_shown(), errno))?;
-    preserve(
-        entry,
-        source,
-        metadata::Made::New(mode),
-        &entry.run.options.preserve,
-        voice,
-    );
+    preserve(entry, source, metadata::Made::New(mode), voice);
     Ok(Made::default())
 }
 
-fn preserve(
-    entry: &Entry<'_>,
-    source: &Stat,
-    made: metadata::Made,
-    wishes: &Preserve,
-    voice: &mut Voice<'_>,
-) {
+fn preserve(entry: &Entry<'_>, source: &Stat, made: metadata::Made, voice: &mut Voice<'_>) {
     let (task, run) = (entry.task, entry.run);
     let troubles = metadata::preserve(
         Held::Named(task.folders.source.fd(), &task.source),
         source,
         Held::Named(task.folders.dest.fd(), &task.dest),
         made,
-        wishes,
+        &run.options.preserve,
         &run.process,
     );
     voice.troubles(troubles, || entry.dest_shown());

@@ -10,16 +10,16 @@
 //! A file without a name is gone when the process is, however that ended.
 
 use std::ffi::{CStr, CString};
-use std::hash::{DefaultHasher, Hasher};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat_with,
-    unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat,
+    openat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::decide::file_type;
+use crate::level::identity;
 use crate::special::name_beside;
 
 /// A file that has not got its name yet.
@@ -66,21 +66,28 @@ impl Staged {
     }
 
     /// What an earlier run left of the file that is to be called `name`, or a new one. Somebody
-    /// else's file is refused (`EPERM`).
+    /// else's file is refused (`EPERM`), and so is
+    /// one that another run is writing (`EAGAIN`).
     pub(crate) fn lasting(
         folder: impl AsFd,
         name: &CStr,
         mode: Mode,
         user: u32,
     ) -> Result<(OwnedFd, Self), Errno> {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(name.to_bytes());
-        let left = CString::new(format!(".underpass-part-{:016x}", hasher.finish()));
-        let left = left.unwrap_or_default();
+        let hash = blake3::hash(name.to_bytes()).to_hex();
+        let left = CString::new(format!(".underpass-part-{}", &hash[..16])).unwrap_or_default();
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let folder = folder.as_fd();
         let fd = openat(folder, &left, flags, mode)?;
+        // Two runs must not write one file.
+        flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
         let stat = fstat(&fd)?;
+        let named = statat(folder, &left, AtFlags::SYMLINK_NOFOLLOW)?;
+        if identity(&named) != identity(&stat) {
+            // Another run has just finished with it.
+            return Err(Errno::AGAIN);
+        }
         let ours =
             file_type(&stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == user;
         if !ours {

@@ -56,6 +56,98 @@ pub(crate) const DIFFERENCES: &[Known] = &[
                 && all.iter().any(is_backup)
         },
     },
+    Known {
+        name: "-i that is answered by no is an exit code of 1",
+        reason: "since 9.2",
+        explains: |case, difference, _| {
+            let asks = ["-i", "--interactive"]
+                .iter()
+                .any(|name| case.drawn.has(name));
+            asks && difference.what == "exit" && difference.ours.contains('1')
+        },
+    },
+    Known {
+        name: "a folder that is copied into itself comes to an end",
+        reason: "GNU's goes on until the disk is full, where the target was there already",
+        explains: |_, difference, _| {
+            difference.what == "depth" && difference.gnu.contains("bottomless")
+        },
+    },
+    Known {
+        name: "--parents leaves the target itself, and what is above it, as it is",
+        reason: "`.`, `..` and `/` in a source are no folders of the target; 9.1 gives the target \
+                 their attributes, and fails for those that begin at the root",
+        explains: |case, difference, _| {
+            let dots = |argument: &Vec<u8>| {
+                argument.starts_with(b"/")
+                    || argument
+                        .split(|byte| *byte == b'/')
+                        .any(|name| matches!(name, b"." | b".."))
+            };
+            let parents = |argument: &Vec<u8>| argument.starts_with(b"--par");
+            case.arguments.iter().any(parents)
+                && case.arguments.iter().any(dots)
+                && ["mode", "owner", "mtime", "atime", "xattr", "exit", "stderr"]
+                    .iter()
+                    .any(|what| difference.what.starts_with(what))
+        },
+    },
+    Known {
+        name: "special bits of an existing file or folder go where the source has none",
+        reason: "--preserve=mode means the mode of the source; 9.1 leaves them where the file \
+                 system has access control lists",
+        explains: |case, difference, _| {
+            let mode = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
+            let (gnu, ours) = (mode(&difference.gnu), mode(&difference.ours));
+            let preserves = |argument: &Vec<u8>| {
+                let word = String::from_utf8_lossy(argument);
+                let bundled = word.starts_with('-') && !word.starts_with("--");
+                word.starts_with("--pre")
+                    || word.starts_with("--ar")
+                    || (bundled && word.contains(['a', 'p']))
+            };
+            case.arguments.iter().any(preserves)
+                && difference.what == "mode"
+                && gnu & 0o777 == ours & 0o777
+                && ours & !gnu == 0
+        },
+    },
+    Known {
+        name: "an attribute that can't be set is told with the file it was for",
+        reason: "GNU names the attribute twice",
+        explains: |_, difference, _| {
+            let strip = |text: &str| {
+                let lines = text
+                    .lines()
+                    .map(|line| match line.split_once("setting attribute ") {
+                        Some((_, rest)) => {
+                            let attribute = rest.split_once(" for ").map_or(rest, |(name, _)| name);
+                            let errno = rest.rsplit_once(": ").map_or("", |(_, errno)| errno);
+                            format!("{attribute} {errno}")
+                        }
+                        None => line.to_owned(),
+                    });
+                lines.collect::<Vec<_>>()
+            };
+            difference.what == "stderr"
+                && difference.gnu.contains("setting attribute")
+                && strip(&difference.gnu) == strip(&difference.ours)
+        },
+    },
+    Known {
+        name: "what can still be preserved is, after something could not be",
+        reason: "GNU gives up a file's other attributes with the first",
+        explains: |_, difference, _| {
+            let more = |line: &str| !line.contains("preserving permissions for");
+            let lines = |text: &str| {
+                let lines = text.lines().filter(|line| more(line));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            difference.what == "stderr"
+                && difference.ours.lines().count() > difference.gnu.lines().count()
+                && lines(&difference.gnu) == lines(&difference.ours)
+        },
+    },
 ];
 
 /// A folder in which a file was made and removed again, or never made.

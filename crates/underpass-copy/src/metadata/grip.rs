@@ -79,10 +79,7 @@ impl<'a> Grip<'a> {
     }
 
     pub(super) fn set_times(&self, stat: &Stat) -> Result<(), Errno> {
-        let times = Timestamps {
-            last_access: time(stat.st_atime, stat.st_atime_nsec),
-            last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
-        };
+        let times = times(stat);
         match self {
             Self::Open(file) => rustix::fs::futimens(file, &times),
             Self::Pinned(file, _) => rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH),
@@ -128,6 +125,13 @@ fn pin(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match rustix::fs::openat(folder, name, flags, Mode::empty()) {
         Err(Errno::ACCESS) if name == c"." => rustix::io::fcntl_dupfd_cloexec(folder, 0),
         pinned => pinned,
+    }
+}
+
+pub(super) fn times(stat: &Stat) -> Timestamps {
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     }
 }
 
