@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Owed, Policy, Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Owed, Plan, Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
@@ -176,7 +176,7 @@ fn travel(
     let plan = Driver::new(entry.run.around.host)
         .policy(policy)
         .plan(&input, &output);
-    let account = drive(entry, &input, &output, policy).map_err(|error| explain(entry, &error))?;
+    let account = drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error))?;
     Ok(Travel {
         plan,
         holes_sought: holes_sought(source, opened, &account, policy.holes),
@@ -210,7 +210,7 @@ fn drive<F: AsFd, G: AsFd>(
     entry: &Entry<'_>,
     source: &Source<F>,
     sink: &Sink<G>,
-    policy: Policy,
+    plan: Plan,
 ) -> Result<Account, Error> {
     let around = entry.run.around;
     let throttle = entry.run.throttle.as_ref();
@@ -232,12 +232,12 @@ fn drive<F: AsFd, G: AsFd>(
             false => ControlFlow::Continue(()),
         }
     };
-    let mut driver = Driver::new(around.host).policy(policy);
+    let mut driver = Driver::new(around.host);
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }
     let driver = driver.shielded(&entry.hand.shielded);
-    let moved = driver.watch(&mut watch).run(source, sink);
+    let moved = driver.watch(&mut watch).follow(plan, source, sink);
     match &moved {
         Ok(account) => count(account.bytes() + account.holes, account.holes),
         Err(error) => count(error.moved(), error.account.holes),

@@ -1,8 +1,8 @@
 //! The folders above a copy (`--parents`): made one by one on the way down, and given the metadata
 //! of their originals when what is in them is done.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Parents {
 struct Passed {
     source: OwnedFd,
     stat: Stat,
-    dest: OwnedFd,
+    dest: Folder,
     made: Made,
     shown: OsString,
     component: Component,
@@ -67,12 +67,13 @@ impl Parents {
     pub(crate) fn finish(self, run: &Run<'_>) {
         let mut voice = run.ledger.voice(run.ledger.ticket());
         // `.` and `..` of the target are no copies of anything.
-        let copies = |passed: &&Passed| passed.component == Component::Name;
+        let real = run.options.effect == Effect::Real;
+        let copies = |passed: &&Passed| real && passed.component == Component::Name;
         for passed in self.passed.iter().rev().filter(copies) {
             let troubles = metadata::preserve(
                 Held::Open(passed.source.as_fd()),
                 &passed.stat,
-                Held::Open(passed.dest.as_fd()),
+                Held::Open(passed.dest.fd()),
                 passed.made,
                 &run.options.preserve,
                 &run.process,
@@ -117,10 +118,13 @@ impl Way<'_> {
             None if path.is_empty() => Folder::Working,
             None => Folder::Place(self.root()?),
         };
-        let (dest, surroundings) = match (self.passed.last(), self.run.options.effect) {
-            (_, Effect::ToldOnly) => (Folder::Imagined, Surroundings::Imagined),
-            (Some(passed), _) => (Folder::Place(self.again(&passed.dest)?), Surroundings::Old),
-            (None, _) => (Folder::Target(Arc::clone(target)), Surroundings::Old),
+        let (dest, surroundings) = match self.passed.last() {
+            Some(Passed {
+                dest: Folder::Open(fd) | Folder::Place(fd),
+                ..
+            }) => (Folder::Place(self.again(fd)?), Surroundings::Old),
+            Some(_) => (Folder::Imagined, Surroundings::Imagined),
+            None => (Folder::Target(Arc::clone(target)), Surroundings::Old),
         };
         let folders = Arc::new(Folders {
             source,
@@ -147,61 +151,45 @@ impl Way<'_> {
         target: &Arc<OwnedFd>,
         voice: &mut Voice<'_>,
     ) -> Result<(), Box<Problem>> {
-        let shown_source = OsString::from_vec(self.source.clone());
         let shown = OsString::from_vec(self.dest.clone());
-        let attributes = |errno| {
-            Box::new(Problem::of(
-                What::ParentAttributes,
-                shown_source.clone(),
-                errno,
-            ))
-        };
         let component = match name {
             b"." | b".." => Component::Dots,
             _ => Component::Name,
         };
-        let name = CString::new(name).map_err(|_nul| attributes(Errno::INVAL))?;
-        let above = self.passed.last();
-        let into = above.map_or(target.as_fd(), |above| above.dest.as_fd());
-        let there = statat(into, &name, AtFlags::empty());
+        let name = CString::new(name)
+            .map_err(|_nul| Problem::of(What::MakeParent, shown.clone(), Errno::INVAL))?;
+        let place = match self.passed.last() {
+            None => Some(target.as_fd()),
+            Some(Passed {
+                dest: Folder::Imagined,
+                ..
+            }) => None,
+            Some(above) => Some(above.dest.fd()),
+        };
+        let there = place.map_or(Err(Errno::NOENT), |place| {
+            statat(place, &name, AtFlags::empty())
+        });
         if there.is_ok_and(|there| file_type(&there) != FileType::Directory) {
             return Err(Box::new(Problem::said(What::ParentNotDirectory, shown)));
         }
-        // Where the target has such a folder, nobody has asked for the source's yet.
-        let operand = || OsString::from_vec(self.operand.clone());
-        let cannot = |errno| match there {
-            Ok(_) => Box::new(Problem::of(What::Stat, operand(), errno)),
-            Err(_) => attributes(errno),
-        };
-        let source = match above {
-            Some(above) => open(above.source.as_fd(), &name),
-            None if path.starts_with(b"/") => open(self.root()?, &name),
-            None => open(CWD, &name),
-        };
-        let source = source.map_err(cannot)?;
-        let stat = fstat(&source).map_err(attributes)?;
-        if self.run.options.effect == Effect::ToldOnly {
-            return Ok(());
-        }
-        let wishes = &self.run.options.preserve;
-        let mode = metadata::mode_at_first(&stat, wishes, &self.run.process) | 0o700;
-        let made = match mkdirat(into, &name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Made::New(mode),
-            Err(Errno::EXIST) => Made::Before,
-            Err(errno) => {
-                return Err(Box::new(Problem::of(What::MakeParent, shown, errno)));
+        let source = self.open_source(path, &name).map_err(|errno| match there {
+            // Where the target has such a folder, nobody has asked for the source's yet.
+            Ok(_) => Problem::of(What::Stat, OsString::from_vec(self.operand.clone()), errno),
+            Err(_) => Problem::of(What::ParentAttributes, self.source_shown(), errno),
+        })?;
+        let stat = fstat(&source)
+            .map_err(|errno| Problem::of(What::ParentAttributes, self.source_shown(), errno))?;
+        let (dest, made) = match (place, self.run.options.effect) {
+            (Some(place), Effect::Real) => self.make_or_open(place, &name, &stat)?,
+            (Some(place), Effect::ToldOnly) if there.is_ok() => {
+                let opened = open(place, &name);
+                (opened.map_or(Folder::Imagined, Folder::Place), Made::Before)
             }
-        };
-        let dest = match open(into, &name) {
-            Ok(dest) => dest,
-            Err(Errno::NOTDIR) => {
-                return Err(Box::new(Problem::said(What::ParentNotDirectory, shown)));
-            }
-            Err(errno) => return Err(Box::new(Problem::of(What::MakeParent, shown, errno))),
+            _ => (Folder::Imagined, Made::New(0)),
         };
         if matches!(made, Made::New(_)) && voice.wants(Curiosity::Changes) {
             voice.say(Event::MadeParent {
-                source: shown_source,
+                source: self.source_shown(),
                 dest: shown.clone(),
             });
         }
@@ -216,6 +204,39 @@ impl Way<'_> {
         Ok(())
     }
 
+    fn open_source(&self, path: &[u8], name: &CStr) -> Result<OwnedFd, Errno> {
+        match self.passed.last() {
+            Some(above) => open(above.source.as_fd(), name),
+            None if path.starts_with(b"/") => open(open(CWD, c"/")?, name),
+            None => open(CWD, name),
+        }
+    }
+
+    fn make_or_open(
+        &self,
+        place: BorrowedFd<'_>,
+        name: &CStr,
+        source: &Stat,
+    ) -> Result<(Folder, Made), Box<Problem>> {
+        let shown = || OsString::from_vec(self.dest.clone());
+        let wishes = &self.run.options.preserve;
+        let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
+        let made = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Made::New(mode),
+            Err(Errno::EXIST) => Made::Before,
+            Err(errno) => return Err(Box::new(Problem::of(What::MakeParent, shown(), errno))),
+        };
+        match open(place, name) {
+            Ok(dest) => Ok((Folder::Open(dest), made)),
+            Err(Errno::NOTDIR) => Err(Box::new(Problem::said(What::ParentNotDirectory, shown()))),
+            Err(errno) => Err(Box::new(Problem::of(What::MakeParent, shown(), errno))),
+        }
+    }
+
+    fn source_shown(&self) -> OsString {
+        OsString::from_vec(self.source.clone())
+    }
+
     fn root(&self) -> Result<OwnedFd, Box<Problem>> {
         open(CWD, c"/").map_err(|errno| Box::new(Problem::of(What::Stat, "/", errno)))
     }
@@ -227,7 +248,7 @@ impl Way<'_> {
     }
 }
 
-fn open(folder: impl AsFd, name: &std::ffi::CStr) -> Result<OwnedFd, Errno> {
+fn open(folder: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(folder.as_fd(), name, flags, Mode::empty())
         .or_else(|_| openat(folder, name, flags | OFlags::PATH, Mode::empty()))

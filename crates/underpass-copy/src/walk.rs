@@ -234,23 +234,15 @@ impl<'a> Walk<'a> {
             self.close_at_once(entry, source, dest, made);
             return Ok(());
         }
-        let folder = match open_source(entry) {
-            Ok(fd) => fd,
-            Err(errno) => {
-                let shown = entry.source_shown();
-                voice.problem(Problem::of(What::OpenDirectory, shown, errno));
+        let folder = match self.open_source(entry, source) {
+            Ok(folder) => folder,
+            Err(problem) if problem.what == What::Replaced => return Err(problem),
+            Err(problem) => {
+                voice.problem(*problem);
                 self.close_at_once(entry, source, dest, made);
                 return Ok(());
             }
         };
-        let stat = fstat(&folder)
-            .map_err(|errno| Problem::of(What::OpenDirectory, entry.source_shown(), errno))?;
-        if identity(&stat) != identity(source) {
-            return Err(Box::new(Problem::said(
-                What::Replaced,
-                entry.source_shown(),
-            )));
-        }
         let dest_identity = match &dest {
             Folder::Imagined => None,
             dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
@@ -282,6 +274,27 @@ impl<'a> Walk<'a> {
         });
         self.close_one();
         Ok(())
+    }
+
+    /// Opens a folder that is what was seen.
+    fn open_source(&self, entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Box<Problem>> {
+        let task = entry.task;
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if !self.run.follows(task.role) {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let failed = |errno| Problem::of(What::OpenDirectory, entry.source_shown(), errno);
+        let folder = task.folders.source.fd();
+        let opened = openat(folder, &task.source, flags, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&opened).map_err(failed)?;
+        if identity(&stat) == identity(seen) {
+            Ok(opened)
+        } else {
+            Err(Box::new(Problem::said(
+                What::Replaced,
+                entry.source_shown(),
+            )))
+        }
     }
 
     /// Whether a folder is entered: not below itself, and not a second time.
@@ -504,15 +517,6 @@ fn parent_of(folder: &Folder, parent: Identity) -> Result<Folder, Errno> {
     } else {
         Err(Errno::NOENT)
     }
-}
-
-fn open_source(entry: &Entry<'_>) -> Result<OwnedFd, Errno> {
-    let task = entry.task;
-    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if !entry.run.follows(task.role) {
-        flags |= OFlags::NOFOLLOW;
-    }
-    openat(task.folders.source.fd(), &task.source, flags, Mode::empty())
 }
 
 /// Opens the copy of a folder: what was seen there, or what was just made.

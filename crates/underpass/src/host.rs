@@ -3,7 +3,7 @@
 //! A host also remembers refusals, so that the thousandth file between two devices does not ask
 //! again what the first one was told. What was refused *once* is never remembered.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -18,11 +18,11 @@ use crate::sys;
 /// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
 pub struct Host {
-    refused: Mutex<HashMap<Key, Errno>>,
+    refused: Mutex<BTreeMap<Key, Errno>>,
     pub(crate) idle: Idle,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Host(Mechanism),
     Devices(Mechanism, u64, u64),

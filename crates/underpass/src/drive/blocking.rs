@@ -152,11 +152,25 @@ impl<'a> Driver<'a> {
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
     pub fn run<F: AsFd, G: AsFd>(
-        mut self,
+        self,
         source: &Source<F>,
         sink: &Sink<G>,
     ) -> Result<Account, Error> {
-        let mut transfer = Transfer::new(source, sink, self.plan(source, sink));
+        let plan = self.plan(source, sink);
+        self.follow(plan, source, sink)
+    }
+
+    /// The same as [`run`](Self::run) by a plan that [`plan`](Self::plan) has made for these ends.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn follow<F: AsFd, G: AsFd>(
+        mut self,
+        plan: Plan,
+        source: &Source<F>,
+        sink: &Sink<G>,
+    ) -> Result<Account, Error> {
+        let mut transfer = Transfer::new(source, sink, plan);
         if let Some(bytes) = self.call_bytes_max {
             transfer.limit_calls(bytes);
         }
