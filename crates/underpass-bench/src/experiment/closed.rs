@@ -129,11 +129,9 @@ impl Closed<'_> {
             x: bytes as f64,
             load: self.describe(bytes),
             metrics: read_off(metrics, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
             latencies: latencies(played),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 

@@ -10,7 +10,7 @@ use super::observation::{
 };
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Lane, Pace, Quota, Specimen, Waiting};
 use crate::named::Named;
@@ -200,11 +200,9 @@ impl Streaming<'_> {
             x: self.streams as f64,
             load,
             metrics: read_off(&METRICS, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
             latencies: latencies(played),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 }
@@ -265,14 +263,8 @@ impl Options {
                       everybody whom that thread serves. A server that waits for the disk shows \
                       it in the last percent of its answers to the hot requests."
                 .into(),
-            axis: Axis {
-                label: String::new(),
-                unit: Unit::Count,
-            },
             rounds,
-            contenders: Vec::new(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

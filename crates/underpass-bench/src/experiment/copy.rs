@@ -301,10 +301,8 @@ impl Bench {
             load: format!("copied {} times for each figure", times(size)),
             metrics: read_off(&METRICS, played),
             travelled: transfer::travelled(played),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 }
@@ -478,7 +476,7 @@ fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
         },
         rounds,
         contenders: contenders.collect(),
-        cases: Vec::new(),
         notes: notes.into_iter().collect(),
+        ..Experiment::default()
     }
 }

@@ -221,8 +221,7 @@ impl Options {
             },
             rounds,
             contenders: bench.contenders(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

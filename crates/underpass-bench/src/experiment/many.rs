@@ -8,7 +8,7 @@ use underpass::Mechanism;
 use super::observation::{self as read, Observation, Pages, notes_of, of_contender};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Case, Experiment};
 use crate::error::Result;
 use crate::load::{Batch, Specimen, allow_connections, read_slowly};
 use crate::named::Named;
@@ -190,11 +190,8 @@ impl Reading<'_> {
                 size_label(self.file.bytes)
             ),
             metrics: read_off(&METRICS, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 
@@ -243,14 +240,9 @@ impl Options {
                       together, and hold references to the same pages where a server sends by \
                       sendfile."
                 .into(),
-            axis: Axis {
-                label: String::new(),
-                unit: Unit::Count,
-            },
             rounds,
             contenders: bench.contenders(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

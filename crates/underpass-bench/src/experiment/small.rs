@@ -196,8 +196,7 @@ fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
         },
         rounds,
         contenders: bench.contenders(),
-        cases: Vec::new(),
-        notes: Vec::new(),
+        ..Experiment::default()
     }
 }
 

@@ -221,10 +221,8 @@ impl Bench {
             load,
             metrics: read_off(&METRICS, played),
             travelled: transfer::travelled(played),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 
@@ -382,7 +380,6 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
         },
         rounds,
         contenders,
-        cases: Vec::new(),
-        notes: Vec::new(),
+        ..Experiment::default()
     }
 }
