@@ -104,8 +104,13 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
 }
 
 /// Reads the metrics off the rounds; one that nobody has is left out.
-pub(crate) fn read_off<O>(metrics: &[Metric<O>], played: &Played<O>) -> Vec<Measured> {
-    let read = metrics.iter().filter_map(|metric| measured(metric, played));
+pub(crate) fn read_off<'m, O: 'm>(
+    metrics: impl IntoIterator<Item = &'m Metric<O>>,
+    played: &Played<O>,
+) -> Vec<Measured> {
+    let read = metrics
+        .into_iter()
+        .filter_map(|metric| measured(metric, played));
     read.collect()
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use underpass::{Cloning, Mechanism, limits};
 
 use super::transfer::{self, Transfer};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content;
 use crate::document::{Axis, Calls, Case, Experiment, Unit};
 use crate::error::{Doing as _, Error, Result};
@@ -23,8 +23,8 @@ use crate::trace;
 use crate::window::{observe, observe_children};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
-const SIZES: [u64; 6] = [10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
-const SIZES_QUICK: [u64; 3] = [10 << 10, 1 << 20, 100 << 20];
+const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
+const SIZES_QUICK: &[u64] = &[10 << 10, 1 << 20, 100 << 20];
 
 /// Smaller files are copied several times for one figure, until it is about so many bytes, or so
 /// many times.
@@ -50,18 +50,8 @@ pub struct Options {
     pub programs: Vec<Named>,
 }
 
-const METRICS: [Metric<Transfer>; 10] = [
-    transfer::OPERATIONS,
-    transfer::CPU_PER_OPERATION,
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
-];
+/// What tells most about copies, before what tells of all transfers.
+const METRICS_FIRST: [Metric<Transfer>; 2] = [transfer::OPERATIONS, transfer::CPU_PER_OPERATION];
 
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
@@ -76,7 +66,7 @@ fn weight_of(size: u64) -> u64 {
 }
 
 fn times(size: u64) -> u64 {
-    (SAMPLE_BYTES / size.max(1)).clamp(1, TIMES_MAX)
+    transfer::times(size, SAMPLE_BYTES, TIMES_MAX)
 }
 
 /// Copies by all contenders; an experiment for each folder.
@@ -299,7 +289,7 @@ impl Bench {
             label: size_label(size),
             x: size as f64,
             load: format!("copied {} times for each figure", times(size)),
-            metrics: read_off(&METRICS, played),
+            metrics: read_off(METRICS_FIRST.iter().chain(&transfer::METRICS), played),
             travelled: transfer::travelled(played),
             notes,
             ..Case::default()
@@ -401,14 +391,7 @@ impl Place {
 
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => SIZES.to_vec(),
-            (true, Scale::Quick) => SIZES_QUICK.to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 }
 

@@ -7,7 +7,7 @@ use underpass::Mechanism;
 use super::closed::{Closed, Counted};
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{Batch, Quota, Waiting, allow_connections};
@@ -167,20 +167,11 @@ fn metrics(size: u64) -> &'static [Metric<Observation>] {
 
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match self.sizes.is_empty() {
-            false => self.sizes.clone(),
-            true => vec![scale.pick(SIZE_FULL, SIZE_QUICK)],
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, &[scale.pick(SIZE_FULL, SIZE_QUICK)])
     }
 
     fn quota(&self, scale: Scale) -> Quota {
-        match self.requests {
-            Some(requests) => Quota::Requests(requests.max(1)),
-            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
-        }
+        Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK))
     }
 
     /// Of one round of one contender, in milliseconds.

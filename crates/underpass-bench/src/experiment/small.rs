@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::closed::{Closed, Counted};
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Quota, Waiting, allow_connections};
@@ -14,8 +14,8 @@ use crate::run::{Metric, Run};
 use crate::stats::{Comparison, Verdict};
 
 /// Sizes of bodies around the crossover, in KiB.
-const CROSSOVER_KIB: [u64; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
-const CROSSOVER_KIB_QUICK: [u64; 5] = [1, 8, 16, 64, 256];
+const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
+const CROSSOVER_KIB_QUICK: &[u64] = &[1, 8, 16, 64, 256];
 
 /// For how long connections go on asking in a round.
 const SPAN_FULL: Duration = Duration::from_millis(450);
@@ -153,21 +153,12 @@ impl Options {
     }
 
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => CROSSOVER_KIB.map(|kib| kib << 10).to_vec(),
-            (true, Scale::Quick) => CROSSOVER_KIB_QUICK.map(|kib| kib << 10).to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        let usual = scale.pick(CROSSOVER_KIB, CROSSOVER_KIB_QUICK).iter();
+        sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
     fn quota(&self, scale: Scale) -> Quota {
-        match self.requests {
-            Some(requests) => Quota::Requests(requests.max(1)),
-            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
-        }
+        Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK))
     }
 
     /// Of one contender, in milliseconds.

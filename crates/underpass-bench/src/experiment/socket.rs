@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use underpass::{Mechanism, limits};
 
 use super::transfer::{self, Transfer};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{Error, Result};
@@ -14,19 +14,30 @@ use crate::porter::Porter;
 use crate::process::Program;
 use crate::receiver::{Receiver, Taking};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Run, Trial, notes_of_rounds, read_off};
 use crate::window::observe;
 use crate::{proc, trace};
 
 const MB: u64 = 1_000_000;
 
 /// The sizes that the published experiment used.
-const SIZES: [u64; 8] = [7, 21, 63, 98, 200, 350, 700, 1000];
-const SIZES_QUICK: [u64; 2] = [7, 63];
+const SIZES: &[u64] = &[
+    7 * MB,
+    21 * MB,
+    63 * MB,
+    98 * MB,
+    200 * MB,
+    350 * MB,
+    700 * MB,
+    1000 * MB,
+];
+const SIZES_QUICK: &[u64] = &[7 * MB, 63 * MB];
 
-/// Smaller files are sent several times for one figure, until it is about so many bytes.
+/// Smaller files are sent several times for one figure, until it is about so many bytes, or
+/// so many times.
 const SAMPLE_BYTES_FULL: u64 = 100 * MB;
 const SAMPLE_BYTES_QUICK: u64 = 14 * MB;
+const TIMES_MAX: u64 = 1000;
 
 /// What read/write is tried with. The largest is the mover's own.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
@@ -44,17 +55,6 @@ pub struct Options {
     pub peers: Vec<Named>,
 }
 
-const METRICS: [Metric<Transfer>; 8] = [
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
-];
-
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
@@ -69,7 +69,7 @@ fn weight_of(size: u64, scale: Scale) -> u64 {
 
 fn times(size: u64, scale: Scale) -> u64 {
     let sample_bytes = scale.pick(SAMPLE_BYTES_FULL, SAMPLE_BYTES_QUICK);
-    (sample_bytes / size.max(1)).clamp(1, 1000)
+    transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
 /// Sends by all contenders; an experiment for each way of receiving.
@@ -219,7 +219,7 @@ impl Bench {
             label: size_label(size),
             x: size as f64,
             load,
-            metrics: read_off(&METRICS, played),
+            metrics: read_off(&transfer::METRICS, played),
             travelled: transfer::travelled(played),
             notes,
             ..Case::default()
@@ -316,14 +316,7 @@ impl Trial for Sending<'_> {
 
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => SIZES.map(|mb| mb * MB).to_vec(),
-            (true, Scale::Quick) => SIZES_QUICK.map(|mb| mb * MB).to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
     fn takings(&self) -> Vec<Taking> {

@@ -57,14 +57,26 @@ impl Transfer {
     }
 }
 
-pub(crate) const CPU_PER_GIB: Metric<Transfer> = Metric {
+/// What tells of any transfer.
+pub(crate) const METRICS: [Metric<Transfer>; 8] = [
+    CPU_PER_GIB,
+    THROUGHPUT,
+    WALL,
+    USER,
+    SYSTEM,
+    CALLS,
+    CONTEXT_SWITCHES,
+    PAGE_FAULTS,
+];
+
+const CPU_PER_GIB: Metric<Transfer> = Metric {
     name: "cpu_per_gib",
     label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |t| Some(t.cpu() / (t.bytes as f64 / GIB)),
 };
-pub(crate) const THROUGHPUT: Metric<Transfer> = Metric {
+const THROUGHPUT: Metric<Transfer> = Metric {
     name: "throughput",
     label: "throughput",
     unit: Unit::BytesPerSecond,
@@ -85,28 +97,28 @@ pub(crate) const CPU_PER_OPERATION: Metric<Transfer> = Metric {
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu())),
 };
-pub(crate) const WALL: Metric<Transfer> = Metric {
+const WALL: Metric<Transfer> = Metric {
     name: "wall",
     label: "time of a transfer",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.wall())),
 };
-pub(crate) const USER: Metric<Transfer> = Metric {
+const USER: Metric<Transfer> = Metric {
     name: "user",
     label: "its processor time in user space",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.user())),
 };
-pub(crate) const SYSTEM: Metric<Transfer> = Metric {
+const SYSTEM: Metric<Transfer> = Metric {
     name: "system",
     label: "its processor time in the kernel",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu() - t.user())),
 };
-pub(crate) const CALLS: Metric<Transfer> = Metric {
+const CALLS: Metric<Transfer> = Metric {
     name: "calls",
     label: "calls that moved its payload",
     unit: Unit::Count,
@@ -116,20 +128,25 @@ pub(crate) const CALLS: Metric<Transfer> = Metric {
         (!t.journeys.is_empty()).then(|| t.each(calls as f64))
     },
 };
-pub(crate) const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
+const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
     name: "context_switches",
     label: "its context switches",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.window.used.context_switches as f64)),
 };
-pub(crate) const PAGE_FAULTS: Metric<Transfer> = Metric {
+const PAGE_FAULTS: Metric<Transfer> = Metric {
     name: "page_faults",
     label: "its page faults",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.window.used.page_faults as f64)),
 };
+
+/// How often a file of that size is moved for one figure: until it is about so many bytes.
+pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
+    (sample_bytes / size.max(1)).clamp(1, times_max)
+}
 
 /// A process of this program that moves as it is told.
 pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
