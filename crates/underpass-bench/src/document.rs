@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::stats::{Comparison, Spread};
+use crate::trace;
 
 /// The version of the JSON. 1 was that of a predecessor.
 pub const SCHEMA: u32 = 2;
@@ -241,6 +242,19 @@ pub struct Calls {
     pub operations: u64,
     /// By name, the most frequent first.
     pub by_name: Vec<(String, u64)>,
+}
+
+impl Calls {
+    /// What was counted during so many operations.
+    pub(crate) fn of(contender: usize, operations: u64, counted: trace::Calls) -> Calls {
+        let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
+        by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        Calls {
+            contender,
+            operations,
+            by_name,
+        }
+    }
 }
 
 /// How the latencies of one contender were distributed.

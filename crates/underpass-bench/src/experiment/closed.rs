@@ -7,7 +7,7 @@ use super::serving::Bench;
 use super::size_label;
 use crate::document::{Calls, Case, Timeline};
 use crate::error::{Error, Result};
-use crate::load::{Client, Lane, Pace, Quota, Specimen, Target, Waiting};
+use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
 use crate::server::Server;
@@ -21,22 +21,52 @@ const RECEIVE_BYTES_MAX: usize = 4 << 20;
 const TRACED_BODY_BYTES_MAX: u64 = 1 << 30;
 const TRACED_REQUESTS_MAX: u64 = 2000;
 
-/// Such a load, on all servers in turns.
-pub(crate) struct Closed<'b> {
-    pub(crate) bench: &'b Bench,
-    /// What is asked for, in turns; all of one size.
-    pub(crate) specimens: &'b [Specimen],
+/// Such a load, whatever the size of what is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// The experiment it is of.
+    pub(crate) name: &'static str,
+    /// How many files of each size, asked for in turns.
+    pub(crate) files: usize,
     pub(crate) connections: usize,
     pub(crate) quota: Quota,
     pub(crate) waiting: Waiting,
-    /// Set by whoever wants it to end.
-    pub(crate) stop: &'b AtomicBool,
 }
 
-/// Whether calls could be counted, or why not.
-pub(crate) enum Counted {
-    Calls(Vec<Calls>),
-    Not(String),
+impl Load {
+    /// Makes the files of a size, and has them verified on all servers.
+    pub(crate) fn of_size<'b>(
+        self,
+        bytes: u64,
+        bench: &'b Bench,
+        run: &Run<'b>,
+    ) -> Result<Closed<'b>> {
+        let what = format!("{}, {}", self.name, size_label(bytes));
+        run.progress.begin(&what);
+        let batch = Batch {
+            name: "file",
+            count: self.files.max(1),
+            bytes,
+        };
+        let specimens = batch.make(bench.site())?;
+        bench.verify(&specimens)?;
+        Ok(Closed {
+            load: self,
+            bench,
+            specimens,
+            stop: run.stop,
+        })
+    }
+}
+
+/// Such a load, on all servers in turns.
+pub(crate) struct Closed<'b> {
+    load: Load,
+    bench: &'b Bench,
+    /// What is asked for, in turns; all of one size.
+    specimens: Vec<Specimen>,
+    /// Set by whoever wants it to end.
+    stop: &'b AtomicBool,
 }
 
 impl Closed<'_> {
@@ -44,7 +74,7 @@ impl Closed<'_> {
     /// one contender in one round.
     pub(crate) fn case(
         &mut self,
-        metrics: &[Metric<Observation>],
+        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
         weight: u64,
         run: &Run,
     ) -> Result<Option<Case>> {
@@ -57,10 +87,10 @@ impl Closed<'_> {
     pub(crate) fn timelines(&self, weight: u64, run: &Run) -> Result<Vec<Timeline>> {
         let mut all = Vec::new();
         for contender in 0..self.bench.len() {
-            let targets = targets_of(self.specimens, self.bench.server(contender)?);
-            let lane = self.lane(&targets, self.quota);
+            let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+            let lane = self.lane(&targets, self.load.quota);
             let work = |server: &Server| {
-                let mut client = Client::connect(server.address(), vec![lane], self.waiting)?;
+                let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
                 client.run(self.stop).map(drop)
             };
             match self.bench.watch(contender, work) {
@@ -72,35 +102,33 @@ impl Closed<'_> {
         Ok(all)
     }
 
-    /// Counts the system calls of some requests of each server, under strace.
-    pub(crate) fn count_calls(&self, weight: u64, run: &Run) -> Result<Counted> {
+    /// Counts the system calls of some requests of each server, under strace, for the case; where
+    /// they can't be counted it is said why.
+    pub(crate) fn count_calls(&self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
         let bytes = self.specimens.first().map_or(1, |s| s.bytes.max(1));
         let requests = TRACED_REQUESTS_MAX
             .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
-            .max(self.connections as u64);
-        let mut all = Vec::new();
+            .max(self.load.connections as u64);
         for contender in 0..self.bench.len() {
             let calls = match self.calls_of(contender, requests) {
                 Ok(calls) => calls,
-                Err(Error::Setting(why)) => return Ok(Counted::Not(why)),
+                Err(Error::Setting(why)) => {
+                    case.notes.push(format!("calls were not counted: {why}"));
+                    case.calls.clear();
+                    break;
+                }
                 Err(_) if run.is_stopped() => break,
                 Err(error) => return Err(error.of(self.bench.name(contender))),
             };
-            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
-            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-            all.push(Calls {
-                contender,
-                operations: requests,
-                by_name,
-            });
+            case.calls.push(Calls::of(contender, requests, calls));
             run.progress.done(weight);
         }
-        Ok(Counted::Calls(all))
+        Ok(())
     }
 
     fn calls_of(&self, contender: usize, requests: u64) -> Result<trace::Calls> {
         let server = self.bench.server(contender)?;
-        let targets = targets_of(self.specimens, server);
+        let targets = targets_of(&self.specimens, server);
         let lane = self.lane(&targets, Quota::Requests(requests));
         let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
         settled(server.pid())?;
@@ -111,13 +139,17 @@ impl Closed<'_> {
     fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
         Lane {
             targets,
-            connections: self.connections,
+            connections: self.load.connections,
             pace: Pace::Closed(quota),
             receive_bytes_max: RECEIVE_BYTES_MAX,
         }
     }
 
-    fn told(&self, metrics: &[Metric<Observation>], played: &Played<Observation>) -> Case {
+    fn told(
+        &self,
+        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
+        played: &Played<Observation>,
+    ) -> Case {
         let bytes = self.specimens.first().map_or(0, |specimen| specimen.bytes);
         let mut notes = notes_of_rounds(played);
         for index in 0..self.bench.len() {
@@ -141,11 +173,11 @@ impl Closed<'_> {
             1 => format!("a file of {}", size_label(bytes)),
             files => format!("{files} files of {}", size_label(bytes)),
         };
-        let how_long = match self.quota {
+        let how_long = match self.load.quota {
             Quota::Requests(requests) => format!("{requests} requests a round"),
             Quota::Span(span) => format!("requests begin for {span:?} a round"),
         };
-        let connections = self.connections;
+        let connections = self.load.connections;
         format!(
             "{connections} connections, each asking again at once; {what} in the page cache; \
              {how_long}, and every answer is taken whole"
@@ -158,10 +190,10 @@ impl Trial for Closed<'_> {
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = targets_of(self.specimens, self.bench.server(contender)?);
-        let lane = self.lane(&targets, self.quota);
+        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let lane = self.lane(&targets, self.load.quota);
         self.bench
-            .observe(contender, vec![lane], self.waiting, self.stop)
+            .observe(contender, vec![lane], self.load.waiting, self.stop)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {

@@ -8,8 +8,8 @@ use underpass::{Cloning, Mechanism, limits};
 use super::transfer::{self, Transfer};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content;
-use crate::document::{Axis, Calls, Case, Experiment, Unit};
-use crate::error::{Doing as _, Error, Result};
+use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
+use crate::error::{self, Doing as _, Error, Result};
 use crate::machine::file_system;
 use crate::mover::Settings;
 use crate::named::Named;
@@ -117,10 +117,7 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         transfer::add_calls(&mut experiment, |size| bench.count_calls(size, ground))?;
     }
     let stopped = bench.entrants.into_iter().map(Entrant::stop);
-    stopped
-        .collect::<Vec<_>>()
-        .into_iter()
-        .collect::<Result<()>>()?;
+    error::all(stopped)?;
     Ok(experiment)
 }
 
@@ -272,7 +269,7 @@ impl Bench {
             if let Some(pid) = entrant.pid() {
                 let copy = || self.place.copy(entrant, 1).map(drop);
                 let counted = trace::count_calls(pid, &log, copy)?;
-                all.push(transfer::calls(contender, counted));
+                all.push(Calls::of(contender, 1, counted));
             }
         }
         remove(&self.place.to)?;
@@ -431,7 +428,10 @@ fn remove(path: &Path) -> Result<()> {
 fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
     let file_system = file_system(folder);
     let entrants = bench.entrants.iter();
-    let contenders = entrants.map(|e| transfer::entry(&e.program, e.version()));
+    let contenders = entrants.map(|entrant| Contender {
+        version: entrant.version().to_owned(),
+        ..entrant.program.entry()
+    });
     let started = bench
         .entrants
         .iter()

@@ -10,7 +10,7 @@ use underpass::Mechanism;
 use super::Ground;
 use super::observation::{Observation, observe_lanes};
 use crate::document::{Contender, Timeline, Unit};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
@@ -231,8 +231,7 @@ impl Bench {
     /// Stops every server; the first failure is told, after all were tried.
     pub(crate) fn finish(self) -> Result<()> {
         let servers = self.entrants.into_iter().filter_map(|e| e.server);
-        let stopped: Vec<Result<()>> = servers.map(Server::stop).collect();
-        stopped.into_iter().collect()
+        error::all(servers.map(Server::stop))
     }
 }
 

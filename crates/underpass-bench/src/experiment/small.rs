@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::closed::{Closed, Counted};
+use super::closed::Load;
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Quota, Waiting, allow_connections};
+use crate::load::{Quota, Waiting, allow_connections};
 use crate::named::Named;
 use crate::run::{Metric, Run};
 use crate::stats::{Comparison, Verdict};
@@ -108,32 +108,14 @@ fn play_all(
         if run.is_stopped() {
             break;
         }
-        run.progress.begin(&format!("small, {}", size_label(size)));
-        let batch = Batch {
-            name: "body",
-            count: options.files.max(1),
-            bytes: size,
-        };
-        let specimens = batch.make(bench.site())?;
-        bench.verify(&specimens)?;
-        let mut closed = Closed {
-            bench,
-            specimens: &specimens,
-            connections: options.connections,
-            quota: options.quota(ground.scale),
-            waiting: options.waiting,
-            stop: run.stop,
-        };
+        let mut closed = options.load(ground.scale).of_size(size, bench, run)?;
         let weight = options.weight_of_play(ground.scale);
         let Some(mut case) = closed.case(&METRICS, weight, run)? else {
             break;
         };
         // Once is enough: what differs between the two is the same at every size.
         if cases.is_empty() {
-            match closed.count_calls(weight, run)? {
-                Counted::Calls(calls) => case.calls = calls,
-                Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
-            }
+            closed.count_calls(&mut case, weight, run)?;
         }
         cases.push(case);
     }
@@ -157,8 +139,14 @@ impl Options {
         sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
-    fn quota(&self, scale: Scale) -> Quota {
-        Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK))
+    fn load(&self, scale: Scale) -> Load {
+        Load {
+            name: "small",
+            files: self.files,
+            connections: self.connections,
+            quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
+            waiting: self.waiting,
+        }
     }
 
     /// Of one contender, in milliseconds.

@@ -8,7 +8,7 @@ use super::transfer::{self, Transfer};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::named::Named;
 use crate::porter::Porter;
 use crate::process::Program;
@@ -109,10 +109,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         experiments.push(experiment);
     }
     let stopped = bench.entrants.into_iter().map(|e| e.porter.stop());
-    stopped
-        .collect::<Vec<_>>()
-        .into_iter()
-        .collect::<Result<()>>()?;
+    error::all(stopped)?;
     Ok(experiments)
 }
 
@@ -242,7 +239,7 @@ impl Bench {
             if matches!(self.target, Target::Here) {
                 self.receiver.taken()?;
             }
-            all.push(transfer::calls(contender, calls));
+            all.push(Calls::of(contender, 1, calls));
         }
         Ok(all)
     }
@@ -350,11 +347,11 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
         Some((host, port)) => format!("{host}:{port}"),
         None => "loopback".to_owned(),
     };
-    let contenders: Vec<Contender> = bench
-        .entrants
-        .iter()
-        .map(|entrant| transfer::entry(&entrant.program, entrant.porter.version()))
-        .collect();
+    let entrants = bench.entrants.iter();
+    let contenders = entrants.map(|entrant| Contender {
+        version: entrant.porter.version().to_owned(),
+        ..entrant.program.entry()
+    });
     Experiment {
         name: "socket".into(),
         variant: variant.into(),
@@ -372,7 +369,7 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
             unit: Unit::Bytes,
         },
         rounds,
-        contenders,
+        contenders: contenders.collect(),
         ..Experiment::default()
     }
 }

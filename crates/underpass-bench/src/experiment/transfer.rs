@@ -2,7 +2,7 @@
 
 use underpass::Mechanism;
 
-use crate::document::{Better, Calls, Case, Contender, Experiment, Travelled, Unit};
+use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
 use crate::error::{Doing as _, Error, Result};
 use crate::mover::Settings;
 use crate::porter::Journey;
@@ -11,7 +11,6 @@ use crate::role::Role;
 use crate::rounds::Played;
 use crate::run::Metric;
 use crate::stats::Spread;
-use crate::trace;
 use crate::window::Window;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -170,20 +169,6 @@ pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
     }
 }
 
-/// How it stands in the document.
-pub(crate) fn entry(program: &Program, version: &str) -> Contender {
-    let words = program.command.iter();
-    Contender {
-        name: program.name.clone(),
-        version: version.to_owned(),
-        command: words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        environment: program.environment.clone(),
-        configuration: None,
-    }
-}
-
 /// How payload travelled in all rounds together.
 pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
     let mut sums: Vec<Travelled> = Vec::new();
@@ -235,17 +220,6 @@ pub(crate) fn add_calls(
         Err(error) => return Err(error),
     }
     Ok(())
-}
-
-/// System calls of one transfer, the most frequent first.
-pub(crate) fn calls(contender: usize, counted: trace::Calls) -> Calls {
-    let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
-    by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    Calls {
-        contender,
-        operations: 1,
-        by_name,
-    }
 }
 
 /// What has to be said of the rounds of one contender.
