@@ -90,8 +90,12 @@ impl Process {
         Ok(ended.is_some())
     }
 
-    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while. One that has ended is
+    /// left alone: its number may be another's.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if self.has_ended()? {
+            return Ok(());
+        }
         let tree = proc::process_tree(self.pid())?;
         signal(self.pid(), Signal::TERM);
         let start = Instant::now();

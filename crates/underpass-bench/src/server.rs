@@ -181,7 +181,7 @@ impl Server {
     }
 
     /// See [`Process::stop`].
-    pub(crate) fn stop(self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
 }

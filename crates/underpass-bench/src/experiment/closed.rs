@@ -2,14 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::observation::{Observation, Pages, latencies, notes_of, of_contender, targets_of};
-use super::serving::Bench;
+use super::observation::{Observation, Pages, latencies, targets_of};
+use super::serving::{Bench, TRACED, WATCHED};
 use super::size_label;
 use crate::document::{Calls, Case, Timeline};
 use crate::error::{Error, Result};
+use crate::lineup::Lineup;
 use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
 use crate::trace;
 use crate::window::settled;
@@ -38,7 +39,7 @@ impl Load {
     pub(crate) fn of_size<'b>(
         self,
         bytes: u64,
-        bench: &'b Bench,
+        bench: &'b mut Bench,
         run: &Run<'b>,
     ) -> Result<Closed<'b>> {
         let what = format!("{}, {}", self.name, size_label(bytes));
@@ -49,8 +50,8 @@ impl Load {
             bytes,
         };
         let specimens = batch.make(bench.site())?;
-        bench.verify(&specimens)?;
         Ok(Closed {
+            failures: bench.verify(&specimens)?,
             load: self,
             bench,
             specimens,
@@ -62,7 +63,9 @@ impl Load {
 /// Such a load, on all servers in turns.
 pub(crate) struct Closed<'b> {
     load: Load,
-    bench: &'b Bench,
+    bench: &'b mut Bench,
+    /// What is to be said of servers that have failed before the rounds.
+    failures: Vec<String>,
     /// What is asked for, in turns; all of one size.
     specimens: Vec<Specimen>,
     /// Set by whoever wants it to end.
@@ -78,49 +81,57 @@ impl Closed<'_> {
         weight: u64,
         run: &Run,
     ) -> Result<Option<Case>> {
-        let contenders = self.bench.len();
-        let played = run.play(self, contenders, weight)?;
+        let played = run.play(self, weight)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(metrics, &played)))
     }
 
-    /// How memory goes while all of it is asked for once more, server by server.
-    pub(crate) fn timelines(&self, weight: u64, run: &Run) -> Result<Vec<Timeline>> {
-        let mut all = Vec::new();
-        for contender in 0..self.bench.len() {
-            let targets = targets_of(&self.specimens, self.bench.server(contender)?);
-            let lane = self.lane(&targets, self.load.quota);
-            let work = |server: &Server| {
-                let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
-                client.run(self.stop).map(drop)
-            };
-            match self.bench.watch(contender, work) {
+    /// Tells for the case how memory goes while all of it is asked for once more, server by server.
+    pub(crate) fn add_timelines(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
+        for contender in self.bench.standing() {
+            match self.timelines_of(contender) {
+                Ok(lines) => case.timelines.extend(lines),
                 Err(_) if run.is_stopped() => break,
-                lines => all.extend(lines?),
+                Err(error) => {
+                    let failure = self.bench.leave_out(contender, WATCHED, error)?;
+                    case.notes.push(failure);
+                }
             }
             run.progress.done(weight);
         }
-        Ok(all)
+        Ok(())
+    }
+
+    fn timelines_of(&self, contender: usize) -> Result<Vec<Timeline>> {
+        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let lane = self.lane(&targets, self.load.quota);
+        let work = |server: &Server| {
+            let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
+            client.run(self.stop).map(drop)
+        };
+        self.bench.watch(contender, work)
     }
 
     /// Counts the system calls of some requests of each server, under strace, for the case; where
     /// they can't be counted it is said why.
-    pub(crate) fn count_calls(&self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
+    pub(crate) fn add_calls(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
         let bytes = self.specimens.first().map_or(1, |s| s.bytes.max(1));
         let requests = TRACED_REQUESTS_MAX
             .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
             .max(self.load.connections as u64);
-        for contender in 0..self.bench.len() {
-            let calls = match self.calls_of(contender, requests) {
-                Ok(calls) => calls,
+        for contender in self.bench.standing() {
+            match self.calls_of(contender, requests) {
+                Ok(calls) => case.calls.push(Calls::of(contender, requests, calls)),
                 Err(Error::Setting(why)) => {
                     case.notes.push(format!("calls were not counted: {why}"));
                     case.calls.clear();
                     break;
                 }
                 Err(_) if run.is_stopped() => break,
-                Err(error) => return Err(error.of(self.bench.name(contender))),
-            };
-            case.calls.push(Calls::of(contender, requests, calls));
+                Err(error) => {
+                    let failure = self.bench.leave_out(contender, TRACED, error)?;
+                    case.notes.push(failure);
+                }
+            }
             run.progress.done(weight);
         }
         Ok(())
@@ -151,18 +162,13 @@ impl Closed<'_> {
         played: &Played<Observation>,
     ) -> Case {
         let bytes = self.specimens.first().map_or(0, |specimen| specimen.bytes);
-        let mut notes = notes_of_rounds(played);
-        for index in 0..self.bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(self.bench.name(index), &own, Pages::Cached));
-        }
         Case {
             label: size_label(bytes),
             x: bytes as f64,
             load: self.describe(bytes),
             metrics: read_off(metrics, played),
             latencies: latencies(played),
-            notes,
+            notes: self.bench.notes(&self.failures, played, Pages::Cached),
             ..Case::default()
         }
     }
@@ -188,6 +194,10 @@ impl Closed<'_> {
 impl Trial for Closed<'_> {
     type Observation = Observation;
 
+    fn lineup(&mut self) -> &mut Lineup {
+        self.bench.lineup()
+    }
+
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
         let targets = targets_of(&self.specimens, self.bench.server(contender)?);
@@ -198,5 +208,10 @@ impl Trial for Closed<'_> {
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
         observation.lost_page_cache() || observation.window.is_disturbed()
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        self.bench.dismiss(contender);
+        Ok(())
     }
 }

@@ -5,11 +5,12 @@ use std::thread;
 
 use underpass::{Cloning, Mechanism, limits};
 
-use super::transfer::{self, Transfer};
+use super::transfer::{self, TRACED, Transfer};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content;
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Doing as _, Error, Result};
+use crate::lineup::Lineup;
 use crate::machine::file_system;
 use crate::mover::Settings;
 use crate::named::Named;
@@ -17,7 +18,7 @@ use crate::porter::{Journey, Porter};
 use crate::proc;
 use crate::process::{self, Program, Seats};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::scratch::Scratch;
 use crate::trace;
 use crate::window::{observe, observe_children};
@@ -100,8 +101,11 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
             seats: ground.seats,
         },
         entrants: Vec::new(),
+        lineup: Lineup::default(),
     };
     let left_out = bench.admit_all(options)?;
+    let names = bench.entrants.iter().map(|e| e.program.name.clone());
+    bench.lineup = Lineup::of(names);
     let mut experiment = describe(&bench, folder, run.rounds);
     experiment.notes.extend(left_out);
     for size in options.sizes(ground.scale) {
@@ -114,9 +118,10 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         experiment.cases.extend(bench.case(size, run)?);
     }
     if !run.is_stopped() {
-        transfer::add_calls(&mut experiment, |size| bench.count_calls(size, ground))?;
+        let count = |size, notes: &mut _| bench.count_calls(size, ground, notes);
+        transfer::add_calls(&mut experiment, count)?;
     }
-    let stopped = bench.entrants.into_iter().map(Entrant::stop);
+    let stopped = bench.entrants.iter_mut().map(Entrant::stop);
     error::all(stopped)?;
     Ok(experiment)
 }
@@ -124,6 +129,7 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
 struct Bench {
     place: Place,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
 }
 
 /// What is copied where, and on which processor.
@@ -148,8 +154,8 @@ enum Doer {
 }
 
 impl Entrant {
-    fn stop(self) -> Result<()> {
-        match self.doer {
+    fn stop(&mut self) -> Result<()> {
+        match &mut self.doer {
             Doer::Porter(porter) => porter.stop(),
             Doer::Program => Ok(()),
         }
@@ -249,46 +255,51 @@ impl Bench {
     fn case(&mut self, size: u64, run: &Run) -> Result<Option<Case>> {
         content::make(&self.place.from, size, 1)?;
         content::flush_to_disk(&self.place.from)?;
-        let count = self.entrants.len();
-        let mut copying = Copying {
-            place: &self.place,
-            entrants: &mut self.entrants,
-            size,
-        };
-        let played = run.play(&mut copying, count, weight_of(size))?;
+        let mut copying = Copying { bench: self, size };
+        let played = run.play(&mut copying, weight_of(size))?;
         remove(&self.place.to)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
     /// In one more copy each, under strace; programs that are started anew are left out.
-    fn count_calls(&mut self, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
+    fn count_calls(
+        &mut self,
+        size: u64,
+        ground: &Ground,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Calls>> {
         content::make(&self.place.from, size, 1)?;
         let log = ground.scratch.path().join("calls.log");
         let mut all = Vec::new();
-        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
-            if let Some(pid) = entrant.pid() {
-                let copy = || self.place.copy(entrant, 1).map(drop);
-                let counted = trace::count_calls(pid, &log, copy)?;
-                all.push(Calls::of(contender, 1, counted));
+        for contender in self.lineup.standing() {
+            let entrant = &mut self.entrants[contender];
+            let Some(pid) = entrant.pid() else { continue };
+            let copy = || self.place.copy(entrant, 1).map(drop);
+            match trace::count_calls(pid, &log, copy) {
+                Ok(counted) => all.push(Calls::of(contender, 1, counted)),
+                Err(error) => {
+                    notes.push(self.lineup.leave_out(contender, TRACED, error)?);
+                    self.dismiss(contender);
+                }
             }
         }
         remove(&self.place.to)?;
         Ok(all)
     }
 
+    /// Ends one that has failed. How it ends is of no interest any more.
+    fn dismiss(&mut self, contender: usize) {
+        let _ = self.entrants[contender].stop();
+    }
+
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for (index, entrant) in self.entrants.iter().enumerate() {
-            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
-            notes.extend(transfer::notes(&entrant.program.name, "the bench", &own));
-        }
         Case {
             label: size_label(size),
             x: size as f64,
             load: format!("copied {} times for each figure", times(size)),
             metrics: read_off(METRICS_FIRST.iter().chain(&transfer::METRICS), played),
             travelled: transfer::travelled(played),
-            notes,
+            notes: transfer::notes(&self.lineup, "the bench", played),
             ..Case::default()
         }
     }
@@ -296,21 +307,32 @@ impl Bench {
 
 /// A case on the stage.
 struct Copying<'b> {
-    place: &'b Place,
-    entrants: &'b mut [Entrant],
+    bench: &'b mut Bench,
     size: u64,
 }
 
 impl Trial for Copying<'_> {
     type Observation = Transfer;
 
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.bench.lineup
+    }
+
     fn play(&mut self, contender: usize) -> Result<Transfer> {
-        content::warm(&self.place.from)?;
-        self.place.observe(&mut self.entrants[contender], self.size)
+        let Bench {
+            place, entrants, ..
+        } = &mut *self.bench;
+        content::warm(&place.from)?;
+        place.observe(&mut entrants[contender], self.size)
     }
 
     fn is_disturbed(&self, transfer: &Transfer) -> bool {
         transfer.is_disturbed()
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        self.bench.dismiss(contender);
+        Ok(())
     }
 }
 
@@ -370,8 +392,7 @@ impl Place {
         let stored_bytes = entrant.storage_read_bytes()?.saturating_sub(stored);
         let copied = std::fs::metadata(&self.to).doing(|| "looking at the copy".into())?;
         if copied.len() != size {
-            let (name, bytes) = (&entrant.program.name, copied.len());
-            let what = format!("{name}: the copy has {bytes} bytes of {size}");
+            let what = format!("the copy has {} bytes of {size}", copied.len());
             return Err(Error::Answer(what));
         }
         // What is not written to disk yet never has to be.

@@ -100,10 +100,10 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     allow_connections(options.connections)?;
     let variants = Variant::of_mechanisms(&options.only);
-    let bench = Bench::start("http", &variants, &options.servers, ground, None)?;
+    let mut bench = Bench::start("http", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &bench, &mut experiment, ground, run);
+    let played = play_all(options, &mut bench, &mut experiment, ground, run);
     let stopped = bench.finish();
     played?;
     stopped?;
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 
 fn play_all(
     options: &Options,
-    bench: &Bench,
+    bench: &mut Bench,
     experiment: &mut Experiment,
     ground: &Ground,
     run: &Run,
@@ -125,8 +125,8 @@ fn play_all(
         let weight = options.weight_of(size, ground.scale);
         let case = closed.case(metrics(size), weight, run)?;
         let Some(mut case) = case else { break };
-        case.timelines = closed.timelines(weight, run)?;
-        closed.count_calls(&mut case, weight, run)?;
+        closed.add_timelines(&mut case, weight, run)?;
+        closed.add_calls(&mut case, weight, run)?;
         experiment.cases.push(case);
     }
     Ok(())

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Observation, Pages, notes_of, of_contender};
-use super::serving::{Bench, Variant};
+use super::observation::{self as read, Observation, Pages};
+use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
-use crate::document::{Case, Experiment};
+use crate::document::{Case, Experiment, Timeline};
 use crate::error::Result;
+use crate::lineup::Lineup;
 use crate::load::{Batch, Specimen, allow_connections, read_slowly};
 use crate::named::Named;
 use crate::proc;
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
 use crate::window::observe;
 
@@ -93,30 +94,32 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         bytes: options.size(ground.scale),
     };
     let specimens = batch.make(bench.site())?;
-    bench.verify(&specimens)?;
+    let failures = bench.verify(&specimens)?;
     let Some(file) = specimens.into_iter().next() else {
         return Ok(None);
     };
-    let contenders = bench.len();
     let mut reading = Reading {
         bench,
+        failures,
         file,
         connections: options.connections.max(1),
         hold: ground.scale.pick(HOLD_FULL, HOLD_QUICK),
         stop: run.stop,
     };
     let weight = options.weight_of_play(ground.scale);
-    let played = run.play(&mut reading, contenders, weight)?;
+    let played = run.play(&mut reading, weight)?;
     if played.rounds.is_empty() {
         return Ok(None);
     }
     let mut case = reading.told(&played);
-    for contender in 0..contenders {
-        reading.bench.restart(contender)?;
-        let work = |server: &Server| reading.read(server, || Ok(()));
-        match reading.bench.watch(contender, work) {
+    for contender in reading.bench.standing() {
+        match reading.timelines_of(contender) {
+            Ok(lines) => case.timelines.extend(lines),
             Err(_) if run.is_stopped() => break,
-            lines => case.timelines.extend(lines?),
+            Err(error) => {
+                let failure = reading.bench.leave_out(contender, WATCHED, error)?;
+                case.notes.push(failure);
+            }
         }
         run.progress.done(weight);
     }
@@ -126,6 +129,8 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
 /// The load on the stage.
 struct Reading<'b> {
     bench: &'b mut Bench,
+    /// What is to be said of servers that have failed before the rounds.
+    failures: Vec<String>,
     file: Specimen,
     connections: usize,
     hold: Duration,
@@ -135,16 +140,24 @@ struct Reading<'b> {
 impl Trial for Reading<'_> {
     type Observation = Observation;
 
+    fn lineup(&mut self) -> &mut Lineup {
+        self.bench.lineup()
+    }
+
     /// Peak memory only ever rises, so it needs a server that has done nothing yet.
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.bench.restart(contender)?;
         self.file.warm()?;
-        let observed = self.observe(self.bench.server(contender)?);
-        observed.map_err(|error| error.of(self.bench.name(contender)))
+        self.observe(self.bench.server(contender)?)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
         observation.window.is_disturbed()
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        self.bench.dismiss(contender);
+        Ok(())
     }
 }
 
@@ -167,6 +180,13 @@ impl Reading<'_> {
         })
     }
 
+    /// How memory goes, of a server that is started anew for it too.
+    fn timelines_of(&mut self, contender: usize) -> Result<Vec<Timeline>> {
+        self.bench.restart(contender)?;
+        let work = |server: &Server| self.read(server, || Ok(()));
+        self.bench.watch(contender, work)
+    }
+
     fn read(&self, server: &Server, look: impl FnMut() -> Result<()>) -> Result<()> {
         let target = self.file.target(server.address());
         let (address, connections) = (server.address(), self.connections);
@@ -174,12 +194,8 @@ impl Reading<'_> {
     }
 
     fn told(&self, played: &Played<Observation>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for index in 0..self.bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(self.bench.name(index), &own, Pages::Cached));
-        }
-        notes.extend(self.promise(self.bench.name(0), &of_contender(played, 0)));
+        let mut notes = self.bench.notes(&self.failures, played, Pages::Cached);
+        notes.extend(self.promise(self.bench.name(0), &played.of(0)));
         let (connections, hold) = (self.connections, self.hold);
         Case {
             label: format!("{connections} readers"),

@@ -8,17 +8,25 @@ use std::time::{Duration, Instant};
 use underpass::Mechanism;
 
 use super::Ground;
-use super::observation::{Observation, observe_lanes};
+use super::observation::{Observation, Pages, notes_of, observe_lanes};
 use crate::document::{Contender, Timeline, Unit};
 use crate::error::{self, Error, Result};
+use crate::lineup::Lineup;
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
+use crate::rounds::Played;
+use crate::run::notes_of_rounds;
 use crate::server::{Server, Setup};
 use crate::throttle::Throttle;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
+
+/// When a server can fail outside of the rounds, as it goes on behind its name.
+const COMPARED: &str = "when its answers were compared with the files";
+pub(crate) const WATCHED: &str = "while its memory was looked at";
+pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -53,6 +61,7 @@ pub(crate) struct Bench {
     processor: Option<usize>,
     throttle: Option<Throttle>,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
     left_out: Vec<String>,
 }
 
@@ -84,10 +93,15 @@ impl Bench {
             processor: ground.seats.contender,
             throttle,
             entrants: Vec::new(),
+            lineup: Lineup::default(),
             left_out: Vec::new(),
         };
         match bench.admit_all(variants, others, place) {
-            Ok(()) => Ok(bench),
+            Ok(()) => {
+                let names = bench.entrants.iter().map(|e| e.setup.name().to_owned());
+                bench.lineup = Lineup::of(names);
+                Ok(bench)
+            }
             Err(error) => {
                 // Why one of them did not start is what matters.
                 let _ = bench.finish();
@@ -124,12 +138,13 @@ impl Bench {
     }
 
     fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
-        let index = self.len();
+        let index = self.entrants.len();
         let server = None;
         self.entrants.push(Entrant { setup, server });
-        let admitted = self
-            .restart(index)
-            .and_then(|()| self.verify_one(index, trial));
+        let admitted = self.restart(index).and_then(|()| {
+            let verified = verify(self.server(index)?.address(), trial);
+            verified.map_err(|error| error.of(self.name(index)))
+        });
         if admitted.is_err() {
             let refused = self.entrants.pop();
             refused
@@ -144,8 +159,27 @@ impl Bench {
         self.left_out.clone()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entrants.len()
+    /// Those measured, by their places among the contenders.
+    pub(crate) fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    pub(crate) fn standing(&self) -> Vec<usize> {
+        self.lineup.standing()
+    }
+
+    /// Ends a server that has failed. How it ends is of no interest any more.
+    pub(crate) fn dismiss(&mut self, index: usize) {
+        let server = self.entrants[index].server.take();
+        let _ = server.map_or(Ok(()), Server::stop);
+    }
+
+    /// Leaves a server out from here on that has failed outside of the rounds; what is to be said
+    /// of it (see [`Lineup::leave_out`]).
+    pub(crate) fn leave_out(&mut self, index: usize, when: &str, error: Error) -> Result<String> {
+        let failure = self.lineup.leave_out(index, when, error)?;
+        self.dismiss(index);
+        Ok(failure)
     }
 
     /// The folder that is served.
@@ -184,14 +218,17 @@ impl Bench {
     }
 
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
-    pub(crate) fn verify(&self, specimens: &[Specimen]) -> Result<()> {
+    /// Those who fail are left out from here on; what is to be said of them.
+    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<Vec<String>> {
         flush_to_disk(&self.site)?;
-        (0..self.len()).try_for_each(|index| self.verify_one(index, specimens))
-    }
-
-    fn verify_one(&self, index: usize, specimens: &[Specimen]) -> Result<()> {
-        let verified = verify(self.server(index)?.address(), specimens);
-        verified.map_err(|error| error.of(self.name(index)))
+        let mut failures = Vec::new();
+        for index in self.standing() {
+            let server = self.server(index)?;
+            if let Err(error) = verify(server.address(), specimens) {
+                failures.push(self.leave_out(index, COMPARED, error)?);
+            }
+        }
+        Ok(failures)
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
@@ -203,9 +240,23 @@ impl Bench {
         waiting: Waiting,
         stop: &AtomicBool,
     ) -> Result<Observation> {
-        let server = self.server(index)?;
-        let observed = observe_lanes(server, lanes, waiting, stop);
-        observed.map_err(|error| error.of(self.name(index)))
+        observe_lanes(self.server(index)?, lanes, waiting, stop)
+    }
+
+    /// What has to be said of the rounds of a case, and before that of `failures` that came before
+    /// them. `pages` is where the files were to be.
+    pub(crate) fn notes(
+        &self,
+        failures: &[String],
+        played: &Played<Observation>,
+        pages: Pages,
+    ) -> Vec<String> {
+        let mut notes = failures.to_vec();
+        notes.extend(notes_of_rounds(played));
+        for index in 0..played.contenders() {
+            notes.extend(notes_of(self.name(index), &played.of(index), pages));
+        }
+        notes
     }
 
     /// How memory of a server goes during some work that is not timed.
@@ -224,8 +275,7 @@ impl Bench {
             let samples = sampler.join().unwrap_or_default();
             done.map(|()| samples)
         });
-        let samples = samples.map_err(|error| error.of(self.name(index)))?;
-        Ok(timelines(index, &samples))
+        Ok(timelines(index, &samples?))
     }
 
     /// Stops every server; the first failure is told, after all were tried.

@@ -84,10 +84,10 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         Variant::new("one write", &["--join", &JOIN_MAX.to_string()]),
         Variant::new("head, then sendfile", &["--join", "0"]),
     ];
-    let bench = Bench::start("small", &variants, &options.servers, ground, None)?;
+    let mut bench = Bench::start("small", &variants, &options.servers, ground, None)?;
     let mut experiment = describe(&bench, options.connections, run.rounds);
     experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &bench, &mut experiment.cases, ground, run);
+    let played = play_all(options, &mut bench, &mut experiment.cases, ground, run);
     let stopped = bench.finish();
     played?;
     stopped?;
@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 
 fn play_all(
     options: &Options,
-    bench: &Bench,
+    bench: &mut Bench,
     cases: &mut Vec<Case>,
     ground: &Ground,
     run: &Run,
@@ -115,7 +115,7 @@ fn play_all(
         };
         // Once is enough: what differs between the two is the same at every size.
         if cases.is_empty() {
-            closed.count_calls(&mut case, weight, run)?;
+            closed.add_calls(&mut case, weight, run)?;
         }
         cases.push(case);
     }

@@ -1,20 +1,21 @@
 //! `bench socket`: a file through a TCP socket, by size, by every mechanism that can.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use underpass::{Mechanism, limits};
 
-use super::transfer::{self, Transfer};
+use super::transfer::{self, TRACED, Transfer};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Error, Result};
+use crate::lineup::Lineup;
 use crate::named::Named;
 use crate::porter::Porter;
 use crate::process::Program;
 use crate::receiver::{Receiver, Taking};
 use crate::rounds::Played;
-use crate::run::{Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Run, Trial, read_off};
 use crate::window::observe;
 use crate::{proc, trace};
 
@@ -81,6 +82,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         receiver,
         folder: ground.scratch.subdirectory("socket")?,
         entrants: Vec::new(),
+        lineup: Lineup::default(),
     };
     let mut left_out = Vec::new();
     for program in programs(options)? {
@@ -91,10 +93,15 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
             Err(error) => return Err(error),
         }
     }
+    let names = bench.entrants.iter().map(|e| e.program.name.clone());
+    bench.lineup = Lineup::of(names);
     let mut experiments = Vec::new();
     for taking in options.takings() {
         let mut experiment = describe(&bench, options, taking, run.rounds);
-        experiment.notes.extend(left_out.iter().cloned());
+        let failures = bench.lineup.failures();
+        experiment
+            .notes
+            .extend(left_out.iter().chain(failures).cloned());
         for size in options.sizes(ground.scale) {
             if run.is_stopped() || bench.entrants.is_empty() {
                 break;
@@ -103,12 +110,12 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
             experiment.cases.extend(bench.case(size, taking, run)?);
         }
         if !run.is_stopped() {
-            let count = |size| bench.count_calls(taking, size, ground);
+            let count = |size, notes: &mut _| bench.count_calls(taking, size, ground, notes);
             transfer::add_calls(&mut experiment, count)?;
         }
         experiments.push(experiment);
     }
-    let stopped = bench.entrants.into_iter().map(|e| e.porter.stop());
+    let stopped = bench.entrants.iter_mut().map(|e| e.porter.stop());
     error::all(stopped)?;
     Ok(experiments)
 }
@@ -134,6 +141,7 @@ struct Bench {
     target: Target,
     folder: PathBuf,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
 }
 
 /// Who receives.
@@ -166,7 +174,7 @@ impl Bench {
     fn verify(
         &self,
         porter: &mut Porter,
-        file: &std::path::Path,
+        file: &Path,
         bytes: u64,
         sha256: &Sha256Hash,
     ) -> Result<()> {
@@ -191,23 +199,18 @@ impl Bench {
             content::make(&file, size, 1)?;
             content::flush_to_disk(&file)?;
         }
-        let (count, weight) = (self.entrants.len(), weight_of(size, self.scale));
+        let weight = weight_of(size, self.scale);
         let mut sending = Sending {
             bench: self,
             file,
             size,
             taking,
         };
-        let played = run.play(&mut sending, count, weight)?;
+        let played = run.play(&mut sending, weight)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for (index, entrant) in self.entrants.iter().enumerate() {
-            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
-            notes.extend(transfer::notes(&entrant.program.name, "the receiver", &own));
-        }
         let load = match times(size, self.scale) {
             1 => "sent once for each figure".to_owned(),
             times => format!("sent {times} times for each figure"),
@@ -218,30 +221,60 @@ impl Bench {
             load,
             metrics: read_off(&transfer::METRICS, played),
             travelled: transfer::travelled(played),
-            notes,
+            notes: transfer::notes(&self.lineup, "the receiver", played),
             ..Case::default()
         }
     }
 
     /// In one more transfer each, under strace.
-    fn count_calls(&mut self, taking: Taking, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
+    fn count_calls(
+        &mut self,
+        taking: Taking,
+        size: u64,
+        ground: &Ground,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Calls>> {
         let file = self.folder.join(format!("{size}"));
-        let file = file.to_string_lossy();
         let log = ground.scratch.path().join("calls.log");
-        let address = self.address(taking);
-        self.receiver.take_by(taking);
         let mut all = Vec::new();
-        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
-            let porter = &mut entrant.porter;
-            let pid = porter.pid();
-            let job = || porter.job(&["send", &file, &address]).map(drop);
-            let calls = trace::count_calls(pid, &log, job)?;
-            if matches!(self.target, Target::Here) {
-                self.receiver.taken()?;
+        for contender in self.lineup.standing() {
+            match self.calls_of(contender, taking, &file, &log) {
+                Ok(calls) => all.push(Calls::of(contender, 1, calls)),
+                Err(error) => {
+                    notes.push(self.lineup.leave_out(contender, TRACED, error)?);
+                    self.dismiss(contender)?;
+                }
             }
-            all.push(Calls::of(contender, 1, calls));
         }
         Ok(all)
+    }
+
+    fn calls_of(
+        &mut self,
+        contender: usize,
+        taking: Taking,
+        file: &Path,
+        log: &Path,
+    ) -> Result<trace::Calls> {
+        let address = self.address(taking);
+        self.receiver.take_by(taking);
+        let porter = &mut self.entrants[contender].porter;
+        let pid = porter.pid();
+        let words = ["send", &*file.to_string_lossy(), &address];
+        let calls = trace::count_calls(pid, log, || porter.job(&words).map(drop))?;
+        if matches!(self.target, Target::Here) {
+            self.receiver.taken()?;
+        }
+        Ok(calls)
+    }
+
+    /// Ends one that has failed. What of its bytes is still to arrive must not be taken for the
+    /// next one's.
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        // How it ends is of no interest any more.
+        let _ = self.entrants[contender].porter.stop();
+        self.receiver = Receiver::start()?;
+        Ok(())
     }
 
     fn address(&self, taking: Taking) -> String {
@@ -263,6 +296,10 @@ struct Sending<'b> {
 
 impl Trial for Sending<'_> {
     type Observation = Transfer;
+
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.bench.lineup
+    }
 
     fn play(&mut self, contender: usize) -> Result<Transfer> {
         content::warm(&self.file)?;
@@ -308,6 +345,10 @@ impl Trial for Sending<'_> {
 
     fn is_disturbed(&self, transfer: &Transfer) -> bool {
         transfer.is_disturbed()
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        self.bench.dismiss(contender)
     }
 }
 

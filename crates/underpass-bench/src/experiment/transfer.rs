@@ -4,12 +4,13 @@ use underpass::Mechanism;
 
 use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
 use crate::error::{Doing as _, Error, Result};
+use crate::lineup::Lineup;
 use crate::mover::Settings;
 use crate::porter::Journey;
 use crate::process::Program;
 use crate::role::Role;
 use crate::rounds::Played;
-use crate::run::Metric;
+use crate::run::{Metric, notes_of_rounds};
 use crate::stats::Spread;
 use crate::window::Window;
 
@@ -172,8 +173,9 @@ pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
 /// How payload travelled in all rounds together.
 pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
     let mut sums: Vec<Travelled> = Vec::new();
-    for (contender, transfer) in played.rounds.iter().flat_map(|r| r.iter().enumerate()) {
-        for journey in &transfer.journeys {
+    for contender in 0..played.contenders() {
+        let transfers = played.of(contender).into_iter();
+        for journey in transfers.flat_map(|transfer| &transfer.journeys) {
             let mechanism = journey.mechanism.name();
             let known = sums
                 .iter_mut()
@@ -194,7 +196,6 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
             }
         }
     }
-    sums.sort_by_key(|sum| sum.contender);
     sums
 }
 
@@ -202,16 +203,16 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
 /// Adds system calls, counted in one more transfer of a size that `count` is told, to the case of
-/// that size. Where they can't be counted, a note says why.
+/// that size, whose notes it is given. Where they can't be counted, a note says why.
 pub(crate) fn add_calls(
     experiment: &mut Experiment,
-    count: impl FnOnce(u64) -> Result<Vec<Calls>>,
+    count: impl FnOnce(u64, &mut Vec<String>) -> Result<Vec<Calls>>,
 ) -> Result<()> {
     let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
     let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
         return Ok(());
     };
-    match count(case.x as u64) {
+    match count(case.x as u64, &mut case.notes) {
         Ok(calls) => case.calls = calls,
         Err(Error::Setting(why)) => {
             let note = format!("system calls were not counted: {why}");
@@ -222,8 +223,21 @@ pub(crate) fn add_calls(
     Ok(())
 }
 
+/// When a contender can fail outside of the rounds, as it goes on behind its name.
+pub(crate) const TRACED: &str = "while its system calls were counted";
+
+/// What has to be said of the rounds of a case.
+pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>) -> Vec<String> {
+    let mut notes = notes_of_rounds(played);
+    for contender in 0..played.contenders() {
+        let name = lineup.name(contender);
+        notes.extend(notes_of(name, other_side, &played.of(contender)));
+    }
+    notes
+}
+
 /// What has to be said of the rounds of one contender.
-pub(crate) fn notes(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
+fn notes_of(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
     let count = |is: &dyn Fn(&Transfer) -> bool| transfers.iter().filter(|t| is(t)).count();
     let rounds = transfers.len();
     let mut notes = Vec::new();
