@@ -89,7 +89,11 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         let porter = Porter::start(&program, ground.seats.contender);
         match porter.and_then(|porter| bench.admit(program, porter)) {
             Ok(entrant) => bench.entrants.push(entrant),
-            Err(Error::Contender(why)) => left_out.push(format!("not measured: {why}")),
+            Err(Error::Contender(why)) => {
+                left_out.push(format!("not measured: {why}"));
+                // What of its bytes is still to arrive must not be taken for the next one's.
+                bench.receiver = Receiver::start()?;
+            }
             Err(error) => return Err(error),
         }
     }
