@@ -5,6 +5,22 @@
 
 use crate::error::{Error, Result};
 
+/// Whoever has the contenders of an experiment.
+pub(crate) trait Contenders {
+    fn lineup(&mut self) -> &mut Lineup;
+
+    /// Ends one that has failed, so that what it still does is no part of the others' figures. How
+    /// it ends is of no interest any more.
+    fn dismiss(&mut self, contender: usize) -> Result<()>;
+
+    /// See [`Lineup::leave_out`].
+    fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<String> {
+        let failure = self.lineup().leave_out(contender, when, error)?;
+        self.dismiss(contender)?;
+        Ok(failure)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Lineup {
     /// In the order of the document's contenders.

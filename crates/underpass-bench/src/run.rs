@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Better, Case, Figures, Measured, Unit};
 use crate::error::{Error, Result};
-use crate::lineup::Lineup;
+use crate::lineup::Contenders;
 use crate::noise::wait_until_quiet;
 use crate::progress::Progress;
 use crate::rounds::{Played, Round, Stage, interleave};
@@ -37,7 +37,9 @@ pub(crate) struct Metric<O> {
 pub(crate) trait Trial {
     type Observation;
 
-    fn lineup(&mut self) -> &mut Lineup;
+    type Contenders: Contenders;
+
+    fn contenders(&mut self) -> &mut Self::Contenders;
 
     /// One contender, once. An error doesn't name it.
     fn play(&mut self, contender: usize) -> Result<Self::Observation>;
@@ -45,9 +47,6 @@ pub(crate) trait Trial {
     /// Whether other programs or the hypervisor spoilt it: judged by the machine's clocks, never by
     /// the figures.
     fn is_disturbed(&self, observation: &Self::Observation) -> bool;
-
-    /// Ends one that has failed, so that what it still does is no part of the others' figures.
-    fn dismiss(&mut self, contender: usize) -> Result<()>;
 }
 
 /// Rounds that differ by more than this make a machine noisy: half of the range, of the median.
@@ -72,6 +71,29 @@ impl Run<'_> {
         };
         interleave(&mut stage, self.rounds)
     }
+
+    /// Does something with each contender once, outside of the rounds; for some there is nothing.
+    /// Those who fail `when` that is done are left out from here on, with a note.
+    pub(crate) fn once_each<T: Trial, R>(
+        &self,
+        trial: &mut T,
+        when: &str,
+        weight: u64,
+        notes: &mut Vec<String>,
+        mut one: impl FnMut(&mut T, usize) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        let mut all = Vec::new();
+        for contender in trial.contenders().lineup().standing() {
+            match one(trial, contender) {
+                Ok(done) => all.push(done),
+                // It was broken off.
+                Err(_) if self.is_stopped() => break,
+                Err(error) => notes.push(trial.contenders().leave_out(contender, when, error)?),
+            }
+            self.progress.done(weight);
+        }
+        Ok(all)
+    }
 }
 
 struct OnStage<'a, 'r, T> {
@@ -86,11 +108,11 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
     type Figure = T::Observation;
 
     fn contenders(&mut self) -> usize {
-        self.trial.lineup().len()
+        self.trial.contenders().lineup().len()
     }
 
     fn standing(&mut self) -> Vec<usize> {
-        self.trial.lineup().standing()
+        self.trial.contenders().lineup().standing()
     }
 
     fn before_round(&mut self) -> Result<()> {
@@ -108,9 +130,7 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
             Round::WarmUp => "in the warm-up".to_owned(),
             Round::Counted(round) => format!("in round {} of {}", round + 1, self.run.rounds),
         };
-        let failure = self.trial.lineup().leave_out(contender, &when, error)?;
-        self.trial.dismiss(contender)?;
-        Ok(failure)
+        self.trial.contenders().leave_out(contender, &when, error)
     }
 
     fn is_disturbed(&self, observation: &T::Observation) -> bool {
@@ -222,6 +242,7 @@ pub(crate) fn has_too_few_rounds(cases: &[Case]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lineup::Lineup;
 
     /// Figures are written down: by contender, then by play. Where they end it fails.
     struct Script {
@@ -230,11 +251,23 @@ mod tests {
         dismissed: Vec<usize>,
     }
 
-    impl Trial for Script {
-        type Observation = f64;
-
+    impl Contenders for Script {
         fn lineup(&mut self) -> &mut Lineup {
             &mut self.lineup
+        }
+
+        fn dismiss(&mut self, contender: usize) -> Result<()> {
+            self.dismissed.push(contender);
+            Ok(())
+        }
+    }
+
+    impl Trial for Script {
+        type Observation = f64;
+        type Contenders = Script;
+
+        fn contenders(&mut self) -> &mut Script {
+            self
         }
 
         fn play(&mut self, contender: usize) -> Result<f64> {
@@ -247,11 +280,6 @@ mod tests {
 
         fn is_disturbed(&self, _: &f64) -> bool {
             false
-        }
-
-        fn dismiss(&mut self, contender: usize) -> Result<()> {
-            self.dismissed.push(contender);
-            Ok(())
         }
     }
 

@@ -3,11 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use super::observation::{Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, TRACED, WATCHED};
-use super::size_label;
+use super::serving::{Bench, WATCHED};
+use super::{TRACED, size_label};
 use crate::document::{Calls, Case, Timeline};
 use crate::error::{Error, Result};
-use crate::lineup::Lineup;
 use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, read_off};
@@ -50,8 +49,8 @@ impl Load {
             bytes,
         };
         let specimens = batch.make(bench.site())?;
+        bench.verify(&specimens)?;
         Ok(Closed {
-            failures: bench.verify(&specimens)?,
             load: self,
             bench,
             specimens,
@@ -64,8 +63,6 @@ impl Load {
 pub(crate) struct Closed<'b> {
     load: Load,
     bench: &'b mut Bench,
-    /// What is to be said of servers that have failed before the rounds.
-    failures: Vec<String>,
     /// What is asked for, in turns; all of one size.
     specimens: Vec<Specimen>,
     /// Set by whoever wants it to end.
@@ -87,17 +84,9 @@ impl Closed<'_> {
 
     /// Tells for the case how memory goes while all of it is asked for once more, server by server.
     pub(crate) fn add_timelines(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
-        for contender in self.bench.standing() {
-            match self.timelines_of(contender) {
-                Ok(lines) => case.timelines.extend(lines),
-                Err(_) if run.is_stopped() => break,
-                Err(error) => {
-                    let failure = self.bench.leave_out(contender, WATCHED, error)?;
-                    case.notes.push(failure);
-                }
-            }
-            run.progress.done(weight);
-        }
+        let watch = |closed: &mut Self, contender| closed.timelines_of(contender);
+        let lines = run.once_each(self, WATCHED, weight, &mut case.notes, watch)?;
+        case.timelines.extend(lines.into_iter().flatten());
         Ok(())
     }
 
@@ -118,21 +107,16 @@ impl Closed<'_> {
         let requests = TRACED_REQUESTS_MAX
             .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
             .max(self.load.connections as u64);
-        for contender in self.bench.standing() {
-            match self.calls_of(contender, requests) {
-                Ok(calls) => case.calls.push(Calls::of(contender, requests, calls)),
-                Err(Error::Setting(why)) => {
-                    case.notes.push(format!("calls were not counted: {why}"));
-                    case.calls.clear();
-                    break;
-                }
-                Err(_) if run.is_stopped() => break,
-                Err(error) => {
-                    let failure = self.bench.leave_out(contender, TRACED, error)?;
-                    case.notes.push(failure);
-                }
+        let count = |closed: &mut Self, contender| {
+            let calls = closed.calls_of(contender, requests)?;
+            Ok(Calls::of(contender, requests, calls))
+        };
+        match run.once_each(self, TRACED, weight, &mut case.notes, count) {
+            Ok(calls) => case.calls = calls,
+            Err(Error::Setting(why)) => {
+                case.notes.push(format!("calls were not counted: {why}"));
             }
-            run.progress.done(weight);
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -157,7 +141,7 @@ impl Closed<'_> {
     }
 
     fn told(
-        &self,
+        &mut self,
         metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
         played: &Played<Observation>,
     ) -> Case {
@@ -168,7 +152,7 @@ impl Closed<'_> {
             load: self.describe(bytes),
             metrics: read_off(metrics, played),
             latencies: latencies(played),
-            notes: self.bench.notes(&self.failures, played, Pages::Cached),
+            notes: self.bench.notes(played, Pages::Cached),
             ..Case::default()
         }
     }
@@ -193,9 +177,10 @@ impl Closed<'_> {
 
 impl Trial for Closed<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
 
-    fn lineup(&mut self) -> &mut Lineup {
-        self.bench.lineup()
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
     }
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
@@ -208,10 +193,5 @@ impl Trial for Closed<'_> {
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
         observation.lost_page_cache() || observation.window.is_disturbed()
-    }
-
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        self.bench.dismiss(contender);
-        Ok(())
     }
 }

@@ -10,7 +10,6 @@ use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
-use crate::lineup::Lineup;
 use crate::load::{Batch, Lane, Pace, Quota, Specimen, Waiting};
 use crate::named::Named;
 use crate::rounds::Played;
@@ -109,9 +108,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     experiment.notes.extend(bench.left_out());
     run.progress.begin("cold");
     let played = play(options, &mut bench, ground, run);
-    let stopped = bench.finish();
-    experiment.cases.extend(played?);
-    stopped?;
+    experiment.cases.extend(bench.finish_after(played)?);
     Ok(vec![experiment])
 }
 
@@ -128,11 +125,10 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         bytes: options.size,
     };
     let (hot, cold) = (hot.make(bench.site())?, cold.make(bench.site())?);
-    let mut failures = bench.verify(&hot)?;
-    failures.extend(bench.verify(&cold)?);
+    bench.verify(&hot)?;
+    bench.verify(&cold)?;
     let mut streaming = Streaming {
         bench,
-        failures,
         hot,
         cold,
         streams: options.streams.max(1),
@@ -148,8 +144,6 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
 /// The load on the stage.
 struct Streaming<'b> {
     bench: &'b mut Bench,
-    /// What is to be said of servers that have failed before the rounds.
-    failures: Vec<String>,
     hot: Vec<Specimen>,
     cold: Vec<Specimen>,
     streams: usize,
@@ -159,9 +153,10 @@ struct Streaming<'b> {
 
 impl Trial for Streaming<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
 
-    fn lineup(&mut self) -> &mut Lineup {
-        self.bench.lineup()
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
     }
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
@@ -193,22 +188,17 @@ impl Trial for Streaming<'_> {
     fn is_disturbed(&self, observation: &Observation) -> bool {
         observation.window.is_disturbed()
     }
-
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        self.bench.dismiss(contender);
-        Ok(())
-    }
 }
 
 impl Streaming<'_> {
-    fn told(&self, load: String, played: &Played<Observation>) -> Case {
+    fn told(&mut self, load: String, played: &Played<Observation>) -> Case {
         Case {
             label: format!("{} streams", self.streams),
             x: self.streams as f64,
             load,
             metrics: read_off(&METRICS, played),
             latencies: latencies(played),
-            notes: self.bench.notes(&self.failures, played, Pages::OnDisk),
+            notes: self.bench.notes(played, Pages::OnDisk),
             ..Case::default()
         }
     }

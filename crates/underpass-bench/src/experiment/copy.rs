@@ -5,12 +5,12 @@ use std::thread;
 
 use underpass::{Cloning, Mechanism, limits};
 
-use super::transfer::{self, TRACED, Transfer};
-use super::{Ground, Scale, size_label, sizes_of_cases};
+use super::transfer::{self, Transfer};
+use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
 use crate::content;
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Doing as _, Error, Result};
-use crate::lineup::Lineup;
+use crate::lineup::{Contenders, Lineup};
 use crate::machine::file_system;
 use crate::mover::Settings;
 use crate::named::Named;
@@ -118,7 +118,7 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         experiment.cases.extend(bench.case(size, run)?);
     }
     if !run.is_stopped() {
-        let count = |size, notes: &mut _| bench.count_calls(size, ground, notes);
+        let count = |size, notes: &mut _| bench.count_calls(size, ground, run, notes);
         transfer::add_calls(&mut experiment, count)?;
     }
     let stopped = bench.entrants.iter_mut().map(Entrant::stop);
@@ -266,30 +266,27 @@ impl Bench {
         &mut self,
         size: u64,
         ground: &Ground,
+        run: &Run,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Calls>> {
         content::make(&self.place.from, size, 1)?;
         let log = ground.scratch.path().join("calls.log");
-        let mut all = Vec::new();
-        for contender in self.lineup.standing() {
-            let entrant = &mut self.entrants[contender];
-            let Some(pid) = entrant.pid() else { continue };
-            let copy = || self.place.copy(entrant, 1).map(drop);
-            match trace::count_calls(pid, &log, copy) {
-                Ok(counted) => all.push(Calls::of(contender, 1, counted)),
-                Err(error) => {
-                    notes.push(self.lineup.leave_out(contender, TRACED, error)?);
-                    self.dismiss(contender);
-                }
-            }
-        }
+        let mut copying = Copying { bench: self, size };
+        let count = |copying: &mut Copying, contender: usize| {
+            let Bench {
+                place, entrants, ..
+            } = &mut *copying.bench;
+            let entrant = &mut entrants[contender];
+            let Some(pid) = entrant.pid() else {
+                return Ok(None);
+            };
+            let copy = || place.copy(entrant, 1).map(drop);
+            let calls = trace::count_calls(pid, &log, copy)?;
+            Ok(Some(Calls::of(contender, 1, calls)))
+        };
+        let all = run.once_each(&mut copying, TRACED, 0, notes, count)?;
         remove(&self.place.to)?;
-        Ok(all)
-    }
-
-    /// Ends one that has failed. How it ends is of no interest any more.
-    fn dismiss(&mut self, contender: usize) {
-        let _ = self.entrants[contender].stop();
+        Ok(all.into_iter().flatten().collect())
     }
 
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
@@ -305,6 +302,17 @@ impl Bench {
     }
 }
 
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let _ = self.entrants[contender].stop();
+        Ok(())
+    }
+}
+
 /// A case on the stage.
 struct Copying<'b> {
     bench: &'b mut Bench,
@@ -313,9 +321,10 @@ struct Copying<'b> {
 
 impl Trial for Copying<'_> {
     type Observation = Transfer;
+    type Contenders = Bench;
 
-    fn lineup(&mut self) -> &mut Lineup {
-        &mut self.bench.lineup
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
     }
 
     fn play(&mut self, contender: usize) -> Result<Transfer> {
@@ -328,11 +337,6 @@ impl Trial for Copying<'_> {
 
     fn is_disturbed(&self, transfer: &Transfer) -> bool {
         transfer.is_disturbed()
-    }
-
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        self.bench.dismiss(contender);
-        Ok(())
     }
 }
 

@@ -104,9 +104,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play_all(options, &mut bench, &mut experiment, ground, run);
-    let stopped = bench.finish();
-    played?;
-    stopped?;
+    bench.finish_after(played)?;
     Ok(vec![experiment])
 }
 

@@ -10,7 +10,6 @@ use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
 use crate::document::{Case, Experiment, Timeline};
 use crate::error::Result;
-use crate::lineup::Lineup;
 use crate::load::{Batch, Specimen, allow_connections, read_slowly};
 use crate::named::Named;
 use crate::proc;
@@ -80,9 +79,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play(options, &mut bench, ground, run);
-    let stopped = bench.finish();
-    experiment.cases.extend(played?);
-    stopped?;
+    experiment.cases.extend(bench.finish_after(played)?);
     Ok(vec![experiment])
 }
 
@@ -94,13 +91,12 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         bytes: options.size(ground.scale),
     };
     let specimens = batch.make(bench.site())?;
-    let failures = bench.verify(&specimens)?;
+    bench.verify(&specimens)?;
     let Some(file) = specimens.into_iter().next() else {
         return Ok(None);
     };
     let mut reading = Reading {
         bench,
-        failures,
         file,
         connections: options.connections.max(1),
         hold: ground.scale.pick(HOLD_FULL, HOLD_QUICK),
@@ -112,25 +108,15 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         return Ok(None);
     }
     let mut case = reading.told(&played);
-    for contender in reading.bench.standing() {
-        match reading.timelines_of(contender) {
-            Ok(lines) => case.timelines.extend(lines),
-            Err(_) if run.is_stopped() => break,
-            Err(error) => {
-                let failure = reading.bench.leave_out(contender, WATCHED, error)?;
-                case.notes.push(failure);
-            }
-        }
-        run.progress.done(weight);
-    }
+    let watch = |reading: &mut Reading, contender| reading.timelines_of(contender);
+    let lines = run.once_each(&mut reading, WATCHED, weight, &mut case.notes, watch)?;
+    case.timelines.extend(lines.into_iter().flatten());
     Ok(Some(case))
 }
 
 /// The load on the stage.
 struct Reading<'b> {
     bench: &'b mut Bench,
-    /// What is to be said of servers that have failed before the rounds.
-    failures: Vec<String>,
     file: Specimen,
     connections: usize,
     hold: Duration,
@@ -139,9 +125,10 @@ struct Reading<'b> {
 
 impl Trial for Reading<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
 
-    fn lineup(&mut self) -> &mut Lineup {
-        self.bench.lineup()
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
     }
 
     /// Peak memory only ever rises, so it needs a server that has done nothing yet.
@@ -153,11 +140,6 @@ impl Trial for Reading<'_> {
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
         observation.window.is_disturbed()
-    }
-
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        self.bench.dismiss(contender);
-        Ok(())
     }
 }
 
@@ -193,8 +175,8 @@ impl Reading<'_> {
         read_slowly(address, &target, connections, self.hold, self.stop, look)
     }
 
-    fn told(&self, played: &Played<Observation>) -> Case {
-        let mut notes = self.bench.notes(&self.failures, played, Pages::Cached);
+    fn told(&mut self, played: &Played<Observation>) -> Case {
+        let mut notes = self.bench.notes(played, Pages::Cached);
         notes.extend(self.promise(self.bench.name(0), &played.of(0)));
         let (connections, hold) = (self.connections, self.hold);
         Case {

@@ -16,6 +16,9 @@ use crate::machine::Machine;
 use crate::process::Seats;
 use crate::scratch::Scratch;
 
+/// When a contender can fail in any of them outside of the rounds, as it goes on behind its name.
+pub(crate) const TRACED: &str = "while its system calls were counted";
+
 /// How much work a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {

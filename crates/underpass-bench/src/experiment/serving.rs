@@ -11,7 +11,7 @@ use super::Ground;
 use super::observation::{Observation, Pages, notes_of, observe_lanes};
 use crate::document::{Contender, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::Lineup;
+use crate::lineup::{Contenders, Lineup};
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
@@ -26,7 +26,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// When a server can fail outside of the rounds, as it goes on behind its name.
 const COMPARED: &str = "when its answers were compared with the files";
 pub(crate) const WATCHED: &str = "while its memory was looked at";
-pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -63,6 +62,8 @@ pub(crate) struct Bench {
     entrants: Vec<Entrant>,
     lineup: Lineup,
     left_out: Vec<String>,
+    /// What is to be said, with the next case, of servers that have failed before its rounds.
+    unsaid: Vec<String>,
 }
 
 /// What a server is tried with before anything is measured.
@@ -95,6 +96,7 @@ impl Bench {
             entrants: Vec::new(),
             lineup: Lineup::default(),
             left_out: Vec::new(),
+            unsaid: Vec::new(),
         };
         match bench.admit_all(variants, others, place) {
             Ok(()) => {
@@ -102,11 +104,8 @@ impl Bench {
                 bench.lineup = Lineup::of(names);
                 Ok(bench)
             }
-            Err(error) => {
-                // Why one of them did not start is what matters.
-                let _ = bench.finish();
-                Err(error)
-            }
+            // Why one of them did not start is what matters.
+            Err(error) => bench.finish_after(Err(error)),
         }
     }
 
@@ -159,29 +158,6 @@ impl Bench {
         self.left_out.clone()
     }
 
-    /// Those measured, by their places among the contenders.
-    pub(crate) fn lineup(&mut self) -> &mut Lineup {
-        &mut self.lineup
-    }
-
-    pub(crate) fn standing(&self) -> Vec<usize> {
-        self.lineup.standing()
-    }
-
-    /// Ends a server that has failed. How it ends is of no interest any more.
-    pub(crate) fn dismiss(&mut self, index: usize) {
-        let server = self.entrants[index].server.take();
-        let _ = server.map_or(Ok(()), Server::stop);
-    }
-
-    /// Leaves a server out from here on that has failed outside of the rounds; what is to be said
-    /// of it (see [`Lineup::leave_out`]).
-    pub(crate) fn leave_out(&mut self, index: usize, when: &str, error: Error) -> Result<String> {
-        let failure = self.lineup.leave_out(index, when, error)?;
-        self.dismiss(index);
-        Ok(failure)
-    }
-
     /// The folder that is served.
     pub(crate) fn site(&self) -> &Path {
         &self.site
@@ -218,17 +194,17 @@ impl Bench {
     }
 
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
-    /// Those who fail are left out from here on; what is to be said of them.
-    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<Vec<String>> {
+    /// Those who fail are left out from here on, which is said with the next case.
+    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<()> {
         flush_to_disk(&self.site)?;
-        let mut failures = Vec::new();
-        for index in self.standing() {
+        for index in self.lineup.standing() {
             let server = self.server(index)?;
             if let Err(error) = verify(server.address(), specimens) {
-                failures.push(self.leave_out(index, COMPARED, error)?);
+                let failure = self.leave_out(index, COMPARED, error)?;
+                self.unsaid.push(failure);
             }
         }
-        Ok(failures)
+        Ok(())
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
@@ -243,15 +219,10 @@ impl Bench {
         observe_lanes(self.server(index)?, lanes, waiting, stop)
     }
 
-    /// What has to be said of the rounds of a case, and before that of `failures` that came before
-    /// them. `pages` is where the files were to be.
-    pub(crate) fn notes(
-        &self,
-        failures: &[String],
-        played: &Played<Observation>,
-        pages: Pages,
-    ) -> Vec<String> {
-        let mut notes = failures.to_vec();
+    /// What has to be said of a case, the failures before its rounds included. `pages` is where the
+    /// files were to be.
+    pub(crate) fn notes(&mut self, played: &Played<Observation>, pages: Pages) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.unsaid);
         notes.extend(notes_of_rounds(played));
         for index in 0..played.contenders() {
             notes.extend(notes_of(self.name(index), &played.of(index), pages));
@@ -278,10 +249,26 @@ impl Bench {
         Ok(timelines(index, &samples?))
     }
 
-    /// Stops every server; the first failure is told, after all were tried.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Stops every server, whatever `played` came to: that is told first, then the first server
+    /// that did not stop.
+    pub(crate) fn finish_after<T>(self, played: Result<T>) -> Result<T> {
         let servers = self.entrants.into_iter().filter_map(|e| e.server);
-        error::all(servers.map(Server::stop))
+        let stopped = error::all(servers.map(Server::stop));
+        let played = played?;
+        stopped?;
+        Ok(played)
+    }
+}
+
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let server = self.entrants[contender].server.take();
+        let _ = server.map_or(Ok(()), Server::stop);
+        Ok(())
     }
 }
 

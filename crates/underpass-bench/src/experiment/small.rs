@@ -88,9 +88,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let mut experiment = describe(&bench, options.connections, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play_all(options, &mut bench, &mut experiment.cases, ground, run);
-    let stopped = bench.finish();
-    played?;
-    stopped?;
+    bench.finish_after(played)?;
     experiment
         .notes
         .extend(crossover(&findings(&experiment.cases)));

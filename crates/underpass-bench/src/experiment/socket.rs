@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use underpass::{Mechanism, limits};
 
-use super::transfer::{self, TRACED, Transfer};
-use super::{Ground, Scale, size_label, sizes_of_cases};
+use super::transfer::{self, Transfer};
+use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::Lineup;
+use crate::lineup::{Contenders, Lineup};
 use crate::named::Named;
 use crate::porter::Porter;
 use crate::process::Program;
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
             experiment.cases.extend(bench.case(size, taking, run)?);
         }
         if !run.is_stopped() {
-            let count = |size, notes: &mut _| bench.count_calls(taking, size, ground, notes);
+            let count = |size, notes: &mut _| bench.count_calls(taking, size, ground, run, notes);
             transfer::add_calls(&mut experiment, count)?;
         }
         experiments.push(experiment);
@@ -204,12 +204,7 @@ impl Bench {
             content::flush_to_disk(&file)?;
         }
         let weight = weight_of(size, self.scale);
-        let mut sending = Sending {
-            bench: self,
-            file,
-            size,
-            taking,
-        };
+        let mut sending = self.sending(size, taking);
         let played = run.play(&mut sending, weight)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
@@ -236,49 +231,24 @@ impl Bench {
         taking: Taking,
         size: u64,
         ground: &Ground,
+        run: &Run,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Calls>> {
-        let file = self.folder.join(format!("{size}"));
-        let log = ground.scratch.path().join("calls.log");
-        let mut all = Vec::new();
-        for contender in self.lineup.standing() {
-            match self.calls_of(contender, taking, &file, &log) {
-                Ok(calls) => all.push(Calls::of(contender, 1, calls)),
-                Err(error) => {
-                    notes.push(self.lineup.leave_out(contender, TRACED, error)?);
-                    self.dismiss(contender)?;
-                }
-            }
-        }
-        Ok(all)
+        let mut sending = self.sending(size, taking);
+        let count = |sending: &mut Sending, contender| {
+            let calls = sending.calls_of(contender, ground)?;
+            Ok(Calls::of(contender, 1, calls))
+        };
+        run.once_each(&mut sending, TRACED, 0, notes, count)
     }
 
-    fn calls_of(
-        &mut self,
-        contender: usize,
-        taking: Taking,
-        file: &Path,
-        log: &Path,
-    ) -> Result<trace::Calls> {
-        let address = self.address(taking);
-        self.receiver.take_by(taking);
-        let porter = &mut self.entrants[contender].porter;
-        let pid = porter.pid();
-        let words = ["send", &*file.to_string_lossy(), &address];
-        let calls = trace::count_calls(pid, log, || porter.job(&words).map(drop))?;
-        if matches!(self.target, Target::Here) {
-            self.receiver.taken()?;
+    fn sending(&mut self, size: u64, taking: Taking) -> Sending<'_> {
+        Sending {
+            file: self.folder.join(format!("{size}")),
+            bench: self,
+            size,
+            taking,
         }
-        Ok(calls)
-    }
-
-    /// Ends one that has failed. What of its bytes is still to arrive must not be taken for the
-    /// next one's.
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        // How it ends is of no interest any more.
-        let _ = self.entrants[contender].porter.stop();
-        self.receiver = Receiver::start()?;
-        Ok(())
     }
 
     fn address(&self, taking: Taking) -> String {
@@ -287,6 +257,19 @@ impl Bench {
             Target::There(host, port) if taking == Taking::Discarding => format!("{host}:{port}"),
             Target::There(host, port) => format!("{host}:{}", port + 1),
         }
+    }
+}
+
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let _ = self.entrants[contender].porter.stop();
+        // What of its bytes is still to arrive must not be taken for the next one's.
+        self.receiver = Receiver::start()?;
+        Ok(())
     }
 }
 
@@ -300,9 +283,10 @@ struct Sending<'b> {
 
 impl Trial for Sending<'_> {
     type Observation = Transfer;
+    type Contenders = Bench;
 
-    fn lineup(&mut self) -> &mut Lineup {
-        &mut self.bench.lineup
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
     }
 
     fn play(&mut self, contender: usize) -> Result<Transfer> {
@@ -350,9 +334,21 @@ impl Trial for Sending<'_> {
     fn is_disturbed(&self, transfer: &Transfer) -> bool {
         transfer.is_disturbed()
     }
+}
 
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        self.bench.dismiss(contender)
+impl Sending<'_> {
+    fn calls_of(&mut self, contender: usize, ground: &Ground) -> Result<trace::Calls> {
+        let log = ground.scratch.path().join("calls.log");
+        let address = self.bench.address(self.taking);
+        self.bench.receiver.take_by(self.taking);
+        let porter = &mut self.bench.entrants[contender].porter;
+        let pid = porter.pid();
+        let words = ["send", &*self.file.to_string_lossy(), &address];
+        let calls = trace::count_calls(pid, &log, || porter.job(&words).map(drop))?;
+        if matches!(self.bench.target, Target::Here) {
+            self.bench.receiver.taken()?;
+        }
+        Ok(calls)
     }
 }
 

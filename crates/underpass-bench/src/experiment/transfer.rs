@@ -223,9 +223,6 @@ pub(crate) fn add_calls(
     Ok(())
 }
 
-/// When a contender can fail outside of the rounds, as it goes on behind its name.
-pub(crate) const TRACED: &str = "while its system calls were counted";
-
 /// What has to be said of the rounds of a case.
 pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>) -> Vec<String> {
     let mut notes = notes_of_rounds(played);
