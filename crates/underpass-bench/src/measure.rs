@@ -59,8 +59,9 @@ pub struct Settings {
 /// off, and what was complete by then is in the document.
 ///
 /// # Errors
-/// The machine can't do what is needed, or somebody delivered wrong bytes. A contender that can't
-/// take part at all is none: it is left out, with a note.
+/// The machine can't do what is needed, or one of our own delivers wrong bytes before anything is
+/// measured, or all contenders of an experiment fail. One that can't take part, or fails in the
+/// middle, is none: it is left out from there on, with a note.
 pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Result<Document> {
     let start = Instant::now();
     let date = machine::today();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::document::Contender;
 use crate::error::{Doing, Error, Result};
 use crate::proc;
 use crate::role::Role;
@@ -37,6 +38,20 @@ pub(crate) struct Process {
 }
 
 impl Program {
+    /// How it stands in the document.
+    pub(crate) fn entry(&self) -> Contender {
+        let words = self.command.iter();
+        Contender {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            command: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            environment: self.environment.clone(),
+            configuration: None,
+        }
+    }
+
     /// The command by which it runs on `processor`: streams are the caller's to set.
     pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
         let wrapper = std::env::current_exe().doing(|| "finding this program".into())?;
@@ -75,8 +90,12 @@ impl Process {
         Ok(ended.is_some())
     }
 
-    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while. One that has ended is
+    /// left alone: its number may be another's.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if self.has_ended()? {
+            return Ok(());
+        }
         let tree = proc::process_tree(self.pid())?;
         signal(self.pid(), Signal::TERM);
         let start = Instant::now();

@@ -149,6 +149,67 @@ fn who_does_not_deliver_is_left_out_and_named() {
     }
 }
 
+/// That the last contender of each case has no figures, and the first one one of each round; what
+/// is said of the first case.
+fn notes_without_the_last(experiment: &Value, rounds: usize) -> String {
+    let last = names(experiment).len() - 1;
+    let cases = list(experiment, "cases");
+    for metric in cases.iter().flat_map(|case| list(case, "metrics")) {
+        assert!(metric["figures"][last].is_null(), "{metric:#}");
+        if let Some(figures) = metric["figures"][0]["rounds"].as_array() {
+            assert_eq!(figures.len(), rounds);
+        }
+    }
+    cases[0]["notes"].to_string()
+}
+
+#[test]
+fn a_program_that_fails_in_the_middle_is_left_out_and_the_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let log = log.display();
+    // 1 for the trial, 40 for the warm-up, 40 for the first round.
+    let tired = format!(
+        "tired=sh -c 'echo >> {log} && test $(wc -l < {log}) -le 100 && cp {{from}} {{to}}'"
+    );
+    let sizes = ["--sizes", "10KiB,20KiB", "--rounds", "3"];
+    let document = bench(&[&["copy"], &sizes[..], &["--program", &tired]].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(list(experiment, "cases").len(), 2);
+    let notes = notes_without_the_last(experiment, 3);
+    let failed = "tired failed in round 2 of 3 and is left out from there on: running tired";
+    assert!(notes.contains(failed), "{notes}");
+}
+
+#[test]
+fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
+    // 1 job for the trial, 100 for the warm-up, 100 for the first round.
+    let tired = format!(
+        "tired=sh -c 'for n in $(seq 250); do read -r job; echo \"$job\"; done | \
+         {BINARY} bench role mover'"
+    );
+    let sizes = ["--sizes", "1MB,2MB", "--rounds", "2"];
+    let peer = ["--receiver", "discard", "--peer", &tired];
+    let document = bench(&[&["socket"], &sizes[..], &peer].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(list(experiment, "cases").len(), 2);
+    let notes = notes_without_the_last(experiment, 2);
+    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
+}
+
+#[test]
+fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
+    // 1 for the trial, 1 for the warm-up, 1 for the first round.
+    let tired = format!(
+        "tired=sh -c 'echo >> {{own}}/starts; test $(wc -l < {{own}}/starts) -le 3 && \
+         exec {BINARY} serve {{root}} --listen {{address}} --workers 1'"
+    );
+    let few = ["--quick", "--connections", "2", "--rounds", "2"];
+    let document = bench(&[&["many"], &few[..], &["--server", &tired]].concat());
+    let notes = notes_without_the_last(&document["experiments"][0], 2);
+    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
+}
+
 #[test]
 fn another_machine_can_receive() {
     let (mut sink, port) = sink();

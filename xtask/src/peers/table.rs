@@ -114,30 +114,19 @@ const C: Kit = Kit {
     version: &["--version"],
     build: &[
         &["mkdir", "-p", "target/peers/c"],
-        &[
-            "cc",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            "target/peers/c/send",
-            "peers/c/porter.c",
-            "peers/c/send.c",
-        ],
-        &[
-            "cc",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            "target/peers/c/copy",
-            "peers/c/porter.c",
-            "peers/c/copy.c",
-        ],
+        &cc("target/peers/c/send", "peers/c/send.c"),
+        &cc("target/peers/c/copy", "peers/c/copy.c"),
     ],
 };
+
+/// Compiles a porter in C.
+const fn cc(program: &'static str, source: &'static str) -> [&'static str; 9] {
+    let porter = "peers/c/porter.c";
+    [
+        "cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, porter, source,
+    ]
+}
+
 const JAVA: Kit = Kit {
     name: "Java",
     program: "javac",

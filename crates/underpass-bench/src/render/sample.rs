@@ -492,12 +492,7 @@ pub(crate) fn case(label: &str, x: f64, load: &str) -> Case {
         label: label.into(),
         x,
         load: load.into(),
-        metrics: Vec::new(),
-        travelled: Vec::new(),
-        calls: Vec::new(),
-        latencies: Vec::new(),
-        timelines: Vec::new(),
-        notes: Vec::new(),
+        ..Case::default()
     }
 }
 
@@ -516,16 +511,8 @@ pub(crate) fn experiment(name: &str, variant: &str, title: &str, rounds: usize) 
         name: name.into(),
         variant: variant.into(),
         title: title.into(),
-        measured: String::new(),
-        reading: String::new(),
-        axis: Axis {
-            label: String::new(),
-            unit: Unit::Count,
-        },
         rounds,
-        contenders: Vec::new(),
-        cases: Vec::new(),
-        notes: Vec::new(),
+        ..Experiment::default()
     }
 }
 
