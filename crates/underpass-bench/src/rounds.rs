@@ -78,6 +78,22 @@ impl<T> Played<T> {
     }
 }
 
+impl<T: Clone> Played<T> {
+    /// The same with the contenders in another order.
+    pub(crate) fn in_order(&self, order: &[usize]) -> Played<T> {
+        let reordered = |round: &Vec<Option<T>>| {
+            let figures = order.iter().map(|&contender| round[contender].clone());
+            figures.collect()
+        };
+        Played {
+            rounds: self.rounds.iter().map(reordered).collect(),
+            failures: self.failures.clone(),
+            repeated: self.repeated,
+            disturbed: self.disturbed,
+        }
+    }
+}
+
 /// Plays one warm-up and `count` rounds. Stopped, it leaves out the round that is not complete.
 pub(crate) fn interleave<S: Stage>(stage: &mut S, count: usize) -> Result<Played<S::Figure>> {
     let mut played = Played {
@@ -251,6 +267,7 @@ mod tests {
         assert_eq!(stage.contenders, [0, 1, 0, 1, 1, 0, 1, 0, 0, 1]);
         assert_eq!(played.rounds, rounds([[2, 3], [5, 4], [7, 6], [8, 9]]));
         assert_eq!(played.of(1), [&3, &4, &6, &9]);
+        assert_eq!(played.in_order(&[1, 0]).of(0), played.of(1));
     }
 
     #[test]
