@@ -91,7 +91,7 @@ pub enum Outcome {
 /// Contenders at several cases of one kind. By default it has no words and one case to come.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// `socket`, `copy`, `http`, `small`, `cold`, `many`.
+    /// `socket`, `copy`, `http`, `small`, `cold`, `many`, `tree`.
     pub name: String,
     /// What sets this one apart from others of its name: `receiver copies`, `on ext4`; or nothing.
     pub variant: String,

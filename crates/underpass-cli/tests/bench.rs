@@ -125,6 +125,82 @@ fn copies_are_made_by_each_mechanism_and_by_other_programs() {
     }
 }
 
+/// Small sources of every kind, and few rounds.
+const SMALL_TREES: [&str; 11] = [
+    "tree",
+    "--quick",
+    "--files",
+    "120",
+    "--large-size",
+    "1MiB",
+    "--sparse-size",
+    "64MiB",
+    "--rounds",
+    "2",
+    "--program",
+];
+
+#[test]
+fn trees_and_special_files_are_copied_by_programs_and_compared() {
+    let programs = [
+        "the system's=cp -r {reflink} {from} {to}",
+        "--program",
+        "lossy=sh -c 'cp -r {from} {to} && find {to} -name file-07 -delete'",
+        "--program",
+        "filling=sh -c 'cat {from} > {to}'",
+        "--program",
+        "idle=true",
+    ];
+    let document = bench(&[&SMALL_TREES[..], &programs[..]].concat());
+    let experiments = list(&document, "experiments");
+    let find = |word: &str| {
+        let is_it = |e: &&Value| {
+            let variant = e["variant"].as_str().expect("a variant");
+            variant.starts_with(word) || variant.ends_with(word)
+        };
+        experiments.iter().find(is_it).expect("an experiment")
+    };
+    let (one, two) = ("underpass cp -j 1", "underpass cp -j 2");
+    assert_eq!(names(find("sparse")), [one, two, "the system's", "lossy"]);
+    assert_eq!(names(find("-j 1")), [one, two, "the system's"]);
+    assert_eq!(names(find("-j 2")), [two, one, "the system's"]);
+    let notes = find("-j 2")["notes"].to_string();
+    for left_out in ["idle: there is no copy", "lossy: the copy is another"] {
+        assert!(notes.contains(left_out), "{left_out} in {notes}");
+    }
+    let sparse = find("sparse")["notes"].to_string();
+    assert!(sparse.contains("filling: the holes are filled"), "{sparse}");
+    for experiment in experiments {
+        let case = &list(experiment, "cases")[0];
+        for name in ["wall", "cpu"] {
+            let figures = list(metric(case, name), "figures");
+            let rounds = figures.iter().map(|figures| list(figures, "rounds").len());
+            assert!(rounds.eq(figures.iter().map(|_| 2)), "{name}: {figures:?}");
+        }
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_begun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = [
+        "bench",
+        "tree",
+        "--kinds",
+        "tree",
+        "--files",
+        "100000000000",
+    ];
+    let mut bench = Command::new(BINARY);
+    let bench = bench.args(files).arg("--in").arg(folder.path());
+    let output = bench.output().expect("it ran");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("inodes, and"), "{said}");
+    let left = std::fs::read_dir(folder.path()).expect("the folder");
+    assert_eq!(left.count(), 0, "the scratch directory is gone");
+}
+
 #[test]
 fn who_does_not_deliver_is_left_out_and_named() {
     let liar = "liar=sh -c 'echo ready liar 1; while read job; do echo ok 5; done'";

@@ -11,6 +11,7 @@ pub(crate) mod serving;
 pub mod small;
 pub mod socket;
 pub(crate) mod transfer;
+pub mod tree;
 
 use crate::machine::Machine;
 use crate::process::Seats;

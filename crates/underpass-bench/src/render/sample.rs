@@ -92,6 +92,7 @@ pub(crate) fn run(seed: u64, spread: f64, rounds: usize) -> Document {
         make.small(),
         make.cold(),
         make.many(),
+        make.tree(),
     ];
     document
 }
@@ -454,6 +455,29 @@ impl Maker {
             contenders: ["underpass", "nginx", "Apache httpd"].map(contender).into(),
             cases: cases.into(),
             ..experiment("many", "", "Many connections", self.rounds)
+        }
+    }
+
+    fn tree(&mut self) -> Experiment {
+        let lower = Some(Better::Lower);
+        let label = "100000 files of 4 KiB";
+        let mut case = case(label, 0.0, "blocks shared or not as each program does");
+        for (name, label, unit, medians) in [
+            ("wall", "time of a copy", Unit::Seconds, [3.1, 1.8, 3.2]),
+            ("cpu", "its processor time", Unit::Seconds, [3.0, 3.1, 2.9]),
+            ("peak_resident", "peak memory", Unit::Bytes, [5e6, 6e6, 3e6]),
+        ] {
+            let measured = self.metric((name, label), (unit, lower), &medians);
+            case.metrics.push(measured);
+        }
+        Experiment {
+            measured: "A program is started to copy a tree.".into(),
+            reading: "Most of it is the file system, which creates files.".into(),
+            contenders: ["underpass cp -j 1", "underpass cp -j 2", "GNU cp"]
+                .map(contender)
+                .into(),
+            cases: vec![case],
+            ..experiment("tree", "on ext4, -j 1", "A tree copied", self.rounds)
         }
     }
 }
