@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Need] = &[
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
 /// it ends, however it ends.
-pub(super) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
+pub(crate) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
 
 /// A program that works where it is there.
 const fn program(command: &'static str, package: &'static str) -> Need {
