@@ -11,6 +11,7 @@
 //! just removed, and looks at each of them again for every file that is created, so that a copy
 //! after a removal takes many times as long (`recently_deleted`, fs/ext4/ialloc.c).
 
+mod copied;
 mod copier;
 mod source;
 
@@ -19,22 +20,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{statvfs, syncfs};
 
+use self::copied::{Copied, METRICS};
 use self::copier::Reflink;
 use self::source::{Amount, Source};
 use super::{Ground, Scale, size_label};
 use crate::content::Sha256Hash;
-use crate::document::{Axis, Better, Case, Contender, Experiment, Unit};
+use crate::document::{Axis, Case, Contender, Experiment};
 use crate::error::{Doing as _, Error, Result};
 use crate::lineup::{Contenders, Lineup};
 use crate::machine::file_system;
 use crate::named::Named;
 use crate::process::{self, Program, Seats};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Run, Trial, notes_of_rounds, read_off};
 use crate::scratch::Scratch;
-use crate::window::{Window, observe_children};
-
-const GIB: f64 = (1_u64 << 30) as f64;
+use crate::window::observe_children;
 
 /// How many threads our own are given. Each of them is compared with all others.
 const JOBS: [usize; 2] = [1, 2];
@@ -79,92 +79,6 @@ pub struct Options {
     /// `--reflink=always`, or nothing.
     pub programs: Vec<Named>,
 }
-
-/// A copy by one contender.
-#[derive(Clone, Debug)]
-struct Copied {
-    window: Window,
-    files: u64,
-    /// What had to be moved; none where that is not the point.
-    bytes: Option<u64>,
-    peak_resident_bytes: Option<u64>,
-}
-
-impl Copied {
-    fn cpu(&self) -> f64 {
-        self.window.used.cpu.as_secs_f64()
-    }
-
-    fn user(&self) -> f64 {
-        self.window.used.user.as_secs_f64()
-    }
-}
-
-const METRICS: [Metric<Copied>; 9] = [
-    Metric {
-        name: "wall",
-        label: "time of a copy",
-        unit: Unit::Seconds,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.window.wall.as_secs_f64()),
-    },
-    Metric {
-        name: "cpu",
-        label: "its processor time",
-        unit: Unit::Seconds,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.cpu()),
-    },
-    Metric {
-        name: "cpu_per_thousand_files",
-        label: "processor time per 1,000 files",
-        unit: Unit::Seconds,
-        better: Some(Better::Lower),
-        of: |copied| (copied.files > 1).then(|| copied.cpu() * 1000.0 / copied.files as f64),
-    },
-    Metric {
-        name: "cpu_per_gib",
-        label: "processor time per GiB",
-        unit: Unit::SecondsPerGib,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.cpu() / (copied.bytes? as f64 / GIB)),
-    },
-    Metric {
-        name: "peak_resident",
-        label: "peak resident memory",
-        unit: Unit::Bytes,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.peak_resident_bytes? as f64),
-    },
-    Metric {
-        name: "user",
-        label: "its processor time in user space",
-        unit: Unit::Seconds,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.user()),
-    },
-    Metric {
-        name: "system",
-        label: "its processor time in the kernel",
-        unit: Unit::Seconds,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.cpu() - copied.user()),
-    },
-    Metric {
-        name: "context_switches",
-        label: "its context switches",
-        unit: Unit::Count,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.window.used.context_switches as f64),
-    },
-    Metric {
-        name: "page_faults",
-        label: "its page faults",
-        unit: Unit::Count,
-        better: Some(Better::Lower),
-        of: |copied| Some(copied.window.used.page_faults as f64),
-    },
-];
 
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
@@ -236,6 +150,13 @@ impl Options {
             },
         }
     }
+}
+
+/// Whether a copy takes room of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocks {
+    Own,
+    Shared,
 }
 
 /// Everybody, before one source.
@@ -324,6 +245,11 @@ impl Bench {
                 Err(Error::Contender(why) | Error::Answer(why)) if place >= JOBS.len() => {
                     self.left_out.push(format!("not measured: {why}"));
                 }
+                Ok(Blocks::Shared) if place >= JOBS.len() && self.kind == Kind::File => {
+                    let name = &named.name;
+                    let why = format!("not measured: {name} shares blocks, whatever it is told");
+                    self.left_out.push(why);
+                }
                 compared => {
                     compared?;
                     let version = process::version_of(&self.command(&named, Path::new("")));
@@ -335,18 +261,37 @@ impl Bench {
         Ok(())
     }
 
-    fn copy_and_compare(&mut self, named: &Named) -> Result<()> {
+    fn copy_and_compare(&mut self, named: &Named) -> Result<Blocks> {
         let to = self.next_copy()?;
+        let free_before = self.free_bytes()?;
         let limit = self.disk_bytes_max();
         copier::run(&self.command(named, &to), &self.seats, &to, limit)?;
         let name = &named.name;
         if std::fs::symlink_metadata(&to).is_err() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
         }
-        if source::digest(&to)? != self.digest {
+        if source::digest(&self.root_of(&to))? != self.digest {
             return Err(Error::Answer(format!("{name}: the copy is another")));
         }
-        Ok(())
+        self.settle()?;
+        let taken = free_before.saturating_sub(self.free_bytes()?);
+        match taken < self.source.disk_bytes() / 2 {
+            true => Ok(Blocks::Shared),
+            false => Ok(Blocks::Own),
+        }
+    }
+
+    /// A folder that is not there yet is to some the copy, and to others where it goes.
+    fn root_of(&self, to: &Path) -> PathBuf {
+        let inside = self.from.file_name().map(|name| to.join(name));
+        inside
+            .filter(|inside| inside.exists())
+            .unwrap_or_else(|| to.to_owned())
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let free = statvfs(&self.folder).doing(|| "looking for room".into())?;
+        Ok(free.f_bfree * free.f_frsize)
     }
 
     /// Brings everything to rest; where the next copy goes.
@@ -552,7 +497,7 @@ impl Trial for Bench {
         let copy = || copier::run(&program, &self.seats, &to, limit);
         let (peak_resident_bytes, window) = observe_children(copy)?;
         self.settle()?;
-        let amount = source::forget(&to)?;
+        let amount = source::forget(&self.root_of(&to))?;
         if amount != self.amount {
             return Err(Error::Answer(format!(
                 "{} entries and {} bytes were copied, of {} and {}",
