@@ -7,9 +7,9 @@
 //!                                          source read ◀──────┘ not timed
 //! ```
 //!
-//! Copies of trees stay until all is over. For a minute and longer ext4 passes over inodes that were
-//! just removed, and looks at each of them again for every file that is created, so that a copy
-//! after a removal takes many times as long (`recently_deleted`, fs/ext4/ialloc.c).
+//! Copies of trees stay until all is over. For a minute and longer ext4 passes over inodes that
+//! were just removed, and looks at each of them again for every file that is created, so that a
+//! copy after a removal takes many times as long (`recently_deleted`, fs/ext4/ialloc.c).
 
 mod copied;
 mod copier;
@@ -467,7 +467,7 @@ impl Kind {
     }
 
     fn bytes_moved(self, amount: Amount) -> Option<u64> {
-        matches!(self, Kind::File | Kind::Tree).then_some(amount.bytes)
+        (self == Kind::File).then_some(amount.bytes)
     }
 }
 
