@@ -288,7 +288,7 @@ mod tests {
             fs::rename(file, file.with_extension("x")).unwrap();
         });
         change("other bytes", &|file| {
-            fs::write(file, "0123456789").unwrap()
+            fs::write(file, "0123456789").unwrap();
         });
         change("longer", &|file| {
             let file = File::options().write(true).open(file).unwrap();
