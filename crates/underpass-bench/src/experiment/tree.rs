@@ -119,11 +119,18 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 
 fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     let mut experiments = Vec::new();
+    let shares_blocks = source::shares_blocks(folder)?;
     for kind in options.kinds() {
-        let can = kind != Kind::Clone || source::shares_blocks(folder)?;
-        if can && !run.is_stopped() {
+        let reflink = match (kind, shares_blocks) {
+            (Kind::Clone, false) => continue,
+            (Kind::Clone, true) => Reflink::Always,
+            (Kind::File | Kind::Sparse, true) => Reflink::Never,
+            // GNU cp can do no better than read and write once it is told.
+            (Kind::File | Kind::Sparse, false) | (Kind::Tree, _) => Reflink::Unsaid,
+        };
+        if !run.is_stopped() {
             let source = options.source(kind, ground.scale);
-            let mut bench = Bench::set_up(kind, source, folder, options, ground.seats)?;
+            let mut bench = Bench::set_up((kind, reflink), source, folder, options, ground.seats)?;
             experiments.extend(bench.experiments(run)?);
         }
     }
@@ -162,6 +169,7 @@ enum Blocks {
 /// Everybody, before one source.
 struct Bench {
     kind: Kind,
+    reflink: Reflink,
     source: Source,
     /// Where copies go.
     folder: PathBuf,
@@ -181,7 +189,7 @@ struct Bench {
 impl Bench {
     /// Makes the source. Nobody has copied it yet.
     fn set_up(
-        kind: Kind,
+        (kind, reflink): (Kind, Reflink),
         source: Source,
         folder: &Path,
         options: &Options,
@@ -194,6 +202,7 @@ impl Bench {
         let entrants: Vec<Named> = own.into_iter().chain(options.programs.clone()).collect();
         let mut bench = Bench {
             kind,
+            reflink,
             source,
             folder: folder.to_owned(),
             from: folder.join(format!("from-{}", kind.word())),
@@ -360,12 +369,7 @@ impl Bench {
     }
 
     fn command(&self, named: &Named, to: &Path) -> Program {
-        let reflink = match self.kind {
-            Kind::File | Kind::Sparse => Reflink::Never,
-            Kind::Clone => Reflink::Always,
-            Kind::Tree => Reflink::Unsaid,
-        };
-        copier::command(named, reflink, &self.from, to)
+        copier::command(named, self.reflink, &self.from, to)
     }
 
     /// As one of our own sees it: it comes first, and is compared with the others.
@@ -446,7 +450,7 @@ impl Kind {
 
     fn manner(self) -> &'static str {
         match self {
-            Kind::File | Kind::Sparse => "no blocks shared by those who can be told so",
+            Kind::File | Kind::Sparse => "no blocks shared, where the file system could",
             Kind::Clone => "all blocks shared by those who can be told so",
             Kind::Tree => "blocks shared or not as each program does by itself",
         }
