@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::stats::{Comparison, Spread};
+use crate::trace;
 
 /// The version of the JSON. 1 was that of a predecessor.
 pub const SCHEMA: u32 = 2;
@@ -87,10 +88,10 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Contenders at several cases of one kind.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Contenders at several cases of one kind. By default it has no words and one case to come.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// `socket`, `copy`, `http`, `small`, `cold`, `many`.
+    /// `socket`, `copy`, `http`, `small`, `cold`, `many`, `tree`.
     pub name: String,
     /// What sets this one apart from others of its name: `receiver copies`, `on ext4`; or nothing.
     pub variant: String,
@@ -112,8 +113,8 @@ pub struct Experiment {
     pub notes: Vec<String>,
 }
 
-/// What the cases of an experiment differ in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// What the cases of an experiment differ in. By default there is one case.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Axis {
     /// `file size`, `body size`; empty where there is one case.
     pub label: String,
@@ -122,7 +123,7 @@ pub struct Axis {
 }
 
 /// What a number counts.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes.
@@ -138,6 +139,7 @@ pub enum Unit {
     /// A share of one processor, 1 is all of it.
     Share,
     /// A plain number.
+    #[default]
     Count,
 }
 
@@ -156,8 +158,8 @@ pub struct Contender {
     pub configuration: Option<String>,
 }
 
-/// One size or load, all contenders.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One size or load, all contenders. By default nothing was read off yet.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Case {
     /// `7 MB`, `30 connections`; unique within the experiment.
     pub label: String,
@@ -240,6 +242,19 @@ pub struct Calls {
     pub operations: u64,
     /// By name, the most frequent first.
     pub by_name: Vec<(String, u64)>,
+}
+
+impl Calls {
+    /// What was counted during so many operations.
+    pub(crate) fn of(contender: usize, operations: u64, counted: trace::Calls) -> Calls {
+        let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
+        by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        Calls {
+            contender,
+            operations,
+            by_name,
+        }
+    }
 }
 
 /// How the latencies of one contender were distributed.

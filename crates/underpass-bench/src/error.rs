@@ -49,6 +49,11 @@ impl Error {
     }
 }
 
+/// Does all of it, whatever fails; the first failure is told.
+pub(crate) fn all(done: impl Iterator<Item = Result<()>>) -> Result<()> {
+    done.fold(Ok(()), Result::and)
+}
+
 /// Adds what was being done to an error of the kernel.
 pub(crate) trait Doing<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;

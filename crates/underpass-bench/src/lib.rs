@@ -18,7 +18,7 @@
 //! | `process`, `porter`, `mover`, `role` | those measured |
 //! | `server`, `load` | servers among them, and what is asked of those |
 //! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
-//! | `rounds`, `stats`, `run` | the order of things, and what may be said of figures |
+//! | `rounds`, `lineup`, `stats`, `run` | the order of things, and what may be said of figures |
 //! | `document` | the result: everything else is made from it |
 //! | `render`, `compare` | what people are shown of it, and what changed between two |
 //!
@@ -34,6 +34,7 @@ mod content;
 pub mod document;
 mod error;
 pub mod experiment;
+mod lineup;
 mod load;
 mod machine;
 mod measure;

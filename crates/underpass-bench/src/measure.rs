@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket};
+use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket, tree};
 use crate::machine::{self, Machine};
 use crate::process::{self, Seats};
 use crate::progress::Progress;
@@ -36,6 +36,8 @@ pub enum Wanted {
     Cold(cold::Options),
     /// Many slow readers of one file.
     Many(many::Options),
+    /// Whole trees and special files, by programs.
+    Tree(tree::Options),
 }
 
 /// How all of it is measured.
@@ -59,8 +61,9 @@ pub struct Settings {
 /// off, and what was complete by then is in the document.
 ///
 /// # Errors
-/// The machine can't do what is needed, or somebody delivered wrong bytes. A contender that can't
-/// take part at all is none: it is left out, with a note.
+/// The machine can't do what is needed, or one of our own delivers wrong bytes before anything is
+/// measured, or all contenders of an experiment fail. One that can't take part, or fails in the
+/// middle, is none: it is left out from there on, with a note.
 pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Result<Document> {
     let start = Instant::now();
     let date = machine::today();
@@ -142,6 +145,7 @@ impl Wanted {
             Wanted::Small(options) => small::weight(options, scale, rounds),
             Wanted::Cold(options) => cold::weight(options, scale, rounds),
             Wanted::Many(options) => many::weight(options, scale, rounds),
+            Wanted::Tree(options) => tree::weight(options, scale, rounds),
         }
     }
 
@@ -153,6 +157,7 @@ impl Wanted {
             Wanted::Small(options) => small::run(options, ground, run),
             Wanted::Cold(options) => cold::run(options, ground, run),
             Wanted::Many(options) => many::run(options, ground, run),
+            Wanted::Tree(options) => tree::run(options, ground, run),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Porter {
         }
     }
 
-    pub(crate) fn stop(self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         self.process.stop()
     }
 

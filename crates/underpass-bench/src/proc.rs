@@ -21,6 +21,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// Ticks and nanoseconds may differ by this much before a thread must have come and gone.
 const TICK_SLACK: Duration = Duration::from_millis(30);
 
+/// The parent of all kernel threads; in a container there are none.
+const KTHREADD: u32 = 2;
+
 /// What a process and all its descendants used so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuReading {
@@ -197,6 +200,12 @@ pub(crate) fn peak_resident_bytes(root: u32) -> Result<u64> {
     Ok(process_tree(root)?.into_iter().map(peak).sum())
 }
 
+/// Peak resident memory of one process so far, in bytes; none of one that has ended.
+pub(crate) fn peak_resident_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(parse_kib_field(&status, "VmHWM:")? * 1024)
+}
+
 /// What processes have in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
@@ -245,6 +254,18 @@ pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
     for pid in numbered_entries("/proc").doing(|| "reading /proc".into())? {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.starts_with("ksoftirqd/") {
+            reading.add_process(pid);
+        }
+    }
+    Ok(reading)
+}
+
+/// Run time of all kernel threads: what they do is nobody's program.
+pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
+    let mut reading = CpuReading::default();
+    for pid in numbered_entries("/proc").doing(|| "reading /proc".into())? {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if parse_process_stat(&stat).is_some_and(|stat| stat.parent == KTHREADD) {
             reading.add_process(pid);
         }
     }

@@ -5,14 +5,17 @@
 //! measurement ends, and the pid is the command's own.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::document::Contender;
 use crate::error::{Doing, Error, Result};
 use crate::proc;
 use crate::role::Role;
@@ -37,6 +40,20 @@ pub(crate) struct Process {
 }
 
 impl Program {
+    /// How it stands in the document.
+    pub(crate) fn entry(&self) -> Contender {
+        let words = self.command.iter();
+        Contender {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            command: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            environment: self.environment.clone(),
+            configuration: None,
+        }
+    }
+
     /// The command by which it runs on `processor`: streams are the caller's to set.
     pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
         let wrapper = std::env::current_exe().doing(|| "finding this program".into())?;
@@ -75,8 +92,12 @@ impl Process {
         Ok(ended.is_some())
     }
 
-    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while. One that has ended is
+    /// left alone: its number may be another's.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if self.has_ended()? {
+            return Ok(());
+        }
         let tree = proc::process_tree(self.pid())?;
         signal(self.pid(), Signal::TERM);
         let start = Instant::now();
@@ -99,31 +120,61 @@ impl Process {
 /// Runs a program without streams of its own on the processor of this thread; anything but success
 /// is an error with what it said.
 pub(crate) fn run_to_its_end(program: &Program) -> Result<()> {
-    let doing = || format!("running {}", program.name);
+    let output = without_streams(program)?.output();
+    succeeded(program, output)
+}
+
+/// Does the same, and lets a thread `watch` it by its pid meanwhile: it is told by a channel that
+/// hangs up when the program has ended.
+pub(crate) fn run_watched<T: Send>(
+    program: &Program,
+    watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
+) -> Result<T> {
+    let child = without_streams(program)?
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = child.map_err(|error| not_run(program, &error))?;
+    let pid = child.id();
+    let (running, end) = mpsc::channel();
+    let (output, seen) = thread::scope(|scope| {
+        let watching = scope.spawn(move || watch(pid, &end));
+        let output = child.wait_with_output();
+        drop(running);
+        (output, watching.join())
+    });
+    succeeded(program, output)?;
+    seen.map_err(|_| Error::Contender(format!("watching {} failed", program.name)))
+}
+
+fn without_streams(program: &Program) -> Result<Command> {
     let (name, arguments) = program
         .command
         .split_first()
         .ok_or_else(|| Error::Setting("no command to run".into()))?;
+    let mut command = Command::new(name);
     // Ctrl-C is for this program only.
-    let output = Command::new(name)
+    command
         .process_group(0)
         .args(arguments)
-        .stdin(Stdio::null())
-        .output();
-    // What isn't there can't be measured, which is nobody's fault.
-    let output = output.map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let status = output.status;
-            Err(Error::Contender(format!(
-                "{}: {status}: {}",
-                doing(),
-                said.trim()
-            )))
-        }
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What isn't there can't be measured, which is nobody's fault.
+fn not_run(program: &Program, error: &io::Error) -> Error {
+    Error::Contender(format!("running {}: {error}", program.name))
+}
+
+fn succeeded(program: &Program, output: io::Result<Output>) -> Result<()> {
+    let output = output.map_err(|error| not_run(program, &error))?;
+    if output.status.success() {
+        return Ok(());
     }
+    let (name, status) = (&program.name, output.status);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = format!("running {name}: {status}: {}", said.trim());
+    Err(Error::Contender(why))
 }
 
 /// The first line that a program says of itself when asked for its version.
@@ -176,22 +227,35 @@ pub(crate) fn bind_to(processor: usize) -> Result<()> {
 pub(crate) struct Seats {
     pub(crate) contender: Option<usize>,
     pub(crate) bench: Option<usize>,
+    /// All that this process may use.
+    all: CpuSet,
 }
 
 impl Seats {
+    /// Lets the calling thread, and what it starts from here on, use every processor again.
+    pub(crate) fn leave(&self) -> Result<()> {
+        if self.all.count() == 0 {
+            return Ok(());
+        }
+        sched_setaffinity(None, &self.all).doing(|| "moving to all processors".into())
+    }
+
     /// The first two processors that this process may use.
     pub(crate) fn find() -> Seats {
         let allowed = rustix::thread::sched_getaffinity(None).ok();
         let mut processors = (0..CpuSet::MAX_CPU)
             .filter(|&processor| allowed.is_some_and(|set| set.is_set(processor)));
+        let all = allowed.unwrap_or_default();
         match (processors.next(), processors.next()) {
             (Some(contender), Some(bench)) => Seats {
                 contender: Some(contender),
                 bench: Some(bench),
+                all,
             },
             _ => Seats {
                 contender: None,
                 bench: None,
+                all,
             },
         }
     }

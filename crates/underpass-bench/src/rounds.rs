@@ -11,17 +11,29 @@
 //! A round in which other load disturbed any contender is broken off and played again whole, as
 //! long as there is patience left. Other load is judged by the machine's clocks and never by the
 //! figures, so nothing is picked by its result.
+//!
+//! A contender that fails is left out of all rounds, and the others go on.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What plays rounds: the seam between the order of things and the things.
 pub(crate) trait Stage {
     type Figure;
 
+    /// How many there are, with those that have failed.
+    fn contenders(&mut self) -> usize;
+
+    /// Those that have not failed, in their own order.
+    fn standing(&mut self) -> Vec<usize>;
+
     /// Called before each round, the warm-up included.
     fn before_round(&mut self) -> Result<()>;
 
     fn play(&mut self, contender: usize) -> Result<Self::Figure>;
+
+    /// A play has failed: the contender stands no more. Returns what is to be said of it, or an
+    /// error if that is the end of all.
+    fn leave_out(&mut self, contender: usize, round: Round, error: Error) -> Result<String>;
 
     fn is_disturbed(&self, figure: &Self::Figure) -> bool;
 
@@ -32,111 +44,170 @@ pub(crate) trait Stage {
     fn is_stopped(&self) -> bool;
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    WarmUp,
+    /// From 0 on.
+    Counted(usize),
+}
+
 pub(crate) struct Played<T> {
-    /// By round, then by contender. Fewer than asked for where it was stopped.
-    pub(crate) rounds: Vec<Vec<T>>,
+    /// By round, then by contender; none of one that failed in any of them. Fewer than asked for
+    /// where it was stopped.
+    pub(crate) rounds: Vec<Vec<Option<T>>>,
+    /// What is to be said of those that failed.
+    pub(crate) failures: Vec<String>,
     /// Rounds that were disturbed and played again.
     pub(crate) repeated: usize,
     /// Rounds that were disturbed and count all the same, since repeating did not help.
     pub(crate) disturbed: usize,
 }
 
+impl<T> Played<T> {
+    /// How many there are, with those that have no figures.
+    pub(crate) fn contenders(&self) -> usize {
+        self.rounds.first().map_or(0, Vec::len)
+    }
+
+    /// The rounds of one contender; none if it failed.
+    pub(crate) fn of(&self, contender: usize) -> Vec<&T> {
+        let rounds = self.rounds.iter();
+        rounds
+            .filter_map(|round| round[contender].as_ref())
+            .collect()
+    }
+}
+
+impl<T: Clone> Played<T> {
+    /// The same with the contenders in another order.
+    pub(crate) fn in_order(&self, order: &[usize]) -> Played<T> {
+        let reordered = |round: &Vec<Option<T>>| {
+            let figures = order.iter().map(|&contender| round[contender].clone());
+            figures.collect()
+        };
+        Played {
+            rounds: self.rounds.iter().map(reordered).collect(),
+            failures: self.failures.clone(),
+            repeated: self.repeated,
+            disturbed: self.disturbed,
+        }
+    }
+}
+
 /// Plays one warm-up and `count` rounds. Stopped, it leaves out the round that is not complete.
-pub(crate) fn interleave<S: Stage>(
-    stage: &mut S,
-    contenders: usize,
-    count: usize,
-) -> Result<Played<S::Figure>> {
+pub(crate) fn interleave<S: Stage>(stage: &mut S, count: usize) -> Result<Played<S::Figure>> {
     let mut played = Played {
         rounds: Vec::new(),
+        failures: Vec::new(),
         repeated: 0,
         disturbed: 0,
     };
-    if stage.is_stopped() {
+    if let Outcome::Stopped = play_round(stage, Round::WarmUp, &mut played.failures)? {
         return Ok(played);
     }
-    stage.before_round()?;
-    for contender in order(0, contenders) {
-        if stage.is_stopped() {
-            return Ok(played);
-        }
-        match stage.play(contender) {
-            // It was broken off.
-            Err(_) if stage.is_stopped() => return Ok(played),
-            figure => figure?,
-        };
-    }
     while played.rounds.len() < count {
-        match play_round(stage, &order(played.rounds.len(), contenders))? {
-            Round::Stopped => break,
-            Round::BrokenOff => played.repeated += 1,
-            Round::Complete(figures) => {
-                let is_disturbed = figures.iter().any(|figure| stage.is_disturbed(figure));
+        let round = Round::Counted(played.rounds.len());
+        match play_round(stage, round, &mut played.failures)? {
+            Outcome::Stopped => break,
+            Outcome::BrokenOff => played.repeated += 1,
+            Outcome::Complete(figures) => {
+                let mut there = figures.iter().flatten();
+                let is_disturbed = there.any(|figure| stage.is_disturbed(figure));
                 played.disturbed += usize::from(is_disturbed);
                 played.rounds.push(figures);
             }
         }
     }
+    let standing = stage.standing();
+    for round in &mut played.rounds {
+        for (contender, figure) in round.iter_mut().enumerate() {
+            // Of rounds before the one in which it failed: nothing would be beside them.
+            figure.take_if(|_| !standing.contains(&contender));
+        }
+    }
     Ok(played)
 }
 
-enum Round<T> {
-    Complete(Vec<T>),
+enum Outcome<T> {
+    Complete(Vec<Option<T>>),
     BrokenOff,
     Stopped,
 }
 
-/// Plays the contenders in the given order; the figures come in the contenders' own order.
-fn play_round<S: Stage>(stage: &mut S, order: &[usize]) -> Result<Round<S::Figure>> {
-    stage.before_round()?;
-    let mut figures = Vec::with_capacity(order.len());
-    for &contender in order {
-        if stage.is_stopped() {
-            return Ok(Round::Stopped);
-        }
-        let figure = match stage.play(contender) {
-            // It was broken off.
-            Err(_) if stage.is_stopped() => return Ok(Round::Stopped),
-            figure => figure?,
-        };
-        if stage.is_disturbed(&figure) && stage.is_patient() {
-            return Ok(Round::BrokenOff);
-        }
-        figures.push((contender, figure));
+/// Plays all that stand; the figures come in the contenders' own order. A warm-up is never broken
+/// off, since it counts for nothing.
+fn play_round<S: Stage>(
+    stage: &mut S,
+    round: Round,
+    failures: &mut Vec<String>,
+) -> Result<Outcome<S::Figure>> {
+    if stage.is_stopped() {
+        return Ok(Outcome::Stopped);
     }
-    figures.sort_by_key(|&(contender, _)| contender);
-    let figures = figures.into_iter().map(|(_, figure)| figure);
-    Ok(Round::Complete(figures.collect()))
+    stage.before_round()?;
+    let mut figures: Vec<Option<S::Figure>> = Vec::new();
+    figures.resize_with(stage.contenders(), || None);
+    for contender in order(round, stage.standing()) {
+        if stage.is_stopped() {
+            return Ok(Outcome::Stopped);
+        }
+        match stage.play(contender) {
+            Ok(figure) => {
+                let may_break_off = round != Round::WarmUp && stage.is_patient();
+                if may_break_off && stage.is_disturbed(&figure) {
+                    return Ok(Outcome::BrokenOff);
+                }
+                figures[contender] = Some(figure);
+            }
+            // It was broken off.
+            Err(_) if stage.is_stopped() => return Ok(Outcome::Stopped),
+            Err(error) => failures.push(stage.leave_out(contender, round, error)?),
+        }
+    }
+    Ok(Outcome::Complete(figures))
 }
 
 /// Rotated every second round, reversed every other.
-fn order(round: usize, contenders: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..contenders).collect();
-    order.rotate_left(round / 2 % contenders.max(1));
+fn order(round: Round, mut standing: Vec<usize>) -> Vec<usize> {
+    let round = match round {
+        Round::WarmUp => 0,
+        Round::Counted(round) => round,
+    };
+    let count = standing.len();
+    standing.rotate_left(round / 2 % count.max(1));
     if round % 2 == 1 {
-        order.reverse();
+        standing.reverse();
     }
-    order
+    standing
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     /// Figures are the numbers of the plays so far; those listed are disturbed.
     struct Script {
+        standing: Vec<usize>,
+        count: usize,
         plays: usize,
         patience: usize,
         stops_after: usize,
-        /// A play that fails.
-        fails_at: usize,
+        /// Plays that fail.
+        fails_at: Vec<usize>,
         contenders: Vec<usize>,
         disturbed: Vec<usize>,
     }
 
     impl Stage for Script {
         type Figure = usize;
+
+        fn contenders(&mut self) -> usize {
+            self.count
+        }
+
+        fn standing(&mut self) -> Vec<usize> {
+            self.standing.clone()
+        }
 
         fn before_round(&mut self) -> Result<()> {
             Ok(())
@@ -145,9 +216,17 @@ mod tests {
         fn play(&mut self, contender: usize) -> Result<usize> {
             self.contenders.push(contender);
             self.plays += 1;
-            match self.plays == self.fails_at {
+            match self.fails_at.contains(&self.plays) {
                 true => Err(Error::Answer("broken off".into())),
                 false => Ok(self.plays - 1),
+            }
+        }
+
+        fn leave_out(&mut self, contender: usize, round: Round, error: Error) -> Result<String> {
+            self.standing.retain(|&one| one != contender);
+            match self.standing.is_empty() {
+                true => Err(error),
+                false => Ok(format!("{contender} {round:?}")),
             }
         }
 
@@ -164,28 +243,37 @@ mod tests {
         }
     }
 
-    fn script(disturbed: &[usize]) -> Script {
+    fn script(count: usize, disturbed: &[usize]) -> Script {
         Script {
+            standing: (0..count).collect(),
+            count,
             plays: 0,
             patience: 8,
             stops_after: usize::MAX,
-            fails_at: usize::MAX,
+            fails_at: Vec::new(),
             contenders: Vec::new(),
             disturbed: disturbed.to_vec(),
         }
     }
 
+    fn rounds<const N: usize>(rounds: [[usize; 2]; N]) -> Vec<Vec<Option<usize>>> {
+        rounds.map(|round| round.map(Some).to_vec()).to_vec()
+    }
+
     #[test]
     fn contenders_alternate_after_a_warm_up_and_figures_stay_with_their_own() {
-        let mut stage = script(&[]);
-        let played = interleave(&mut stage, 2, 4).unwrap();
+        let mut stage = script(2, &[]);
+        let played = interleave(&mut stage, 4).unwrap();
         assert_eq!(stage.contenders, [0, 1, 0, 1, 1, 0, 1, 0, 0, 1]);
-        assert_eq!(played.rounds, [[2, 3], [5, 4], [7, 6], [8, 9]]);
+        assert_eq!(played.rounds, rounds([[2, 3], [5, 4], [7, 6], [8, 9]]));
+        assert_eq!(played.of(1), [&3, &4, &6, &9]);
+        assert_eq!(played.in_order(&[1, 0]).of(0), played.of(1));
     }
 
     #[test]
     fn each_contender_comes_first_equally_often() {
-        let first: Vec<usize> = (0..6).map(|round| order(round, 3)[0]).collect();
+        let order = |round| order(Round::Counted(round), vec![0, 1, 2]);
+        let first: Vec<usize> = (0..6).map(|round| order(round)[0]).collect();
         assert_eq!(
             (0..3)
                 .map(|s| first.iter().filter(|&&f| f == s).count())
@@ -196,39 +284,67 @@ mod tests {
 
     #[test]
     fn a_disturbed_round_is_broken_off_and_played_again_whole() {
-        let mut stage = script(&[2, 4]);
-        let played = interleave(&mut stage, 2, 2).unwrap();
+        let mut stage = script(2, &[2, 4]);
+        let played = interleave(&mut stage, 2).unwrap();
         assert_eq!((played.repeated, played.disturbed), (2, 0));
         assert_eq!(stage.contenders, [0, 1, 0, 0, 1, 0, 1, 1, 0]);
-        assert_eq!(played.rounds, [[5, 6], [8, 7]]);
+        assert_eq!(played.rounds, rounds([[5, 6], [8, 7]]));
     }
 
     #[test]
     fn a_machine_that_is_never_quiet_is_measured_in_the_end_and_told_of() {
         let all: Vec<usize> = (0..100).collect();
-        let played = interleave(&mut script(&all), 2, 3).unwrap();
+        let played = interleave(&mut script(2, &all), 3).unwrap();
         let counts = (played.rounds.len(), played.repeated, played.disturbed);
         assert_eq!(counts, (3, 5, 3));
     }
 
     #[test]
     fn stopped_it_keeps_the_rounds_that_are_complete() {
-        let mut stage = script(&[]);
+        let mut stage = script(2, &[]);
         stage.stops_after = 7;
-        let played = interleave(&mut stage, 2, 4).unwrap();
-        assert_eq!(played.rounds, [[2, 3], [5, 4]]);
+        let played = interleave(&mut stage, 4).unwrap();
+        assert_eq!(played.rounds, rounds([[2, 3], [5, 4]]));
         stage.stops_after = 0;
-        assert!(interleave(&mut stage, 2, 4).unwrap().rounds.is_empty());
+        assert!(interleave(&mut stage, 4).unwrap().rounds.is_empty());
     }
 
     #[test]
-    fn a_play_that_was_broken_off_is_no_error_and_any_other_is() {
-        let mut stage = script(&[]);
-        (stage.stops_after, stage.fails_at) = (7, 7);
-        let played = interleave(&mut stage, 2, 4).unwrap();
-        assert_eq!(played.rounds, [[2, 3], [5, 4]]);
-        let mut stage = script(&[]);
-        stage.fails_at = 7;
-        assert!(interleave(&mut stage, 2, 4).is_err());
+    fn a_play_that_was_broken_off_is_no_failure() {
+        let mut stage = script(2, &[]);
+        (stage.stops_after, stage.fails_at) = (7, vec![7]);
+        let played = interleave(&mut stage, 4).unwrap();
+        assert_eq!(played.rounds, rounds([[2, 3], [5, 4]]));
+        assert!(played.failures.is_empty());
+    }
+
+    #[test]
+    fn one_that_fails_has_no_figures_and_the_rounds_of_the_others_go_on() {
+        let mut stage = script(3, &[]);
+        stage.fails_at = vec![8];
+        let played = interleave(&mut stage, 3).unwrap();
+        assert_eq!(stage.contenders, [0, 1, 2, 0, 1, 2, 2, 1, 0, 2, 0]);
+        assert_eq!(played.failures, ["1 Counted(1)"]);
+        assert_eq!((played.contenders(), played.of(1).len()), (3, 0));
+        assert_eq!(
+            (played.of(0), played.of(2)),
+            (vec![&3, &8, &10], vec![&5, &6, &9])
+        );
+    }
+
+    #[test]
+    fn one_that_fails_in_the_warm_up_is_not_played_again() {
+        let mut stage = script(2, &[]);
+        stage.fails_at = vec![1];
+        let played = interleave(&mut stage, 2).unwrap();
+        assert_eq!(stage.contenders, [0, 1, 1, 1]);
+        assert_eq!(played.failures, ["0 WarmUp"]);
+    }
+
+    #[test]
+    fn where_all_fail_there_is_nothing_to_tell() {
+        let mut stage = script(2, &[]);
+        stage.fails_at = vec![2, 3];
+        assert!(interleave(&mut stage, 2).is_err());
     }
 }

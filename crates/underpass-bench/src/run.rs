@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::document::{Better, Case, Figures, Measured, Unit};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::lineup::Contenders;
 use crate::noise::wait_until_quiet;
 use crate::progress::Progress;
-use crate::rounds::{Played, Stage, interleave};
+use crate::rounds::{Played, Round, Stage, interleave};
 use crate::stats::{Comparison, Spread, Verdict};
 
 /// How thoroughly to measure, and who may end it early.
@@ -36,7 +37,11 @@ pub(crate) struct Metric<O> {
 pub(crate) trait Trial {
     type Observation;
 
-    /// One contender, once.
+    type Contenders: Contenders;
+
+    fn contenders(&mut self) -> &mut Self::Contenders;
+
+    /// One contender, once. An error doesn't name it.
     fn play(&mut self, contender: usize) -> Result<Self::Observation>;
 
     /// Whether other programs or the hypervisor spoilt it: judged by the machine's clocks, never by
@@ -56,7 +61,6 @@ impl Run<'_> {
     pub(crate) fn play<T: Trial>(
         &self,
         trial: &mut T,
-        contenders: usize,
         weight: u64,
     ) -> Result<Played<T::Observation>> {
         let mut stage = OnStage {
@@ -65,7 +69,30 @@ impl Run<'_> {
             weight,
             patient_until: Instant::now() + self.patience,
         };
-        interleave(&mut stage, contenders, self.rounds)
+        interleave(&mut stage, self.rounds)
+    }
+
+    /// Does something with each contender once, outside of the rounds; for some there is nothing.
+    /// Those who fail `when` that is done are left out from here on, with a note.
+    pub(crate) fn once_each<T: Trial, R>(
+        &self,
+        trial: &mut T,
+        when: &str,
+        weight: u64,
+        notes: &mut Vec<String>,
+        mut one: impl FnMut(&mut T, usize) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        let mut all = Vec::new();
+        for contender in trial.contenders().lineup().standing() {
+            match one(trial, contender) {
+                Ok(done) => all.push(done),
+                // It was broken off.
+                Err(_) if self.is_stopped() => break,
+                Err(error) => notes.push(trial.contenders().leave_out(contender, when, error)?),
+            }
+            self.progress.done(weight);
+        }
+        Ok(all)
     }
 }
 
@@ -80,6 +107,14 @@ struct OnStage<'a, 'r, T> {
 impl<T: Trial> Stage for OnStage<'_, '_, T> {
     type Figure = T::Observation;
 
+    fn contenders(&mut self) -> usize {
+        self.trial.contenders().lineup().len()
+    }
+
+    fn standing(&mut self) -> Vec<usize> {
+        self.trial.contenders().lineup().standing()
+    }
+
     fn before_round(&mut self) -> Result<()> {
         wait_until_quiet(self.patient_until)
     }
@@ -88,6 +123,14 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
         let observation = self.trial.play(contender)?;
         self.run.progress.done(self.weight);
         Ok(observation)
+    }
+
+    fn leave_out(&mut self, contender: usize, round: Round, error: Error) -> Result<String> {
+        let when = match round {
+            Round::WarmUp => "in the warm-up".to_owned(),
+            Round::Counted(round) => format!("in round {} of {}", round + 1, self.run.rounds),
+        };
+        self.trial.contenders().leave_out(contender, &when, error)
     }
 
     fn is_disturbed(&self, observation: &T::Observation) -> bool {
@@ -104,18 +147,24 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
 }
 
 /// Reads the metrics off the rounds; one that nobody has is left out.
-pub(crate) fn read_off<O>(metrics: &[Metric<O>], played: &Played<O>) -> Vec<Measured> {
-    let read = metrics.iter().filter_map(|metric| measured(metric, played));
+pub(crate) fn read_off<'m, O: 'm>(
+    metrics: impl IntoIterator<Item = &'m Metric<O>>,
+    played: &Played<O>,
+) -> Vec<Measured> {
+    let read = metrics
+        .into_iter()
+        .filter_map(|metric| measured(metric, played));
     read.collect()
 }
 
 fn measured<O>(metric: &Metric<O>, played: &Played<O>) -> Option<Measured> {
-    let contenders = played.rounds.first().map_or(0, Vec::len);
     let of_contender = |contender: usize| -> Option<Vec<f64>> {
         let rounds = played.rounds.iter();
-        rounds.map(|round| (metric.of)(&round[contender])).collect()
+        rounds
+            .map(|round| (metric.of)(round[contender].as_ref()?))
+            .collect()
     };
-    let by_contender: Vec<Option<Vec<f64>>> = (0..contenders).map(of_contender).collect();
+    let by_contender: Vec<_> = (0..played.contenders()).map(of_contender).collect();
     if by_contender.iter().all(Option::is_none) {
         return None;
     }
@@ -144,7 +193,7 @@ fn measured<O>(metric: &Metric<O>, played: &Played<O>) -> Option<Measured> {
 
 /// What has to be said of the rounds of any case.
 pub(crate) fn notes_of_rounds<O>(played: &Played<O>) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = played.failures.clone();
     if played.repeated > 0 {
         notes.push(format!(
             "{} rounds were broken off and played again, since other programs or the hypervisor \
@@ -188,4 +237,104 @@ pub(crate) fn has_too_few_rounds(cases: &[Case]) -> bool {
     let metrics = cases.iter().flat_map(|case| &case.metrics);
     let mut compared = metrics.flat_map(|metric| metric.comparisons.iter().flatten());
     compared.any(|comparison| comparison.verdict == Verdict::TooFewRounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lineup::Lineup;
+
+    /// Figures are written down: by contender, then by play. Where they end it fails.
+    struct Script {
+        lineup: Lineup,
+        left: Vec<Vec<f64>>,
+        dismissed: Vec<usize>,
+    }
+
+    impl Contenders for Script {
+        fn lineup(&mut self) -> &mut Lineup {
+            &mut self.lineup
+        }
+
+        fn dismiss(&mut self, contender: usize) -> Result<()> {
+            self.dismissed.push(contender);
+            Ok(())
+        }
+    }
+
+    impl Trial for Script {
+        type Observation = f64;
+        type Contenders = Script;
+
+        fn contenders(&mut self) -> &mut Script {
+            self
+        }
+
+        fn play(&mut self, contender: usize) -> Result<f64> {
+            let left = &mut self.left[contender];
+            if left.is_empty() {
+                return Err(Error::Answer("no more".into()));
+            }
+            Ok(left.remove(0))
+        }
+
+        fn is_disturbed(&self, _: &f64) -> bool {
+            false
+        }
+    }
+
+    const FIGURE: Metric<f64> = Metric {
+        name: "figure",
+        label: "figure",
+        unit: Unit::Count,
+        better: Some(Better::Higher),
+        of: |&figure| Some(figure),
+    };
+
+    fn play(script: &mut Script) -> Result<Played<f64>> {
+        let (stop, progress) = (AtomicBool::new(false), Progress::of(0));
+        let run = Run {
+            rounds: 3,
+            patience: Duration::ZERO,
+            stop: &stop,
+            progress: &progress,
+        };
+        run.play(script, 0)
+    }
+
+    #[test]
+    fn one_that_fails_is_left_out_with_a_note_and_the_others_stay_paired() {
+        let mut script = Script {
+            lineup: Lineup::of(["ours", "tired", "theirs"].map(str::to_owned)),
+            left: vec![
+                vec![0.0, 2.0, 4.0, 6.0],
+                vec![0.0, 1.0],
+                vec![0.0, 1.0, 2.0, 3.0],
+            ],
+            dismissed: Vec::new(),
+        };
+        let played = play(&mut script).unwrap();
+        assert_eq!(script.dismissed, [1]);
+        let measured = &read_off(&[FIGURE], &played)[0];
+        let rounds = |place: usize| measured.figures[place].as_ref().map(|f| &f.rounds[..]);
+        assert_eq!(rounds(0), Some(&[2.0, 4.0, 6.0][..]));
+        assert_eq!(rounds(1), None);
+        assert_eq!(rounds(2), Some(&[1.0, 2.0, 3.0][..]));
+        let ratios = measured.comparisons.iter().map(|c| c.map(|c| c.ratio));
+        assert_eq!(ratios.collect::<Vec<_>>(), [None, None, Some(2.0)]);
+        let note =
+            "tired failed in round 2 of 3 and is left out from there on: wrong answer: no more";
+        assert_eq!(notes_of_rounds(&played), [note]);
+    }
+
+    #[test]
+    fn the_last_one_that_fails_is_an_error() {
+        let mut script = Script {
+            lineup: Lineup::of(["ours", "theirs"].map(str::to_owned)),
+            left: vec![Vec::new(), vec![0.0, 1.0]],
+            dismissed: Vec::new(),
+        };
+        let error = play(&mut script).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "wrong answer: theirs: no more");
+    }
 }

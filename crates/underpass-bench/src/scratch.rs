@@ -78,7 +78,7 @@ impl Scratch {
 }
 
 /// The caretaker's part: waits for the end of the measurement, then removes its directory and the
-/// control group of that name.
+/// control groups of that name.
 pub(crate) fn take_care(directory: &Path) -> Result<()> {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     let mut removed = fs::remove_dir_all(directory);

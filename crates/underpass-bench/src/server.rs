@@ -114,15 +114,9 @@ impl Setup {
 
     /// How it stands in the document.
     pub(crate) fn entry(&self) -> Contender {
-        let words = self.program.command.iter();
         Contender {
-            name: self.program.name.clone(),
-            version: self.program.version.clone(),
-            command: words
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-            environment: self.program.environment.clone(),
             configuration: self.configuration.clone(),
+            ..self.program.entry()
         }
     }
 
@@ -187,7 +181,7 @@ impl Server {
     }
 
     /// See [`Process::stop`].
-    pub(crate) fn stop(self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
 }

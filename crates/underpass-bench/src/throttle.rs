@@ -6,6 +6,7 @@
 //! `blkio.throttle.read_bps_device`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -21,21 +22,19 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// A group that reads at most so many bytes per second from the disk below `directory`. Its
-    /// name is the directory's; [`remove`] finds it by that.
+    /// name begins with the directory's; [`remove`] finds it by that.
     pub(crate) fn create(directory: &Path, bytes_per_second: u64) -> Result<Throttle> {
         let device = whole_disk(directory)?;
-        let name = directory.file_name().unwrap_or_default();
-        let (group, file, limit) = if has_io_controller() {
+        let (hierarchy, file, limit) = if has_io_controller() {
             let enable = Path::new(VERSION_2).join("cgroup.subtree_control");
             write(&enable, "+io")?;
             let limit = format!("{device} rbps={bytes_per_second}");
-            (Path::new(VERSION_2).join(name), "io.max", limit)
+            (VERSION_2, "io.max", limit)
         } else {
             let limit = format!("{device} {bytes_per_second}");
-            let group = Path::new(VERSION_1).join(name);
-            (group, "blkio.throttle.read_bps_device", limit)
+            (VERSION_1, "blkio.throttle.read_bps_device", limit)
         };
-        fs::create_dir(&group).doing(|| format!("limiting the disk by {}", group.display()))?;
+        let group = create_group(Path::new(hierarchy), &prefix_of(directory))?;
         write(&group.join(file), &limit)?;
         Ok(Throttle { group })
     }
@@ -49,12 +48,41 @@ impl Throttle {
     }
 }
 
-/// Removes the group that was made for `directory`, if there is one and its processes are gone.
+/// Removes the groups that were made for `directory`, if there are any and their processes are
+/// gone.
 pub(crate) fn remove(directory: &Path) {
-    let name = directory.file_name().unwrap_or_default();
     for hierarchy in [VERSION_2, VERSION_1] {
-        // Mostly there is none.
-        let _ = fs::remove_dir(Path::new(hierarchy).join(name));
+        remove_groups(Path::new(hierarchy), &prefix_of(directory));
+    }
+}
+
+/// No other directory's groups begin like that: what follows is a number.
+fn prefix_of(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default();
+    format!("{}-", name.display())
+}
+
+/// A group of its own for each experiment of a run, which all have one directory.
+fn create_group(hierarchy: &Path, prefix: &str) -> Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let group = hierarchy.join(format!("{prefix}{number}"));
+        match fs::create_dir(&group) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            created => {
+                created.doing(|| format!("limiting the disk by {}", group.display()))?;
+                return Ok(group);
+            }
+        }
+    }
+}
+
+fn remove_groups(hierarchy: &Path, prefix: &str) {
+    // Mostly there are none.
+    for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 
@@ -88,4 +116,24 @@ fn whole_disk(directory: &Path) -> Result<String> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).doing(|| format!("writing {text:?} to {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_a_group_of_its_own_and_all_are_removed() {
+        let hierarchy = tempfile::tempdir().unwrap();
+        let create = |prefix| create_group(hierarchy.path(), prefix).unwrap();
+        let groups = [
+            create("bench-a1-"),
+            create("bench-a1-"),
+            create("bench-a1b-"),
+        ];
+        let names = groups.each_ref().map(|group| group.file_name().unwrap());
+        assert_eq!(names, ["bench-a1-1", "bench-a1-2", "bench-a1b-1"]);
+        remove_groups(hierarchy.path(), "bench-a1-");
+        assert_eq!(groups.map(|group| group.exists()), [false, false, true]);
+    }
 }

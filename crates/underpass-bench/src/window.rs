@@ -2,7 +2,7 @@
 //!
 //! Its own processor time is the figure. The rest of a window tells whether to believe it: the time
 //! of this program, which makes the load or takes the bytes (was it the limit?), the kernel's
-//! network threads, and what none of them used, which is other people's load.
+//! threads that work for it, and what none of them used, which is other people's load.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -49,37 +49,40 @@ struct Moment {
     at: Instant,
     process: CpuReading,
     bench: CpuReading,
-    network: CpuReading,
+    kernel: CpuReading,
     machine: MachineTicks,
 }
 
-/// Runs `work`, which starts processes and waits for them, and reads what those used.
+/// Runs `work`, which starts processes and waits for them, and reads what those used. The kernel's
+/// threads that write to disk are not other people's load.
 pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
-    let before = Moment::of(CpuReading::of_children()?)?;
+    let moment = || Moment::of(CpuReading::of_children()?, proc::kernel_threads_cpu()?);
+    let before = moment()?;
     let start = Instant::now();
     let done = work()?;
     let wall = start.elapsed();
-    let after = Moment::of(CpuReading::of_children()?)?;
+    let after = moment()?;
     Ok((done, after.since(&before, wall)))
 }
 
 /// Runs `work` between two readings of a process, each taken when it has settled.
 pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
-    let before = Moment::of(settled(root)?)?;
+    let moment = || Moment::of(settled(root)?, proc::network_threads_cpu()?);
+    let before = moment()?;
     let start = Instant::now();
     let done = work()?;
     let wall = start.elapsed();
-    let after = Moment::of(settled(root)?)?;
+    let after = moment()?;
     Ok((done, after.since(&before, wall)))
 }
 
 impl Moment {
-    fn of(process: CpuReading) -> Result<Moment> {
+    fn of(process: CpuReading, kernel: CpuReading) -> Result<Moment> {
         Ok(Moment {
             at: Instant::now(),
             process,
             bench: CpuReading::of_process(std::process::id()),
-            network: proc::network_threads_cpu()?,
+            kernel,
             machine: proc::machine_ticks()?,
         })
     }
@@ -88,9 +91,9 @@ impl Moment {
         let used = self.process.used_since(&before.process);
         let (_, cpu_source) = self.process.since(&before.process);
         let (bench_cpu, _) = self.bench.since(&before.bench);
-        let (network_cpu, _) = self.network.since(&before.network);
+        let (kernel_cpu, _) = self.kernel.since(&before.kernel);
         let busy = proc::ticks(self.machine.busy.saturating_sub(before.machine.busy));
-        let foreign_cpu = busy.saturating_sub(used.cpu + bench_cpu + network_cpu);
+        let foreign_cpu = busy.saturating_sub(used.cpu + bench_cpu + kernel_cpu);
         let steal = proc::ticks(self.machine.steal.saturating_sub(before.machine.steal));
         Window {
             wall,

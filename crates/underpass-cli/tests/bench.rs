@@ -125,6 +125,82 @@ fn copies_are_made_by_each_mechanism_and_by_other_programs() {
     }
 }
 
+/// Small sources of every kind, and few rounds.
+const SMALL_TREES: [&str; 11] = [
+    "tree",
+    "--quick",
+    "--files",
+    "120",
+    "--large-size",
+    "1MiB",
+    "--sparse-size",
+    "64MiB",
+    "--rounds",
+    "2",
+    "--program",
+];
+
+#[test]
+fn trees_and_special_files_are_copied_by_programs_and_compared() {
+    let programs = [
+        "the system's=cp -r {reflink} {from} {to}",
+        "--program",
+        "lossy=sh -c 'cp -r {from} {to} && find {to} -name file-07 -delete'",
+        "--program",
+        "filling=sh -c 'cat {from} > {to}'",
+        "--program",
+        "idle=true",
+    ];
+    let document = bench(&[&SMALL_TREES[..], &programs[..]].concat());
+    let experiments = list(&document, "experiments");
+    let find = |word: &str| {
+        let is_it = |e: &&Value| {
+            let variant = e["variant"].as_str().expect("a variant");
+            variant.starts_with(word) || variant.ends_with(word)
+        };
+        experiments.iter().find(is_it).expect("an experiment")
+    };
+    let (one, two) = ("underpass cp -j 1", "underpass cp -j 2");
+    assert_eq!(names(find("sparse")), [one, two, "the system's", "lossy"]);
+    assert_eq!(names(find("-j 1")), [one, two, "the system's"]);
+    assert_eq!(names(find("-j 2")), [two, one, "the system's"]);
+    let notes = find("-j 2")["notes"].to_string();
+    for left_out in ["idle: there is no copy", "lossy: the copy is another"] {
+        assert!(notes.contains(left_out), "{left_out} in {notes}");
+    }
+    let sparse = find("sparse")["notes"].to_string();
+    assert!(sparse.contains("filling: the holes are filled"), "{sparse}");
+    for experiment in experiments {
+        let case = &list(experiment, "cases")[0];
+        for name in ["wall", "cpu"] {
+            let figures = list(metric(case, name), "figures");
+            let rounds = figures.iter().map(|figures| list(figures, "rounds").len());
+            assert!(rounds.eq(figures.iter().map(|_| 2)), "{name}: {figures:?}");
+        }
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_begun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = [
+        "bench",
+        "tree",
+        "--kinds",
+        "tree",
+        "--files",
+        "100000000000",
+    ];
+    let mut bench = Command::new(BINARY);
+    let bench = bench.args(files).arg("--in").arg(folder.path());
+    let output = bench.output().expect("it ran");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("inodes, and"), "{said}");
+    let left = std::fs::read_dir(folder.path()).expect("the folder");
+    assert_eq!(left.count(), 0, "the scratch directory is gone");
+}
+
 #[test]
 fn who_does_not_deliver_is_left_out_and_named() {
     let liar = "liar=sh -c 'echo ready liar 1; while read job; do echo ok 5; done'";
@@ -147,6 +223,67 @@ fn who_does_not_deliver_is_left_out_and_named() {
     for left_out in ["liar: says that it sent 5 bytes", "mute ended", "rude says"] {
         assert!(notes.contains(left_out), "{left_out} in {notes}");
     }
+}
+
+/// That the last contender of each case has no figures, and the first one one of each round; what
+/// is said of the first case.
+fn notes_without_the_last(experiment: &Value, rounds: usize) -> String {
+    let last = names(experiment).len() - 1;
+    let cases = list(experiment, "cases");
+    for metric in cases.iter().flat_map(|case| list(case, "metrics")) {
+        assert!(metric["figures"][last].is_null(), "{metric:#}");
+        if let Some(figures) = metric["figures"][0]["rounds"].as_array() {
+            assert_eq!(figures.len(), rounds);
+        }
+    }
+    cases[0]["notes"].to_string()
+}
+
+#[test]
+fn a_program_that_fails_in_the_middle_is_left_out_and_the_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let log = log.display();
+    // 1 for the trial, 40 for the warm-up, 40 for the first round.
+    let tired = format!(
+        "tired=sh -c 'echo >> {log} && test $(wc -l < {log}) -le 100 && cp {{from}} {{to}}'"
+    );
+    let sizes = ["--sizes", "10KiB,20KiB", "--rounds", "3"];
+    let document = bench(&[&["copy"], &sizes[..], &["--program", &tired]].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(list(experiment, "cases").len(), 2);
+    let notes = notes_without_the_last(experiment, 3);
+    let failed = "tired failed in round 2 of 3 and is left out from there on: running tired";
+    assert!(notes.contains(failed), "{notes}");
+}
+
+#[test]
+fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
+    // 1 job for the trial, 100 for the warm-up, 100 for the first round.
+    let tired = format!(
+        "tired=sh -c 'for n in $(seq 250); do read -r job; echo \"$job\"; done | \
+         {BINARY} bench role mover'"
+    );
+    let sizes = ["--sizes", "1MB,2MB", "--rounds", "2"];
+    let peer = ["--receiver", "discard", "--peer", &tired];
+    let document = bench(&[&["socket"], &sizes[..], &peer].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(list(experiment, "cases").len(), 2);
+    let notes = notes_without_the_last(experiment, 2);
+    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
+}
+
+#[test]
+fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
+    // 1 for the trial, 1 for the warm-up, 1 for the first round.
+    let tired = format!(
+        "tired=sh -c 'echo >> {{own}}/starts; test $(wc -l < {{own}}/starts) -le 3 && \
+         exec {BINARY} serve {{root}} --listen {{address}} --workers 1'"
+    );
+    let few = ["--quick", "--connections", "2", "--rounds", "2"];
+    let document = bench(&[&["many"], &few[..], &["--server", &tired]].concat());
+    let notes = notes_without_the_last(&document["experiments"][0], 2);
+    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
 }
 
 #[test]

@@ -141,10 +141,11 @@ mod tests {
                 peer.name
             );
             assert!(!peer.name.contains('='), "{}", peer.name);
-            let fits = match peer.part {
-                Part::Server => !matches!(peer.experiment, Experiment::Copy | Experiment::Socket),
-                Part::Porter => matches!(peer.experiment, Experiment::Copy | Experiment::Socket),
-                Part::Program => peer.experiment == Experiment::Copy,
+            let fits = match peer.experiment {
+                Experiment::Copy => peer.part != Part::Server,
+                Experiment::Socket => peer.part == Part::Porter,
+                Experiment::Tree => peer.part == Part::Program,
+                _ => peer.part == Part::Server,
             };
             assert!(fits, "{}", peer.name);
             assert!(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table ─► kits: installed (Debian, crates.io), or compiled from peers/ ─► target/peers
-//!       └► peers: contenders of `underpass bench http|copy|socket` ─► target/peers/*.json
+//!       └► peers: contenders of `underpass bench http|copy|tree|…` ─► target/peers/*.json
 //!                                             page: head.md + those ─► docs/measurements.md
 //! ```
 //!
@@ -13,6 +13,7 @@ mod page;
 mod run;
 mod short;
 mod table;
+mod volume;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

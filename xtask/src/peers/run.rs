@@ -7,11 +7,12 @@ use std::process::{Command, ExitCode};
 use super::Arguments;
 use super::kit::{SHOP, Shop, build_underpass};
 use super::table::{Experiment, KITS, PEERS, Peer};
+use super::volume::{FileSystem, MOUNTED};
 use crate::test::is_root;
 use crate::workspace::Fallible;
 
 /// A call of the bench, and how much of it there is time for: ten to twenty contenders times
-/// rounds, for all shapes together less than half an hour, 6 minutes with `--quick`.
+/// rounds, for all shapes together less than an hour, 8 minutes with `--quick`.
 pub(super) struct Shape {
     /// On the page.
     pub(super) title: &'static str,
@@ -19,6 +20,8 @@ pub(super) struct Shape {
     document: &'static str,
     experiment: Experiment,
     arguments: &'static [&'static str],
+    /// Made for it, and measured on.
+    on: Option<FileSystem>,
     /// Peers that can't do this in the time that the bench gives them.
     without: &'static [&'static str],
     full: Scale,
@@ -44,6 +47,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "serve-large",
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "100MiB", "--connections", "4"],
+        on: None,
         without: &[],
         full: rounds(6).with(&["--files", "8"]),
         quick: rounds(1).with(&["--files", "1"]),
@@ -54,6 +58,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "serve-small",
         experiment: Experiment::Serve,
         arguments: &["http", "--size", "1KiB", "--connections", "64"],
+        on: None,
         without: &[],
         full: rounds(6).with(&["--files", "1000"]),
         quick: rounds(1).with(&["--files", "100"]),
@@ -65,6 +70,7 @@ pub(super) const SHAPES: &[Shape] = &[
         experiment: Experiment::Serve,
         arguments: &["http", "--connections", "30"],
         // 30 answers of 300 MB at once took it more than two minutes.
+        on: None,
         without: &["static-web-server"],
         full: rounds(6).with(&["--requests", "30"]),
         quick: rounds(1),
@@ -75,6 +81,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "small",
         experiment: Experiment::Small,
         arguments: &["small"],
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(1),
@@ -85,6 +92,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "cold",
         experiment: Experiment::Cold,
         arguments: &["cold"],
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(1),
@@ -95,6 +103,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "many",
         experiment: Experiment::Many,
         arguments: &["many"],
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(1),
@@ -105,6 +114,7 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "copy",
         experiment: Experiment::Copy,
         arguments: &["copy"],
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
@@ -115,12 +125,42 @@ pub(super) const SHAPES: &[Shape] = &[
         document: "socket",
         experiment: Experiment::Socket,
         arguments: &["socket"],
+        on: None,
         without: &[],
         full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
         quick: rounds(2).with(&["--sizes", "7MB,63MB"]),
         as_root: CUBIC,
     },
+    tree(
+        "Trees and special files on ext4",
+        "tree-ext4",
+        FileSystem::Ext4,
+    ),
+    tree(
+        "Trees and special files on XFS",
+        "tree-xfs",
+        FileSystem::Xfs,
+    ),
+    tree(
+        "Trees and special files on Btrfs",
+        "tree-btrfs",
+        FileSystem::Btrfs,
+    ),
 ];
+
+const fn tree(title: &'static str, document: &'static str, on: FileSystem) -> Shape {
+    Shape {
+        title,
+        document,
+        experiment: Experiment::Tree,
+        arguments: &["tree", "--in", MOUNTED],
+        on: Some(on),
+        without: &[],
+        full: rounds(6),
+        quick: rounds(1),
+        as_root: &[],
+    }
+}
 
 const fn rounds(rounds: usize) -> Scale {
     Scale { rounds, more: &[] }
@@ -153,7 +193,15 @@ pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCo
         println!("\n== {}", shape.document);
         let is_there = |peer: &&Peer| kits.contains(&peer.kit.name);
         let peers = PEERS.iter().filter(is_there);
-        let status = shape.bench(shop, arguments, peers).status()?;
+        if let Some(lack) = shape.on.and_then(FileSystem::lack) {
+            println!("left out: {}: {lack}", shape.document);
+            continue;
+        }
+        let status = shape.bench(shop, arguments, peers)?.status();
+        if let Some(on) = shape.on {
+            on.clear(shop);
+        }
+        let status = status?;
         if !status.success() {
             println!("{}: {status}", shape.document);
             done = ExitCode::FAILURE;
@@ -174,8 +222,11 @@ impl Shape {
         shop: &Shop<'_>,
         arguments: &Arguments,
         peers: impl Iterator<Item = &'p Peer>,
-    ) -> Command {
-        let mut bench = shop.command("underpass");
+    ) -> Fallible<Command> {
+        let mut bench = match self.on {
+            Some(on) => on.command(shop, "underpass")?,
+            None => shop.command("underpass"),
+        };
         // Where caddy leaves things otherwise.
         let home = shop.workspace.root.join(SHOP).join("home");
         bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
@@ -203,6 +254,6 @@ impl Shape {
             .arg("--json")
             .arg(self.json(arguments))
             .args(&arguments.more);
-        bench
+        Ok(bench)
     }
 }

@@ -84,7 +84,7 @@ impl Experiment {
         let first = self.contenders.first().map_or("", |first| &first.name);
         // Where no plan is made, ours are named after what they are held to.
         let first = match first {
-            "underpass" => "underpass".to_owned(),
+            whole if whole.starts_with("underpass") => whole.to_owned(),
             mechanism => format!("underpass by {mechanism}"),
         };
         let mut text = format!("\n### {}\n", self.title);

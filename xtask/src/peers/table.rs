@@ -48,6 +48,8 @@ pub(super) enum Experiment {
     Copy,
     /// Files into a socket
     Socket,
+    /// Trees and special files, by programs
+    Tree,
 }
 
 /// What it is to the bench.
@@ -80,6 +82,7 @@ impl fmt::Display for Experiment {
             Experiment::Many => "many",
             Experiment::Copy => "copy",
             Experiment::Socket => "socket",
+            Experiment::Tree => "tree",
         })
     }
 }
@@ -114,30 +117,19 @@ const C: Kit = Kit {
     version: &["--version"],
     build: &[
         &["mkdir", "-p", "target/peers/c"],
-        &[
-            "cc",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            "target/peers/c/send",
-            "peers/c/porter.c",
-            "peers/c/send.c",
-        ],
-        &[
-            "cc",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            "target/peers/c/copy",
-            "peers/c/porter.c",
-            "peers/c/copy.c",
-        ],
+        &cc("target/peers/c/send", "peers/c/send.c"),
+        &cc("target/peers/c/copy", "peers/c/copy.c"),
     ],
 };
+
+/// Compiles a porter in C.
+const fn cc(program: &'static str, source: &'static str) -> [&'static str; 9] {
+    let porter = "peers/c/porter.c";
+    [
+        "cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, porter, source,
+    ]
+}
+
 const JAVA: Kit = Kit {
     name: "Java",
     program: "javac",
@@ -263,6 +255,25 @@ const fn copier(name: &'static str, kit: &'static Kit, part: Part, command: &'st
     }
 }
 
+/// A program that copies whatever it is given: `{reflink}` says whether it is to share blocks.
+const fn tree(name: &'static str, kit: &'static Kit, command: &'static str) -> Peer {
+    Peer {
+        experiment: Experiment::Tree,
+        ..copier(name, kit, Part::Program, command)
+    }
+}
+
+/// What `cp -r` does, and no more: xcp would keep times.
+const fn xcp_tree() -> Peer {
+    let command = "xcp --no-progress --no-timestamps --recursive {reflink} {from} {to}";
+    tree("xcp", &XCP, command)
+}
+
+const fn xcp_tree_alone() -> Peer {
+    let command = "xcp --no-progress --no-timestamps --recursive --workers 1 {reflink} {from} {to}";
+    tree("xcp, 1 worker", &XCP, command)
+}
+
 /// All of them, the ones to beat first. A row is a line, so that variants stand below each other.
 #[rustfmt::skip]
 pub(super) const PEERS: &[Peer] = &[
@@ -312,6 +323,11 @@ pub(super) const PEERS: &[Peer] = &[
     copier("Go io.Copy", &GO, Part::Porter, "target/peers/go/copy io-copy"),
     copier("Go wrapped", &GO, Part::Porter, "target/peers/go/copy wrapped"),
     copier("Python shutil", &PYTHON, Part::Porter, "python3 peers/python/copy_files.py shutil"),
+    tree("GNU cp", &COREUTILS, "cp -r {reflink} {from} {to}"),
+    xcp_tree(),
+    xcp_tree_alone(),
+    tree("cpx", &CPX, "cpx copy --no-config --recursive {reflink} {from} {to}"),
+    tree("cpx -j 1", &CPX, "cpx copy --no-config --recursive -j 1 {reflink} {from} {to}"),
     sender("C read/write", &C, "target/peers/c/send read-write"),
     sender("C sendfile", &C, "target/peers/c/send sendfile"),
     sender("C mmap+write", &C, "target/peers/c/send mmap-write"),

@@ -80,7 +80,7 @@ const GNU_CP_VERSION: &str = "cp (GNU coreutils) 9.1";
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
 /// it ends, however it ends.
-pub(super) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
+pub(crate) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
 
 /// A program that works where it is there.
 const fn program(command: &'static str, package: &'static str) -> Need {

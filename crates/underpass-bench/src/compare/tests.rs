@@ -131,6 +131,9 @@ fn metrics_without_a_better_way_and_zeros_are_not_judged() {
     assert_eq!(changes.not_judged, 2 * 8 * 10 * 2 + 1);
 }
 
+/// With its variant.
+const TREE: &str = "tree (on ext4, -j 1)";
+
 #[test]
 fn what_only_one_run_has_is_listed_by_its_largest_part() {
     let before = sample::run(1, 0.01, 7);
@@ -144,7 +147,7 @@ fn what_only_one_run_has_is_listed_by_its_largest_part() {
     let lost = lost
         .into_iter()
         .chain(["copy (on ext4): contender cp".into()]);
-    let lost = lost.chain(["small", "cold", "many"].map(|name| format!("experiment {name}")));
+    let lost = lost.chain(["small", "cold", "many", TREE].map(|name| format!("experiment {name}")));
     assert_eq!(changes.only_before, lost.collect::<Vec<_>>());
     assert_eq!(changes.only_after, ["copy (on ext4): contender another cp"]);
     assert!(changes.doubts[0].contains("the later run was interrupted"));

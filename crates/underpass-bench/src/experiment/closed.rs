@@ -2,14 +2,14 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::observation::{Observation, Pages, latencies, notes_of, of_contender, targets_of};
-use super::serving::Bench;
-use super::size_label;
+use super::observation::{Observation, Pages, latencies, targets_of};
+use super::serving::{Bench, WATCHED};
+use super::{TRACED, size_label};
 use crate::document::{Calls, Case, Timeline};
 use crate::error::{Error, Result};
-use crate::load::{Client, Lane, Pace, Quota, Specimen, Target, Waiting};
+use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
 use crate::trace;
 use crate::window::settled;
@@ -21,22 +21,52 @@ const RECEIVE_BYTES_MAX: usize = 4 << 20;
 const TRACED_BODY_BYTES_MAX: u64 = 1 << 30;
 const TRACED_REQUESTS_MAX: u64 = 2000;
 
-/// Such a load, on all servers in turns.
-pub(crate) struct Closed<'b> {
-    pub(crate) bench: &'b Bench,
-    /// What is asked for, in turns; all of one size.
-    pub(crate) specimens: &'b [Specimen],
+/// Such a load, whatever the size of what is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// The experiment it is of.
+    pub(crate) name: &'static str,
+    /// How many files of each size, asked for in turns.
+    pub(crate) files: usize,
     pub(crate) connections: usize,
     pub(crate) quota: Quota,
     pub(crate) waiting: Waiting,
-    /// Set by whoever wants it to end.
-    pub(crate) stop: &'b AtomicBool,
 }
 
-/// Whether calls could be counted, or why not.
-pub(crate) enum Counted {
-    Calls(Vec<Calls>),
-    Not(String),
+impl Load {
+    /// Makes the files of a size, and has them verified on all servers.
+    pub(crate) fn of_size<'b>(
+        self,
+        bytes: u64,
+        bench: &'b mut Bench,
+        run: &Run<'b>,
+    ) -> Result<Closed<'b>> {
+        let what = format!("{}, {}", self.name, size_label(bytes));
+        run.progress.begin(&what);
+        let batch = Batch {
+            name: "file",
+            count: self.files.max(1),
+            bytes,
+        };
+        let specimens = batch.make(bench.site())?;
+        bench.verify(&specimens)?;
+        Ok(Closed {
+            load: self,
+            bench,
+            specimens,
+            stop: run.stop,
+        })
+    }
+}
+
+/// Such a load, on all servers in turns.
+pub(crate) struct Closed<'b> {
+    load: Load,
+    bench: &'b mut Bench,
+    /// What is asked for, in turns; all of one size.
+    specimens: Vec<Specimen>,
+    /// Set by whoever wants it to end.
+    stop: &'b AtomicBool,
 }
 
 impl Closed<'_> {
@@ -44,63 +74,56 @@ impl Closed<'_> {
     /// one contender in one round.
     pub(crate) fn case(
         &mut self,
-        metrics: &[Metric<Observation>],
+        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
         weight: u64,
         run: &Run,
     ) -> Result<Option<Case>> {
-        let contenders = self.bench.len();
-        let played = run.play(self, contenders, weight)?;
+        let played = run.play(self, weight)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(metrics, &played)))
     }
 
-    /// How memory goes while all of it is asked for once more, server by server.
-    pub(crate) fn timelines(&self, weight: u64, run: &Run) -> Result<Vec<Timeline>> {
-        let mut all = Vec::new();
-        for contender in 0..self.bench.len() {
-            let targets = targets_of(self.specimens, self.bench.server(contender)?);
-            let lane = self.lane(&targets, self.quota);
-            let work = |server: &Server| {
-                let mut client = Client::connect(server.address(), vec![lane], self.waiting)?;
-                client.run(self.stop).map(drop)
-            };
-            match self.bench.watch(contender, work) {
-                Err(_) if run.is_stopped() => break,
-                lines => all.extend(lines?),
-            }
-            run.progress.done(weight);
-        }
-        Ok(all)
+    /// Tells for the case how memory goes while all of it is asked for once more, server by server.
+    pub(crate) fn add_timelines(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
+        let watch = |closed: &mut Self, contender| closed.timelines_of(contender);
+        let lines = run.once_each(self, WATCHED, weight, &mut case.notes, watch)?;
+        case.timelines.extend(lines.into_iter().flatten());
+        Ok(())
     }
 
-    /// Counts the system calls of some requests of each server, under strace.
-    pub(crate) fn count_calls(&self, weight: u64, run: &Run) -> Result<Counted> {
+    fn timelines_of(&self, contender: usize) -> Result<Vec<Timeline>> {
+        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let lane = self.lane(&targets, self.load.quota);
+        let work = |server: &Server| {
+            let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
+            client.run(self.stop).map(drop)
+        };
+        self.bench.watch(contender, work)
+    }
+
+    /// Counts the system calls of some requests of each server, under strace, for the case; where
+    /// they can't be counted it is said why.
+    pub(crate) fn add_calls(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
         let bytes = self.specimens.first().map_or(1, |s| s.bytes.max(1));
         let requests = TRACED_REQUESTS_MAX
             .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
-            .max(self.connections as u64);
-        let mut all = Vec::new();
-        for contender in 0..self.bench.len() {
-            let calls = match self.calls_of(contender, requests) {
-                Ok(calls) => calls,
-                Err(Error::Setting(why)) => return Ok(Counted::Not(why)),
-                Err(_) if run.is_stopped() => break,
-                Err(error) => return Err(error.of(self.bench.name(contender))),
-            };
-            let mut by_name: Vec<(String, u64)> = calls.into_iter().collect();
-            by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-            all.push(Calls {
-                contender,
-                operations: requests,
-                by_name,
-            });
-            run.progress.done(weight);
+            .max(self.load.connections as u64);
+        let count = |closed: &mut Self, contender| {
+            let calls = closed.calls_of(contender, requests)?;
+            Ok(Calls::of(contender, requests, calls))
+        };
+        match run.once_each(self, TRACED, weight, &mut case.notes, count) {
+            Ok(calls) => case.calls = calls,
+            Err(Error::Setting(why)) => {
+                case.notes.push(format!("calls were not counted: {why}"));
+            }
+            Err(error) => return Err(error),
         }
-        Ok(Counted::Calls(all))
+        Ok(())
     }
 
     fn calls_of(&self, contender: usize, requests: u64) -> Result<trace::Calls> {
         let server = self.bench.server(contender)?;
-        let targets = targets_of(self.specimens, server);
+        let targets = targets_of(&self.specimens, server);
         let lane = self.lane(&targets, Quota::Requests(requests));
         let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
         settled(server.pid())?;
@@ -111,29 +134,26 @@ impl Closed<'_> {
     fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
         Lane {
             targets,
-            connections: self.connections,
+            connections: self.load.connections,
             pace: Pace::Closed(quota),
             receive_bytes_max: RECEIVE_BYTES_MAX,
         }
     }
 
-    fn told(&self, metrics: &[Metric<Observation>], played: &Played<Observation>) -> Case {
+    fn told(
+        &mut self,
+        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
+        played: &Played<Observation>,
+    ) -> Case {
         let bytes = self.specimens.first().map_or(0, |specimen| specimen.bytes);
-        let mut notes = notes_of_rounds(played);
-        for index in 0..self.bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(self.bench.name(index), &own, Pages::Cached));
-        }
         Case {
             label: size_label(bytes),
             x: bytes as f64,
             load: self.describe(bytes),
             metrics: read_off(metrics, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
             latencies: latencies(played),
-            timelines: Vec::new(),
-            notes,
+            notes: self.bench.notes(played, Pages::Cached),
+            ..Case::default()
         }
     }
 
@@ -143,11 +163,11 @@ impl Closed<'_> {
             1 => format!("a file of {}", size_label(bytes)),
             files => format!("{files} files of {}", size_label(bytes)),
         };
-        let how_long = match self.quota {
+        let how_long = match self.load.quota {
             Quota::Requests(requests) => format!("{requests} requests a round"),
             Quota::Span(span) => format!("requests begin for {span:?} a round"),
         };
-        let connections = self.connections;
+        let connections = self.load.connections;
         format!(
             "{connections} connections, each asking again at once; {what} in the page cache; \
              {how_long}, and every answer is taken whole"
@@ -157,13 +177,18 @@ impl Closed<'_> {
 
 impl Trial for Closed<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
+
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
+    }
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = targets_of(self.specimens, self.bench.server(contender)?);
-        let lane = self.lane(&targets, self.quota);
+        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let lane = self.lane(&targets, self.load.quota);
         self.bench
-            .observe(contender, vec![lane], self.waiting, self.stop)
+            .observe(contender, vec![lane], self.load.waiting, self.stop)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::observation::{
-    self as read, Observation, Pages, latencies, notes_of, of_contender, targets_of,
-};
+use super::observation::{self as read, Observation, Pages, latencies, targets_of};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Lane, Pace, Quota, Specimen, Waiting};
 use crate::named::Named;
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::throttle::Throttle;
 
 /// The file system on which nothing is ever cold.
@@ -105,19 +103,17 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     }
     let throttle = options.throttle(ground)?;
     let variants = Variant::of_mechanisms(&options.only);
-    let bench = Bench::start("cold", &variants, &options.servers, ground, throttle)?;
+    let mut bench = Bench::start("cold", &variants, &options.servers, ground, throttle)?;
     experiment.contenders = bench.contenders();
     experiment.notes.extend(bench.left_out());
     run.progress.begin("cold");
-    let played = play(options, &bench, ground, run);
-    let stopped = bench.finish();
-    experiment.cases.extend(played?);
-    stopped?;
+    let played = play(options, &mut bench, ground, run);
+    experiment.cases.extend(bench.finish_after(played)?);
     Ok(vec![experiment])
 }
 
 /// The one case; nothing if it was stopped before a round was complete.
-fn play(options: &Options, bench: &Bench, ground: &Ground, run: &Run) -> Result<Option<Case>> {
+fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Result<Option<Case>> {
     let hot = Batch {
         name: "hot",
         count: HOT_FILES,
@@ -128,25 +124,26 @@ fn play(options: &Options, bench: &Bench, ground: &Ground, run: &Run) -> Result<
         count: options.files(ground.scale),
         bytes: options.size,
     };
+    let (hot, cold) = (hot.make(bench.site())?, cold.make(bench.site())?);
+    bench.verify(&hot)?;
+    bench.verify(&cold)?;
     let mut streaming = Streaming {
         bench,
-        hot: hot.make(bench.site())?,
-        cold: cold.make(bench.site())?,
+        hot,
+        cold,
         streams: options.streams.max(1),
         waiting: options.waiting,
         stop: run.stop,
     };
-    bench.verify(&streaming.hot)?;
-    bench.verify(&streaming.cold)?;
     let weight = options.weight_of_play(ground.scale);
-    let played = run.play(&mut streaming, bench.len(), weight)?;
+    let played = run.play(&mut streaming, weight)?;
     let load = options.load(ground.scale);
     Ok((!played.rounds.is_empty()).then(|| streaming.told(load, &played)))
 }
 
 /// The load on the stage.
 struct Streaming<'b> {
-    bench: &'b Bench,
+    bench: &'b mut Bench,
     hot: Vec<Specimen>,
     cold: Vec<Specimen>,
     streams: usize,
@@ -156,6 +153,11 @@ struct Streaming<'b> {
 
 impl Trial for Streaming<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
+
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
+    }
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.cold.iter().try_for_each(Specimen::evict)?;
@@ -189,22 +191,15 @@ impl Trial for Streaming<'_> {
 }
 
 impl Streaming<'_> {
-    fn told(&self, load: String, played: &Played<Observation>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for index in 0..self.bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(self.bench.name(index), &own, Pages::OnDisk));
-        }
+    fn told(&mut self, load: String, played: &Played<Observation>) -> Case {
         Case {
             label: format!("{} streams", self.streams),
             x: self.streams as f64,
             load,
             metrics: read_off(&METRICS, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
             latencies: latencies(played),
-            timelines: Vec::new(),
-            notes,
+            notes: self.bench.notes(played, Pages::OnDisk),
+            ..Case::default()
         }
     }
 }
@@ -265,14 +260,8 @@ impl Options {
                       everybody whom that thread serves. A server that waits for the disk shows \
                       it in the last percent of its answers to the hot requests."
                 .into(),
-            axis: Axis {
-                label: String::new(),
-                unit: Unit::Count,
-            },
             rounds,
-            contenders: Vec::new(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

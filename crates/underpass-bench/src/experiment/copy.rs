@@ -6,10 +6,11 @@ use std::thread;
 use underpass::{Cloning, Mechanism, limits};
 
 use super::transfer::{self, Transfer};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
 use crate::content;
-use crate::document::{Axis, Calls, Case, Experiment, Unit};
-use crate::error::{Doing as _, Error, Result};
+use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
+use crate::error::{self, Doing as _, Error, Result};
+use crate::lineup::{Contenders, Lineup};
 use crate::machine::file_system;
 use crate::mover::Settings;
 use crate::named::Named;
@@ -17,14 +18,14 @@ use crate::porter::{Journey, Porter};
 use crate::proc;
 use crate::process::{self, Program, Seats};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::scratch::Scratch;
 use crate::trace;
 use crate::window::{observe, observe_children};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
-const SIZES: [u64; 6] = [10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
-const SIZES_QUICK: [u64; 3] = [10 << 10, 1 << 20, 100 << 20];
+const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
+const SIZES_QUICK: &[u64] = &[10 << 10, 1 << 20, 100 << 20];
 
 /// Smaller files are copied several times for one figure, until it is about so many bytes, or so
 /// many times.
@@ -50,18 +51,8 @@ pub struct Options {
     pub programs: Vec<Named>,
 }
 
-const METRICS: [Metric<Transfer>; 10] = [
-    transfer::OPERATIONS,
-    transfer::CPU_PER_OPERATION,
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
-];
+/// What tells most about copies, before what tells of all transfers.
+const METRICS_FIRST: [Metric<Transfer>; 2] = [transfer::OPERATIONS, transfer::CPU_PER_OPERATION];
 
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
@@ -76,7 +67,7 @@ fn weight_of(size: u64) -> u64 {
 }
 
 fn times(size: u64) -> u64 {
-    (SAMPLE_BYTES / size.max(1)).clamp(1, TIMES_MAX)
+    transfer::times(size, SAMPLE_BYTES, TIMES_MAX)
 }
 
 /// Copies by all contenders; an experiment for each folder.
@@ -110,8 +101,11 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
             seats: ground.seats,
         },
         entrants: Vec::new(),
+        lineup: Lineup::default(),
     };
     let left_out = bench.admit_all(options)?;
+    let names = bench.entrants.iter().map(|e| e.program.name.clone());
+    bench.lineup = Lineup::of(names);
     let mut experiment = describe(&bench, folder, run.rounds);
     experiment.notes.extend(left_out);
     for size in options.sizes(ground.scale) {
@@ -124,19 +118,18 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         experiment.cases.extend(bench.case(size, run)?);
     }
     if !run.is_stopped() {
-        transfer::add_calls(&mut experiment, |size| bench.count_calls(size, ground))?;
+        let count = |size, notes: &mut _| bench.count_calls(size, ground, run, notes);
+        transfer::add_calls(&mut experiment, count)?;
     }
-    let stopped = bench.entrants.into_iter().map(Entrant::stop);
-    stopped
-        .collect::<Vec<_>>()
-        .into_iter()
-        .collect::<Result<()>>()?;
+    let stopped = bench.entrants.iter_mut().map(Entrant::stop);
+    error::all(stopped)?;
     Ok(experiment)
 }
 
 struct Bench {
     place: Place,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
 }
 
 /// What is copied where, and on which processor.
@@ -161,8 +154,8 @@ enum Doer {
 }
 
 impl Entrant {
-    fn stop(self) -> Result<()> {
-        match self.doer {
+    fn stop(&mut self) -> Result<()> {
+        match &mut self.doer {
             Doer::Porter(porter) => porter.stop(),
             Doer::Program => Ok(()),
         }
@@ -262,66 +255,84 @@ impl Bench {
     fn case(&mut self, size: u64, run: &Run) -> Result<Option<Case>> {
         content::make(&self.place.from, size, 1)?;
         content::flush_to_disk(&self.place.from)?;
-        let count = self.entrants.len();
-        let mut copying = Copying {
-            place: &self.place,
-            entrants: &mut self.entrants,
-            size,
-        };
-        let played = run.play(&mut copying, count, weight_of(size))?;
+        let mut copying = Copying { bench: self, size };
+        let played = run.play(&mut copying, weight_of(size))?;
         remove(&self.place.to)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
     /// In one more copy each, under strace; programs that are started anew are left out.
-    fn count_calls(&mut self, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
+    fn count_calls(
+        &mut self,
+        size: u64,
+        ground: &Ground,
+        run: &Run,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Calls>> {
         content::make(&self.place.from, size, 1)?;
         let log = ground.scratch.path().join("calls.log");
-        let mut all = Vec::new();
-        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
-            if let Some(pid) = entrant.pid() {
-                let copy = || self.place.copy(entrant, 1).map(drop);
-                let counted = trace::count_calls(pid, &log, copy)?;
-                all.push(transfer::calls(contender, counted));
-            }
-        }
+        let mut copying = Copying { bench: self, size };
+        let count = |copying: &mut Copying, contender: usize| {
+            let Bench {
+                place, entrants, ..
+            } = &mut *copying.bench;
+            let entrant = &mut entrants[contender];
+            let Some(pid) = entrant.pid() else {
+                return Ok(None);
+            };
+            let copy = || place.copy(entrant, 1).map(drop);
+            let calls = trace::count_calls(pid, &log, copy)?;
+            Ok(Some(Calls::of(contender, 1, calls)))
+        };
+        let all = run.once_each(&mut copying, TRACED, 0, notes, count)?;
         remove(&self.place.to)?;
-        Ok(all)
+        Ok(all.into_iter().flatten().collect())
     }
 
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for (index, entrant) in self.entrants.iter().enumerate() {
-            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
-            notes.extend(transfer::notes(&entrant.program.name, "the bench", &own));
-        }
         Case {
             label: size_label(size),
             x: size as f64,
             load: format!("copied {} times for each figure", times(size)),
-            metrics: read_off(&METRICS, played),
+            metrics: read_off(METRICS_FIRST.iter().chain(&transfer::METRICS), played),
             travelled: transfer::travelled(played),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
-            notes,
+            notes: transfer::notes(&self.lineup, "the bench", played),
+            ..Case::default()
         }
+    }
+}
+
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let _ = self.entrants[contender].stop();
+        Ok(())
     }
 }
 
 /// A case on the stage.
 struct Copying<'b> {
-    place: &'b Place,
-    entrants: &'b mut [Entrant],
+    bench: &'b mut Bench,
     size: u64,
 }
 
 impl Trial for Copying<'_> {
     type Observation = Transfer;
+    type Contenders = Bench;
+
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
+    }
 
     fn play(&mut self, contender: usize) -> Result<Transfer> {
-        content::warm(&self.place.from)?;
-        self.place.observe(&mut self.entrants[contender], self.size)
+        let Bench {
+            place, entrants, ..
+        } = &mut *self.bench;
+        content::warm(&place.from)?;
+        place.observe(&mut entrants[contender], self.size)
     }
 
     fn is_disturbed(&self, transfer: &Transfer) -> bool {
@@ -385,8 +396,7 @@ impl Place {
         let stored_bytes = entrant.storage_read_bytes()?.saturating_sub(stored);
         let copied = std::fs::metadata(&self.to).doing(|| "looking at the copy".into())?;
         if copied.len() != size {
-            let (name, bytes) = (&entrant.program.name, copied.len());
-            let what = format!("{name}: the copy has {bytes} bytes of {size}");
+            let what = format!("the copy has {} bytes of {size}", copied.len());
             return Err(Error::Answer(what));
         }
         // What is not written to disk yet never has to be.
@@ -403,14 +413,7 @@ impl Place {
 
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => SIZES.to_vec(),
-            (true, Scale::Quick) => SIZES_QUICK.to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 }
 
@@ -450,7 +453,10 @@ fn remove(path: &Path) -> Result<()> {
 fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
     let file_system = file_system(folder);
     let entrants = bench.entrants.iter();
-    let contenders = entrants.map(|e| transfer::entry(&e.program, e.version()));
+    let contenders = entrants.map(|entrant| Contender {
+        version: entrant.version().to_owned(),
+        ..entrant.program.entry()
+    });
     let started = bench
         .entrants
         .iter()
@@ -478,7 +484,7 @@ fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
         },
         rounds,
         contenders: contenders.collect(),
-        cases: Vec::new(),
         notes: notes.into_iter().collect(),
+        ..Experiment::default()
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::closed::{Closed, Counted};
+use super::closed::Load;
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, sizes_of_cases};
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
-use crate::load::{Batch, Quota, Waiting, allow_connections};
+use crate::load::{Quota, Waiting, allow_connections};
 use crate::named::Named;
 use crate::run::{Metric, Run};
 
@@ -63,26 +63,19 @@ impl Default for Options {
 }
 
 /// What tells most about large files.
-const METRICS_LARGE: [Metric<Observation>; 11] = [
-    read::CPU_PER_GIB,
-    read::THROUGHPUT,
-    read::REQUESTS,
-    read::CPU_SHARE,
-    read::P50,
-    read::P90,
-    read::P99,
-    read::WORST,
-    read::PEAK_RESIDENT,
-    read::PAGE_FAULTS,
-    read::CONTEXT_SWITCHES,
-];
+const METRICS_LARGE: [Metric<Observation>; 3] =
+    [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
 
 /// The same for small ones.
-const METRICS_SMALL: [Metric<Observation>; 12] = [
+const METRICS_SMALL: [Metric<Observation>; 4] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
     read::THROUGHPUT,
+];
+
+/// What tells of any.
+const METRICS_FURTHER: [Metric<Observation>; 8] = [
     read::CPU_SHARE,
     read::P50,
     read::P90,
@@ -107,19 +100,17 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     allow_connections(options.connections)?;
     let variants = Variant::of_mechanisms(&options.only);
-    let bench = Bench::start("http", &variants, &options.servers, ground, None)?;
+    let mut bench = Bench::start("http", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &bench, &mut experiment, ground, run);
-    let stopped = bench.finish();
-    played?;
-    stopped?;
+    let played = play_all(options, &mut bench, &mut experiment, ground, run);
+    bench.finish_after(played)?;
     Ok(vec![experiment])
 }
 
 fn play_all(
     options: &Options,
-    bench: &Bench,
+    bench: &mut Bench,
     experiment: &mut Experiment,
     ground: &Ground,
     run: &Run,
@@ -128,58 +119,38 @@ fn play_all(
         if run.is_stopped() {
             break;
         }
-        run.progress.begin(&format!("http, {}", size_label(size)));
-        let batch = Batch {
-            name: "file",
-            count: options.files.max(1),
-            bytes: size,
-        };
-        let specimens = batch.make(bench.site())?;
-        bench.verify(&specimens)?;
-        let mut closed = Closed {
-            bench,
-            specimens: &specimens,
-            connections: options.connections,
-            quota: options.quota(ground.scale),
-            waiting: options.waiting,
-            stop: run.stop,
-        };
+        let mut closed = options.load(ground.scale).of_size(size, bench, run)?;
         let weight = options.weight_of(size, ground.scale);
         let case = closed.case(metrics(size), weight, run)?;
         let Some(mut case) = case else { break };
-        case.timelines = closed.timelines(weight, run)?;
-        match closed.count_calls(weight, run)? {
-            Counted::Calls(calls) => case.calls = calls,
-            Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
-        }
+        closed.add_timelines(&mut case, weight, run)?;
+        closed.add_calls(&mut case, weight, run)?;
         experiment.cases.push(case);
     }
     Ok(())
 }
 
 /// What tells most about files of that size comes first.
-fn metrics(size: u64) -> &'static [Metric<Observation>] {
-    match size {
+fn metrics(size: u64) -> impl Iterator<Item = &'static Metric<Observation>> {
+    let first: &[_] = match size {
         LARGE.. => &METRICS_LARGE,
         _ => &METRICS_SMALL,
-    }
+    };
+    first.iter().chain(&METRICS_FURTHER)
 }
 
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match self.sizes.is_empty() {
-            false => self.sizes.clone(),
-            true => vec![scale.pick(SIZE_FULL, SIZE_QUICK)],
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, &[scale.pick(SIZE_FULL, SIZE_QUICK)])
     }
 
-    fn quota(&self, scale: Scale) -> Quota {
-        match self.requests {
-            Some(requests) => Quota::Requests(requests.max(1)),
-            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
+    fn load(&self, scale: Scale) -> Load {
+        Load {
+            name: "http",
+            files: self.files,
+            connections: self.connections,
+            quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
+            waiting: self.waiting,
         }
     }
 
@@ -221,8 +192,7 @@ impl Options {
             },
             rounds,
             contenders: bench.contenders(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Observation, Pages, notes_of, of_contender};
-use super::serving::{Bench, Variant};
+use super::observation::{self as read, Observation, Pages};
+use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Case, Experiment, Timeline};
 use crate::error::Result;
 use crate::load::{Batch, Specimen, allow_connections, read_slowly};
 use crate::named::Named;
 use crate::proc;
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
 use crate::window::observe;
 
@@ -79,9 +79,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play(options, &mut bench, ground, run);
-    let stopped = bench.finish();
-    experiment.cases.extend(played?);
-    stopped?;
+    experiment.cases.extend(bench.finish_after(played)?);
     Ok(vec![experiment])
 }
 
@@ -97,7 +95,6 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
     let Some(file) = specimens.into_iter().next() else {
         return Ok(None);
     };
-    let contenders = bench.len();
     let mut reading = Reading {
         bench,
         file,
@@ -106,20 +103,14 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         stop: run.stop,
     };
     let weight = options.weight_of_play(ground.scale);
-    let played = run.play(&mut reading, contenders, weight)?;
+    let played = run.play(&mut reading, weight)?;
     if played.rounds.is_empty() {
         return Ok(None);
     }
     let mut case = reading.told(&played);
-    for contender in 0..contenders {
-        reading.bench.restart(contender)?;
-        let work = |server: &Server| reading.read(server, || Ok(()));
-        match reading.bench.watch(contender, work) {
-            Err(_) if run.is_stopped() => break,
-            lines => case.timelines.extend(lines?),
-        }
-        run.progress.done(weight);
-    }
+    let watch = |reading: &mut Reading, contender| reading.timelines_of(contender);
+    let lines = run.once_each(&mut reading, WATCHED, weight, &mut case.notes, watch)?;
+    case.timelines.extend(lines.into_iter().flatten());
     Ok(Some(case))
 }
 
@@ -134,13 +125,17 @@ struct Reading<'b> {
 
 impl Trial for Reading<'_> {
     type Observation = Observation;
+    type Contenders = Bench;
+
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
+    }
 
     /// Peak memory only ever rises, so it needs a server that has done nothing yet.
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.bench.restart(contender)?;
         self.file.warm()?;
-        let observed = self.observe(self.bench.server(contender)?);
-        observed.map_err(|error| error.of(self.bench.name(contender)))
+        self.observe(self.bench.server(contender)?)
     }
 
     fn is_disturbed(&self, observation: &Observation) -> bool {
@@ -167,19 +162,22 @@ impl Reading<'_> {
         })
     }
 
+    /// How memory goes, of a server that is started anew for it too.
+    fn timelines_of(&mut self, contender: usize) -> Result<Vec<Timeline>> {
+        self.bench.restart(contender)?;
+        let work = |server: &Server| self.read(server, || Ok(()));
+        self.bench.watch(contender, work)
+    }
+
     fn read(&self, server: &Server, look: impl FnMut() -> Result<()>) -> Result<()> {
         let target = self.file.target(server.address());
         let (address, connections) = (server.address(), self.connections);
         read_slowly(address, &target, connections, self.hold, self.stop, look)
     }
 
-    fn told(&self, played: &Played<Observation>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for index in 0..self.bench.len() {
-            let own = of_contender(played, index);
-            notes.extend(notes_of(self.bench.name(index), &own, Pages::Cached));
-        }
-        notes.extend(self.promise(self.bench.name(0), &of_contender(played, 0)));
+    fn told(&mut self, played: &Played<Observation>) -> Case {
+        let mut notes = self.bench.notes(played, Pages::Cached);
+        notes.extend(self.promise(self.bench.name(0), &played.of(0)));
         let (connections, hold) = (self.connections, self.hold);
         Case {
             label: format!("{connections} readers"),
@@ -190,11 +188,8 @@ impl Reading<'_> {
                 size_label(self.file.bytes)
             ),
             metrics: read_off(&METRICS, played),
-            travelled: Vec::new(),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
             notes,
+            ..Case::default()
         }
     }
 
@@ -243,14 +238,9 @@ impl Options {
                       together, and hold references to the same pages where a server sends by \
                       sendfile."
                 .into(),
-            axis: Axis {
-                label: String::new(),
-                unit: Unit::Count,
-            },
             rounds,
             contenders: bench.contenders(),
-            cases: Vec::new(),
-            notes: Vec::new(),
+            ..Experiment::default()
         }
     }
 }

@@ -11,10 +11,14 @@ pub(crate) mod serving;
 pub mod small;
 pub mod socket;
 pub(crate) mod transfer;
+pub mod tree;
 
 use crate::machine::Machine;
 use crate::process::Seats;
 use crate::scratch::Scratch;
+
+/// When a contender can fail in any of them outside of the rounds, as it goes on behind its name.
+pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// How much work a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,15 @@ impl Scale {
     }
 }
 
+/// The sizes of the cases: those asked for, or else the usual ones; each once, the smallest first.
+pub(crate) fn sizes_of_cases(asked: &[u64], usual: &[u64]) -> Vec<u64> {
+    let sizes = if asked.is_empty() { usual } else { asked };
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
 /// `7 MB`, `10 KiB`, `1 GiB`: whole numbers of whichever unit fits, decimal or binary.
 pub(crate) fn size_label(bytes: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
@@ -64,6 +77,12 @@ pub(crate) fn size_label(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_one_case_however_often_it_is_asked_for() {
+        assert_eq!(sizes_of_cases(&[30, 10, 30], &[7]), [10, 30]);
+        assert_eq!(sizes_of_cases(&[], &[7]), [7]);
+    }
 
     #[test]
     fn sizes_are_named_by_the_unit_that_fits() {

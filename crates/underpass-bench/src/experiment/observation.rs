@@ -132,24 +132,21 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
 
 /// All rounds of each contender together.
 pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
-    let contenders = played.rounds.first().map_or(0, Vec::len);
     let of = |contender: usize| {
-        let rounds = played.rounds.iter();
-        let mut all: Vec<u64> = rounds
-            .flat_map(|round| &round[contender].latencies_ns)
-            .copied()
-            .collect();
+        let rounds = played.of(contender);
+        let all = rounds.iter().flat_map(|one| &one.latencies_ns);
+        let mut all: Vec<u64> = all.copied().collect();
         all.sort_unstable();
         let quantiles = QUANTILES.iter();
-        Latencies {
+        (!rounds.is_empty()).then(|| Latencies {
             contender,
             count: all.len() as u64,
             quantiles: quantiles
                 .filter_map(|&share| Some((share, quantile(&all, share)?)))
                 .collect(),
-        }
+        })
     };
-    (0..contenders).map(of).collect()
+    (0..played.contenders()).filter_map(of).collect()
 }
 
 /// What to know about one server's figures. `pages` says whether they were to be in memory.
@@ -203,11 +200,6 @@ fn note_of(count: usize, note: &dyn Fn(usize) -> String) -> Option<String> {
 pub(crate) enum Pages {
     Cached,
     OnDisk,
-}
-
-/// The rounds of each contender, for [`notes_of`].
-pub(crate) fn of_contender(played: &Played<Observation>, index: usize) -> Vec<&Observation> {
-    played.rounds.iter().map(|round| &round[index]).collect()
 }
 
 pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
@@ -354,7 +346,11 @@ mod tests {
     #[test]
     fn latencies_are_those_of_all_rounds_together() {
         let played = Played {
-            rounds: vec![vec![observation(1..=10)], vec![observation(11..=20)]],
+            rounds: vec![
+                vec![Some(observation(1..=10))],
+                vec![Some(observation(11..=20))],
+            ],
+            failures: Vec::new(),
             repeated: 0,
             disturbed: 0,
         };

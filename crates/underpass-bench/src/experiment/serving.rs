@@ -8,17 +8,24 @@ use std::time::{Duration, Instant};
 use underpass::Mechanism;
 
 use super::Ground;
-use super::observation::{Observation, observe_lanes};
+use super::observation::{Observation, Pages, notes_of, observe_lanes};
 use crate::document::{Contender, Timeline, Unit};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
+use crate::lineup::{Contenders, Lineup};
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
 use crate::named::Named;
 use crate::proc::{self, Memory};
+use crate::rounds::Played;
+use crate::run::notes_of_rounds;
 use crate::server::{Server, Setup};
 use crate::throttle::Throttle;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
+
+/// When a server can fail outside of the rounds, as it goes on behind its name.
+const COMPARED: &str = "when its answers were compared with the files";
+pub(crate) const WATCHED: &str = "while its memory was looked at";
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -53,7 +60,10 @@ pub(crate) struct Bench {
     processor: Option<usize>,
     throttle: Option<Throttle>,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
     left_out: Vec<String>,
+    /// What is to be said, with the next case, of servers that have failed before its rounds.
+    unsaid: Vec<String>,
 }
 
 /// What a server is tried with before anything is measured.
@@ -84,15 +94,18 @@ impl Bench {
             processor: ground.seats.contender,
             throttle,
             entrants: Vec::new(),
+            lineup: Lineup::default(),
             left_out: Vec::new(),
+            unsaid: Vec::new(),
         };
         match bench.admit_all(variants, others, place) {
-            Ok(()) => Ok(bench),
-            Err(error) => {
-                // Why one of them did not start is what matters.
-                let _ = bench.finish();
-                Err(error)
+            Ok(()) => {
+                let names = bench.entrants.iter().map(|e| e.setup.name().to_owned());
+                bench.lineup = Lineup::of(names);
+                Ok(bench)
             }
+            // Why one of them did not start is what matters.
+            Err(error) => bench.finish_after(Err(error)),
         }
     }
 
@@ -124,12 +137,13 @@ impl Bench {
     }
 
     fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
-        let index = self.len();
+        let index = self.entrants.len();
         let server = None;
         self.entrants.push(Entrant { setup, server });
-        let admitted = self
-            .restart(index)
-            .and_then(|()| self.verify_one(index, trial));
+        let admitted = self.restart(index).and_then(|()| {
+            let verified = verify(self.server(index)?.address(), trial);
+            verified.map_err(|error| error.of(self.name(index)))
+        });
         if admitted.is_err() {
             let refused = self.entrants.pop();
             refused
@@ -142,10 +156,6 @@ impl Bench {
     /// Who is not measured, and why.
     pub(crate) fn left_out(&self) -> Vec<String> {
         self.left_out.clone()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.entrants.len()
     }
 
     /// The folder that is served.
@@ -184,14 +194,17 @@ impl Bench {
     }
 
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
-    pub(crate) fn verify(&self, specimens: &[Specimen]) -> Result<()> {
+    /// Those who fail are left out from here on, which is said with the next case.
+    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<()> {
         flush_to_disk(&self.site)?;
-        (0..self.len()).try_for_each(|index| self.verify_one(index, specimens))
-    }
-
-    fn verify_one(&self, index: usize, specimens: &[Specimen]) -> Result<()> {
-        let verified = verify(self.server(index)?.address(), specimens);
-        verified.map_err(|error| error.of(self.name(index)))
+        for index in self.lineup.standing() {
+            let server = self.server(index)?;
+            if let Err(error) = verify(server.address(), specimens) {
+                let failure = self.leave_out(index, COMPARED, error)?;
+                self.unsaid.push(failure);
+            }
+        }
+        Ok(())
     }
 
     /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
@@ -203,9 +216,18 @@ impl Bench {
         waiting: Waiting,
         stop: &AtomicBool,
     ) -> Result<Observation> {
-        let server = self.server(index)?;
-        let observed = observe_lanes(server, lanes, waiting, stop);
-        observed.map_err(|error| error.of(self.name(index)))
+        observe_lanes(self.server(index)?, lanes, waiting, stop)
+    }
+
+    /// What has to be said of a case, the failures before its rounds included. `pages` is where the
+    /// files were to be.
+    pub(crate) fn notes(&mut self, played: &Played<Observation>, pages: Pages) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.unsaid);
+        notes.extend(notes_of_rounds(played));
+        for index in 0..played.contenders() {
+            notes.extend(notes_of(self.name(index), &played.of(index), pages));
+        }
+        notes
     }
 
     /// How memory of a server goes during some work that is not timed.
@@ -224,15 +246,29 @@ impl Bench {
             let samples = sampler.join().unwrap_or_default();
             done.map(|()| samples)
         });
-        let samples = samples.map_err(|error| error.of(self.name(index)))?;
-        Ok(timelines(index, &samples))
+        Ok(timelines(index, &samples?))
     }
 
-    /// Stops every server; the first failure is told, after all were tried.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Stops every server, whatever `played` came to: that is told first, then the first server
+    /// that did not stop.
+    pub(crate) fn finish_after<T>(self, played: Result<T>) -> Result<T> {
         let servers = self.entrants.into_iter().filter_map(|e| e.server);
-        let stopped: Vec<Result<()>> = servers.map(Server::stop).collect();
-        stopped.into_iter().collect()
+        let stopped = error::all(servers.map(Server::stop));
+        let played = played?;
+        stopped?;
+        Ok(played)
+    }
+}
+
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let server = self.entrants[contender].server.take();
+        let _ = server.map_or(Ok(()), Server::stop);
+        Ok(())
     }
 }
 

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::closed::{Closed, Counted};
+use super::closed::Load;
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Quota, Waiting, allow_connections};
+use crate::load::{Quota, Waiting, allow_connections};
 use crate::named::Named;
 use crate::run::{Metric, Run};
 use crate::stats::{Comparison, Verdict};
 
 /// Sizes of bodies around the crossover, in KiB.
-const CROSSOVER_KIB: [u64; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
-const CROSSOVER_KIB_QUICK: [u64; 5] = [1, 8, 16, 64, 256];
+const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
+const CROSSOVER_KIB_QUICK: &[u64] = &[1, 8, 16, 64, 256];
 
 /// For how long connections go on asking in a round.
 const SPAN_FULL: Duration = Duration::from_millis(450);
@@ -84,13 +84,11 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         Variant::new("one write", &["--join", &JOIN_MAX.to_string()]),
         Variant::new("head, then sendfile", &["--join", "0"]),
     ];
-    let bench = Bench::start("small", &variants, &options.servers, ground, None)?;
+    let mut bench = Bench::start("small", &variants, &options.servers, ground, None)?;
     let mut experiment = describe(&bench, options.connections, run.rounds);
     experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &bench, &mut experiment.cases, ground, run);
-    let stopped = bench.finish();
-    played?;
-    stopped?;
+    let played = play_all(options, &mut bench, &mut experiment.cases, ground, run);
+    bench.finish_after(played)?;
     experiment
         .notes
         .extend(crossover(&findings(&experiment.cases)));
@@ -99,7 +97,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 
 fn play_all(
     options: &Options,
-    bench: &Bench,
+    bench: &mut Bench,
     cases: &mut Vec<Case>,
     ground: &Ground,
     run: &Run,
@@ -108,32 +106,14 @@ fn play_all(
         if run.is_stopped() {
             break;
         }
-        run.progress.begin(&format!("small, {}", size_label(size)));
-        let batch = Batch {
-            name: "body",
-            count: options.files.max(1),
-            bytes: size,
-        };
-        let specimens = batch.make(bench.site())?;
-        bench.verify(&specimens)?;
-        let mut closed = Closed {
-            bench,
-            specimens: &specimens,
-            connections: options.connections,
-            quota: options.quota(ground.scale),
-            waiting: options.waiting,
-            stop: run.stop,
-        };
+        let mut closed = options.load(ground.scale).of_size(size, bench, run)?;
         let weight = options.weight_of_play(ground.scale);
         let Some(mut case) = closed.case(&METRICS, weight, run)? else {
             break;
         };
         // Once is enough: what differs between the two is the same at every size.
         if cases.is_empty() {
-            match closed.count_calls(weight, run)? {
-                Counted::Calls(calls) => case.calls = calls,
-                Counted::Not(why) => case.notes.push(format!("calls were not counted: {why}")),
-            }
+            closed.add_calls(&mut case, weight, run)?;
         }
         cases.push(case);
     }
@@ -153,20 +133,17 @@ impl Options {
     }
 
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => CROSSOVER_KIB.map(|kib| kib << 10).to_vec(),
-            (true, Scale::Quick) => CROSSOVER_KIB_QUICK.map(|kib| kib << 10).to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        let usual = scale.pick(CROSSOVER_KIB, CROSSOVER_KIB_QUICK).iter();
+        sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
-    fn quota(&self, scale: Scale) -> Quota {
-        match self.requests {
-            Some(requests) => Quota::Requests(requests.max(1)),
-            None => Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
+    fn load(&self, scale: Scale) -> Load {
+        Load {
+            name: "small",
+            files: self.files,
+            connections: self.connections,
+            quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
+            waiting: self.waiting,
         }
     }
 
@@ -196,8 +173,7 @@ fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
         },
         rounds,
         contenders: bench.contenders(),
-        cases: Vec::new(),
-        notes: Vec::new(),
+        ..Experiment::default()
     }
 }
 

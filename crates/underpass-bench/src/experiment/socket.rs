@@ -1,32 +1,44 @@
 //! `bench socket`: a file through a TCP socket, by size, by every mechanism that can.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use underpass::{Mechanism, limits};
 
 use super::transfer::{self, Transfer};
-use super::{Ground, Scale, size_label};
+use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
+use crate::lineup::{Contenders, Lineup};
 use crate::named::Named;
 use crate::porter::Porter;
 use crate::process::Program;
 use crate::receiver::{Receiver, Taking};
 use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, notes_of_rounds, read_off};
+use crate::run::{Run, Trial, read_off};
 use crate::window::observe;
 use crate::{proc, trace};
 
 const MB: u64 = 1_000_000;
 
 /// The sizes that the published experiment used.
-const SIZES: [u64; 8] = [7, 21, 63, 98, 200, 350, 700, 1000];
-const SIZES_QUICK: [u64; 2] = [7, 63];
+const SIZES: &[u64] = &[
+    7 * MB,
+    21 * MB,
+    63 * MB,
+    98 * MB,
+    200 * MB,
+    350 * MB,
+    700 * MB,
+    1000 * MB,
+];
+const SIZES_QUICK: &[u64] = &[7 * MB, 63 * MB];
 
-/// Smaller files are sent several times for one figure, until it is about so many bytes.
+/// Smaller files are sent several times for one figure, until it is about so many bytes, or
+/// so many times.
 const SAMPLE_BYTES_FULL: u64 = 100 * MB;
 const SAMPLE_BYTES_QUICK: u64 = 14 * MB;
+const TIMES_MAX: u64 = 1000;
 
 /// What read/write is tried with. The largest is the mover's own.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
@@ -44,17 +56,6 @@ pub struct Options {
     pub peers: Vec<Named>,
 }
 
-const METRICS: [Metric<Transfer>; 8] = [
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
-];
-
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
@@ -69,7 +70,7 @@ fn weight_of(size: u64, scale: Scale) -> u64 {
 
 fn times(size: u64, scale: Scale) -> u64 {
     let sample_bytes = scale.pick(SAMPLE_BYTES_FULL, SAMPLE_BYTES_QUICK);
-    (sample_bytes / size.max(1)).clamp(1, 1000)
+    transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
 /// Sends by all contenders; an experiment for each way of receiving.
@@ -81,20 +82,30 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         receiver,
         folder: ground.scratch.subdirectory("socket")?,
         entrants: Vec::new(),
+        lineup: Lineup::default(),
     };
     let mut left_out = Vec::new();
     for program in programs(options)? {
         let porter = Porter::start(&program, ground.seats.contender);
         match porter.and_then(|porter| bench.admit(program, porter)) {
             Ok(entrant) => bench.entrants.push(entrant),
-            Err(Error::Contender(why)) => left_out.push(format!("not measured: {why}")),
+            Err(Error::Contender(why)) => {
+                left_out.push(format!("not measured: {why}"));
+                // What of its bytes is still to arrive must not be taken for the next one's.
+                bench.receiver = Receiver::start()?;
+            }
             Err(error) => return Err(error),
         }
     }
+    let names = bench.entrants.iter().map(|e| e.program.name.clone());
+    bench.lineup = Lineup::of(names);
     let mut experiments = Vec::new();
     for taking in options.takings() {
         let mut experiment = describe(&bench, options, taking, run.rounds);
-        experiment.notes.extend(left_out.iter().cloned());
+        let failures = bench.lineup.failures();
+        experiment
+            .notes
+            .extend(left_out.iter().chain(failures).cloned());
         for size in options.sizes(ground.scale) {
             if run.is_stopped() || bench.entrants.is_empty() {
                 break;
@@ -103,16 +114,13 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
             experiment.cases.extend(bench.case(size, taking, run)?);
         }
         if !run.is_stopped() {
-            let count = |size| bench.count_calls(taking, size, ground);
+            let count = |size, notes: &mut _| bench.count_calls(taking, size, ground, run, notes);
             transfer::add_calls(&mut experiment, count)?;
         }
         experiments.push(experiment);
     }
-    let stopped = bench.entrants.into_iter().map(|e| e.porter.stop());
-    stopped
-        .collect::<Vec<_>>()
-        .into_iter()
-        .collect::<Result<()>>()?;
+    let stopped = bench.entrants.iter_mut().map(|e| e.porter.stop());
+    error::all(stopped)?;
     Ok(experiments)
 }
 
@@ -137,6 +145,7 @@ struct Bench {
     target: Target,
     folder: PathBuf,
     entrants: Vec<Entrant>,
+    lineup: Lineup,
 }
 
 /// Who receives.
@@ -169,7 +178,7 @@ impl Bench {
     fn verify(
         &self,
         porter: &mut Porter,
-        file: &std::path::Path,
+        file: &Path,
         bytes: u64,
         sha256: &Sha256Hash,
     ) -> Result<()> {
@@ -194,23 +203,13 @@ impl Bench {
             content::make(&file, size, 1)?;
             content::flush_to_disk(&file)?;
         }
-        let (count, weight) = (self.entrants.len(), weight_of(size, self.scale));
-        let mut sending = Sending {
-            bench: self,
-            file,
-            size,
-            taking,
-        };
-        let played = run.play(&mut sending, count, weight)?;
+        let weight = weight_of(size, self.scale);
+        let mut sending = self.sending(size, taking);
+        let played = run.play(&mut sending, weight)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
     fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
-        let mut notes = notes_of_rounds(played);
-        for (index, entrant) in self.entrants.iter().enumerate() {
-            let own: Vec<&Transfer> = played.rounds.iter().map(|round| &round[index]).collect();
-            notes.extend(transfer::notes(&entrant.program.name, "the receiver", &own));
-        }
         let load = match times(size, self.scale) {
             1 => "sent once for each figure".to_owned(),
             times => format!("sent {times} times for each figure"),
@@ -219,34 +218,37 @@ impl Bench {
             label: size_label(size),
             x: size as f64,
             load,
-            metrics: read_off(&METRICS, played),
+            metrics: read_off(&transfer::METRICS, played),
             travelled: transfer::travelled(played),
-            calls: Vec::new(),
-            latencies: Vec::new(),
-            timelines: Vec::new(),
-            notes,
+            notes: transfer::notes(&self.lineup, "the receiver", played),
+            ..Case::default()
         }
     }
 
     /// In one more transfer each, under strace.
-    fn count_calls(&mut self, taking: Taking, size: u64, ground: &Ground) -> Result<Vec<Calls>> {
-        let file = self.folder.join(format!("{size}"));
-        let file = file.to_string_lossy();
-        let log = ground.scratch.path().join("calls.log");
-        let address = self.address(taking);
-        self.receiver.take_by(taking);
-        let mut all = Vec::new();
-        for (contender, entrant) in self.entrants.iter_mut().enumerate() {
-            let porter = &mut entrant.porter;
-            let pid = porter.pid();
-            let job = || porter.job(&["send", &file, &address]).map(drop);
-            let calls = trace::count_calls(pid, &log, job)?;
-            if matches!(self.target, Target::Here) {
-                self.receiver.taken()?;
-            }
-            all.push(transfer::calls(contender, calls));
+    fn count_calls(
+        &mut self,
+        taking: Taking,
+        size: u64,
+        ground: &Ground,
+        run: &Run,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Calls>> {
+        let mut sending = self.sending(size, taking);
+        let count = |sending: &mut Sending, contender| {
+            let calls = sending.calls_of(contender, ground)?;
+            Ok(Calls::of(contender, 1, calls))
+        };
+        run.once_each(&mut sending, TRACED, 0, notes, count)
+    }
+
+    fn sending(&mut self, size: u64, taking: Taking) -> Sending<'_> {
+        Sending {
+            file: self.folder.join(format!("{size}")),
+            bench: self,
+            size,
+            taking,
         }
-        Ok(all)
     }
 
     fn address(&self, taking: Taking) -> String {
@@ -255,6 +257,19 @@ impl Bench {
             Target::There(host, port) if taking == Taking::Discarding => format!("{host}:{port}"),
             Target::There(host, port) => format!("{host}:{}", port + 1),
         }
+    }
+}
+
+impl Contenders for Bench {
+    fn lineup(&mut self) -> &mut Lineup {
+        &mut self.lineup
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let _ = self.entrants[contender].porter.stop();
+        // What of its bytes is still to arrive must not be taken for the next one's.
+        self.receiver = Receiver::start()?;
+        Ok(())
     }
 }
 
@@ -268,6 +283,11 @@ struct Sending<'b> {
 
 impl Trial for Sending<'_> {
     type Observation = Transfer;
+    type Contenders = Bench;
+
+    fn contenders(&mut self) -> &mut Bench {
+        self.bench
+    }
 
     fn play(&mut self, contender: usize) -> Result<Transfer> {
         content::warm(&self.file)?;
@@ -316,16 +336,25 @@ impl Trial for Sending<'_> {
     }
 }
 
+impl Sending<'_> {
+    fn calls_of(&mut self, contender: usize, ground: &Ground) -> Result<trace::Calls> {
+        let log = ground.scratch.path().join("calls.log");
+        let address = self.bench.address(self.taking);
+        self.bench.receiver.take_by(self.taking);
+        let porter = &mut self.bench.entrants[contender].porter;
+        let pid = porter.pid();
+        let words = ["send", &*self.file.to_string_lossy(), &address];
+        let calls = trace::count_calls(pid, &log, || porter.job(&words).map(drop))?;
+        if matches!(self.bench.target, Target::Here) {
+            self.bench.receiver.taken()?;
+        }
+        Ok(calls)
+    }
+}
+
 impl Options {
     fn sizes(&self, scale: Scale) -> Vec<u64> {
-        let mut sizes = match (self.sizes.is_empty(), scale) {
-            (false, _) => self.sizes.clone(),
-            (true, Scale::Full) => SIZES.map(|mb| mb * MB).to_vec(),
-            (true, Scale::Quick) => SIZES_QUICK.map(|mb| mb * MB).to_vec(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
     fn takings(&self) -> Vec<Taking> {
@@ -359,11 +388,11 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
         Some((host, port)) => format!("{host}:{port}"),
         None => "loopback".to_owned(),
     };
-    let contenders: Vec<Contender> = bench
-        .entrants
-        .iter()
-        .map(|entrant| transfer::entry(&entrant.program, entrant.porter.version()))
-        .collect();
+    let entrants = bench.entrants.iter();
+    let contenders = entrants.map(|entrant| Contender {
+        version: entrant.porter.version().to_owned(),
+        ..entrant.program.entry()
+    });
     Experiment {
         name: "socket".into(),
         variant: variant.into(),
@@ -381,8 +410,7 @@ fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> 
             unit: Unit::Bytes,
         },
         rounds,
-        contenders,
-        cases: Vec::new(),
-        notes: Vec::new(),
+        contenders: contenders.collect(),
+        ..Experiment::default()
     }
 }

@@ -2,16 +2,16 @@
 
 use underpass::Mechanism;
 
-use crate::document::{Better, Calls, Case, Contender, Experiment, Travelled, Unit};
+use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
 use crate::error::{Doing as _, Error, Result};
+use crate::lineup::Lineup;
 use crate::mover::Settings;
 use crate::porter::Journey;
 use crate::process::Program;
 use crate::role::Role;
 use crate::rounds::Played;
-use crate::run::Metric;
+use crate::run::{Metric, notes_of_rounds};
 use crate::stats::Spread;
-use crate::trace;
 use crate::window::Window;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -57,14 +57,26 @@ impl Transfer {
     }
 }
 
-pub(crate) const CPU_PER_GIB: Metric<Transfer> = Metric {
+/// What tells of any transfer.
+pub(crate) const METRICS: [Metric<Transfer>; 8] = [
+    CPU_PER_GIB,
+    THROUGHPUT,
+    WALL,
+    USER,
+    SYSTEM,
+    CALLS,
+    CONTEXT_SWITCHES,
+    PAGE_FAULTS,
+];
+
+const CPU_PER_GIB: Metric<Transfer> = Metric {
     name: "cpu_per_gib",
     label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |t| Some(t.cpu() / (t.bytes as f64 / GIB)),
 };
-pub(crate) const THROUGHPUT: Metric<Transfer> = Metric {
+const THROUGHPUT: Metric<Transfer> = Metric {
     name: "throughput",
     label: "throughput",
     unit: Unit::BytesPerSecond,
@@ -85,28 +97,28 @@ pub(crate) const CPU_PER_OPERATION: Metric<Transfer> = Metric {
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu())),
 };
-pub(crate) const WALL: Metric<Transfer> = Metric {
+const WALL: Metric<Transfer> = Metric {
     name: "wall",
     label: "time of a transfer",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.wall())),
 };
-pub(crate) const USER: Metric<Transfer> = Metric {
+const USER: Metric<Transfer> = Metric {
     name: "user",
     label: "its processor time in user space",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.user())),
 };
-pub(crate) const SYSTEM: Metric<Transfer> = Metric {
+const SYSTEM: Metric<Transfer> = Metric {
     name: "system",
     label: "its processor time in the kernel",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu() - t.user())),
 };
-pub(crate) const CALLS: Metric<Transfer> = Metric {
+const CALLS: Metric<Transfer> = Metric {
     name: "calls",
     label: "calls that moved its payload",
     unit: Unit::Count,
@@ -116,20 +128,25 @@ pub(crate) const CALLS: Metric<Transfer> = Metric {
         (!t.journeys.is_empty()).then(|| t.each(calls as f64))
     },
 };
-pub(crate) const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
+const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
     name: "context_switches",
     label: "its context switches",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.window.used.context_switches as f64)),
 };
-pub(crate) const PAGE_FAULTS: Metric<Transfer> = Metric {
+const PAGE_FAULTS: Metric<Transfer> = Metric {
     name: "page_faults",
     label: "its page faults",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.window.used.page_faults as f64)),
 };
+
+/// How often a file of that size is moved for one figure: until it is about so many bytes.
+pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
+    (sample_bytes / size.max(1)).clamp(1, times_max)
+}
 
 /// A process of this program that moves as it is told.
 pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
@@ -153,25 +170,12 @@ pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
     }
 }
 
-/// How it stands in the document.
-pub(crate) fn entry(program: &Program, version: &str) -> Contender {
-    let words = program.command.iter();
-    Contender {
-        name: program.name.clone(),
-        version: version.to_owned(),
-        command: words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        environment: program.environment.clone(),
-        configuration: None,
-    }
-}
-
 /// How payload travelled in all rounds together.
 pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
     let mut sums: Vec<Travelled> = Vec::new();
-    for (contender, transfer) in played.rounds.iter().flat_map(|r| r.iter().enumerate()) {
-        for journey in &transfer.journeys {
+    for contender in 0..played.contenders() {
+        let transfers = played.of(contender).into_iter();
+        for journey in transfers.flat_map(|transfer| &transfer.journeys) {
             let mechanism = journey.mechanism.name();
             let known = sums
                 .iter_mut()
@@ -192,7 +196,6 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
             }
         }
     }
-    sums.sort_by_key(|sum| sum.contender);
     sums
 }
 
@@ -200,16 +203,16 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
 /// Adds system calls, counted in one more transfer of a size that `count` is told, to the case of
-/// that size. Where they can't be counted, a note says why.
+/// that size, whose notes it is given. Where they can't be counted, a note says why.
 pub(crate) fn add_calls(
     experiment: &mut Experiment,
-    count: impl FnOnce(u64) -> Result<Vec<Calls>>,
+    count: impl FnOnce(u64, &mut Vec<String>) -> Result<Vec<Calls>>,
 ) -> Result<()> {
     let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
     let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
         return Ok(());
     };
-    match count(case.x as u64) {
+    match count(case.x as u64, &mut case.notes) {
         Ok(calls) => case.calls = calls,
         Err(Error::Setting(why)) => {
             let note = format!("system calls were not counted: {why}");
@@ -220,19 +223,18 @@ pub(crate) fn add_calls(
     Ok(())
 }
 
-/// System calls of one transfer, the most frequent first.
-pub(crate) fn calls(contender: usize, counted: trace::Calls) -> Calls {
-    let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
-    by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    Calls {
-        contender,
-        operations: 1,
-        by_name,
+/// What has to be said of the rounds of a case.
+pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>) -> Vec<String> {
+    let mut notes = notes_of_rounds(played);
+    for contender in 0..played.contenders() {
+        let name = lineup.name(contender);
+        notes.extend(notes_of(name, other_side, &played.of(contender)));
     }
+    notes
 }
 
 /// What has to be said of the rounds of one contender.
-pub(crate) fn notes(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
+fn notes_of(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
     let count = |is: &dyn Fn(&Transfer) -> bool| transfers.iter().filter(|t| is(t)).count();
     let rounds = transfers.len();
     let mut notes = Vec::new();

@@ -60,6 +60,16 @@ pub(crate) enum Quota {
     Span(Duration),
 }
 
+impl Quota {
+    /// So many requests if a number was asked for, and those of a while otherwise.
+    pub(crate) fn of(requests: Option<u64>, span: Duration) -> Quota {
+        match requests {
+            Some(requests) => Quota::Requests(requests.max(1)),
+            None => Quota::Span(span),
+        }
+    }
+}
+
 /// What the client does while no answer is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Waiting {

@@ -4,7 +4,7 @@
 //! has share a table with a column for each of them.
 
 use super::figure::{direction, figure, half_range, interval, range, ratio};
-use crate::document::{Better, Case, Experiment, Measured, Unit};
+use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{Comparison, Spread, Verdict};
 
 /// How many metrics of several cases come first, with charts.
@@ -130,12 +130,14 @@ fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> 
         importance: Importance::Telling,
         figures: figures(
             experiment,
+            &cases,
             joined(label, direction(better)),
             columns,
             &measured,
         ),
         ratios: ratios(
             experiment,
+            &cases,
             &format!(" in {label}"),
             better,
             &measured,
@@ -154,8 +156,8 @@ fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -
     Group {
         title: of.label.clone(),
         importance: Importance::Telling,
-        figures: figures(experiment, of.label.clone(), columns, &measured),
-        ratios: ratios(experiment, "", None, &measured, |index| {
+        figures: figures(experiment, &[case], of.label.clone(), columns, &measured),
+        ratios: ratios(experiment, &[case], "", None, &measured, |index| {
             heading(measured[index])
         }),
         metrics: names,
@@ -170,29 +172,41 @@ fn joined(label: &str, direction: &str) -> String {
     }
 }
 
+/// The contenders that have any figures in these cases, with their places; one that failed has
+/// none.
+fn standing<'a>(
+    experiment: &'a Experiment,
+    cases: &'a [usize],
+) -> impl Iterator<Item = (usize, &'a Contender)> {
+    let has_figures = move |place: usize| {
+        let cases = cases.iter().map(|&case| &experiment.cases[case]);
+        let mut metrics = cases.flat_map(|case| &case.metrics);
+        metrics.any(|metric| matches!(metric.figures.get(place), Some(Some(_))))
+    };
+    let all = experiment.contenders.iter().enumerate();
+    all.filter(move |(place, _)| has_figures(*place))
+}
+
 fn figures(
     experiment: &Experiment,
+    cases: &[usize],
     caption: String,
     columns: Vec<String>,
     measured: &[&Measured],
 ) -> Table {
-    let rows = experiment
-        .contenders
-        .iter()
-        .enumerate()
-        .map(|(index, contender)| {
-            let cells = measured.iter().map(|measured| {
-                let figures = measured.figures.get(index).and_then(Option::as_ref);
-                figures.map_or(Cell::Absent, |figures| {
-                    figure_cell(&figures.spread, measured)
-                })
-            });
-            let cells = cells.collect();
-            Row {
-                name: contender.name.clone(),
-                cells,
-            }
+    let rows = standing(experiment, cases).map(|(index, contender)| {
+        let cells = measured.iter().map(|measured| {
+            let figures = measured.figures.get(index).and_then(Option::as_ref);
+            figures.map_or(Cell::Absent, |figures| {
+                figure_cell(&figures.spread, measured)
+            })
         });
+        let cells = cells.collect();
+        Row {
+            name: contender.name.clone(),
+            cells,
+        }
+    });
     Table {
         caption,
         columns,
@@ -215,6 +229,7 @@ fn figure_cell(spread: &Spread, measured: &Measured) -> Cell {
 
 fn ratios(
     experiment: &Experiment,
+    cases: &[usize],
     of_what: &str,
     better: Option<Better>,
     measured: &[&Measured],
@@ -238,7 +253,7 @@ fn ratios(
         Some(Better::Higher) => format!("; above 1 {first} is better"),
         None => String::new(),
     };
-    let others = experiment.contenders.iter().enumerate().skip(1);
+    let others = standing(experiment, cases).filter(|&(index, _)| index > 0);
     let rows = others.map(|(index, contender)| {
         let cell = |&at: &usize| {
             let comparison = measured[at].comparisons.get(index).and_then(Option::as_ref);

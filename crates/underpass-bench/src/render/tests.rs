@@ -20,6 +20,41 @@ fn the_page_loads_nothing_and_runs_nothing() {
 }
 
 #[test]
+fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() {
+    for failed in [0, 1] {
+        let mut document = sample::document();
+        let cases = document.experiments.iter_mut().flat_map(|e| &mut e.cases);
+        for case in cases {
+            for metric in &mut case.metrics {
+                metric.figures[failed] = None;
+                let gone = |place: usize| failed == 0 || place == failed;
+                for (place, comparison) in metric.comparisons.iter_mut().enumerate() {
+                    comparison.take_if(|_| gone(place));
+                }
+            }
+            case.travelled.retain(|one| one.contender != failed);
+            case.calls.retain(|one| one.contender != failed);
+            case.latencies.retain(|one| one.contender != failed);
+            case.timelines.retain(|one| one.contender != failed);
+        }
+        for experiment in &document.experiments {
+            let name = &experiment.contenders[failed].name;
+            for group in super::table::groups(experiment) {
+                assert!(group.figures.rows.iter().all(|row| row.name != *name));
+                match group.ratios {
+                    Some(super::table::Ratios::Table(ratios)) => {
+                        assert!(failed > 0 && ratios.rows.iter().all(|row| row.name != *name));
+                    }
+                    Some(super::table::Ratios::TooFewRounds) => assert!(failed > 0),
+                    None => {}
+                }
+            }
+        }
+        assert!(document.html().len() + document.markdown().len() + document.text(80).len() > 0);
+    }
+}
+
+#[test]
 fn what_is_opened_is_closed_and_no_name_is_given_twice() {
     let page = sample::document().html();
     for element in [

@@ -5,6 +5,7 @@ mod numbers;
 mod pages;
 mod role;
 mod servers;
+mod trees;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,11 +25,12 @@ use moves::{Copy, Socket};
 use pages::{Compare, Pages, Render, say, text_columns};
 use role::Part;
 use servers::{Cold, Http, Many, Small};
+use trees::Tree;
 
 /// Said by the program to itself when it is in a network namespace of its own.
 const ISOLATED: &str = "--isolated";
 
-/// Measure what zero-copy buys on this machine: without an experiment, all of them
+/// Measure what zero-copy buys on this machine: without an experiment, all of them but tree
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -46,6 +48,7 @@ enum Command {
     Small(Small),
     Cold(Cold),
     Many(Many),
+    Tree(Tree),
     Compare(Compare),
     Render(Render),
     /// Receive from `bench socket --to` on another machine
@@ -98,10 +101,11 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         None => (everything(), arguments.common),
         Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
         Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
-        Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.common),
-        Some(Command::Small(small)) => (vec![Wanted::Small(small.options())], small.common),
-        Some(Command::Cold(cold)) => (vec![Wanted::Cold(cold.options())], cold.common),
-        Some(Command::Many(many)) => (vec![Wanted::Many(many.options())], many.common),
+        Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.beside.common),
+        Some(Command::Small(small)) => (vec![Wanted::Small(small.options())], small.beside.common),
+        Some(Command::Cold(cold)) => (vec![Wanted::Cold(cold.options())], cold.beside.common),
+        Some(Command::Many(many)) => (vec![Wanted::Many(many.options())], many.beside.common),
+        Some(Command::Tree(tree)) => (vec![Wanted::Tree(tree.options())], tree.common),
         Some(Command::Compare(compare)) => return compared(compare.run()),
         Some(Command::Render(render)) => return done(render.run()),
         Some(Command::Sink { listen }) => return done(receive(&listen)),
@@ -150,6 +154,7 @@ fn plainly(error: underpass_bench::Error) -> String {
     error.to_string()
 }
 
+/// Without `tree`, which makes millions of files.
 fn everything() -> Vec<Wanted> {
     vec![
         Wanted::Socket(socket::Options::default()),

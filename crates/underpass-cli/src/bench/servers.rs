@@ -28,9 +28,7 @@ pub(super) struct Http {
           default_values = ["splice", "read_write"], value_parser = mechanism_or_none)]
     only: Vec<Option<Mechanism>>,
     #[command(flatten)]
-    beside: Beside,
-    #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) beside: Beside,
 }
 
 /// Small bodies: where one write beats head and sendfile
@@ -43,9 +41,7 @@ pub(super) struct Small {
     #[arg(long, value_name = "N", default_value_t = 32)]
     connections: usize,
     #[command(flatten)]
-    beside: Beside,
-    #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) beside: Beside,
 }
 
 /// How long a hot request takes while files stream that are not in memory
@@ -65,9 +61,7 @@ pub(super) struct Cold {
     #[arg(long, value_name = "MIB")]
     disk_mib: Option<u64>,
     #[command(flatten)]
-    beside: Beside,
-    #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) beside: Beside,
 }
 
 /// Slow readers of one large file: memory
@@ -80,17 +74,17 @@ pub(super) struct Many {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
     #[command(flatten)]
-    beside: Beside,
-    #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) beside: Beside,
 }
 
-/// Whom else to measure
+/// Whom else to measure, and how
 #[derive(Debug, Args)]
-struct Beside {
+pub(super) struct Beside {
     /// Also measure this server, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]
     servers: Vec<Named>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 impl Http {

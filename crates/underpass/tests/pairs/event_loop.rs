@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{Turn, recv_file, relay_streams, send_file, turn};
+use underpass::drive::tokio::{Stream, Turn, recv_file, relay_streams, send_file, turn};
 use underpass::limits::TURN_BYTES_MIN;
-use underpass::{Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile};
+use underpass::{
+    Error, Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
+};
 
 use crate::content::{self, assert_same, within};
 use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
@@ -205,14 +207,7 @@ fn a_busy_connection_leaves_turns_to_others() {
             outbox.push(range(&from, 0, LEN));
             loop {
                 let before = others.load(Ordering::Relaxed);
-                let more = turn(
-                    &mut outbox,
-                    &socket,
-                    &host,
-                    &Policy::default(),
-                    TURN_BYTES_MIN,
-                )
-                .await;
+                let more = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
                 if more.expect("sends") == Turn::Empty {
                     break;
                 }
@@ -228,6 +223,16 @@ fn a_busy_connection_leaves_turns_to_others() {
         });
         assert_eq!(reader.join().expect("reads").len() as u64, LEN);
     });
+}
+
+/// One turn of an outbox, as short as turns get.
+pub(crate) async fn short_turn<S: Stream>(
+    outbox: &mut Outbox,
+    sink: &S,
+    host: &Host,
+    policy: Policy,
+) -> Result<Turn, Error> {
+    turn(outbox, sink, host, &policy, TURN_BYTES_MIN).await
 }
 
 pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {

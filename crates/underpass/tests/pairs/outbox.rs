@@ -7,13 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use underpass::drive::blocking::flush;
-use underpass::drive::tokio::{Turn, turn};
-use underpass::limits::{JOINED_BYTES_MAX, TURN_BYTES_MIN};
+use underpass::drive::tokio::Turn;
+use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Account, Error, Fault, Host, Mechanism, Outbox, Piece, Policy};
 
 use crate::content::{self, Random, assert_same, within};
 use crate::ends::{Mode, file_of, memory, set_mode, tcp};
-use crate::event_loop::{cool, range, reader, runtime, stream};
+use crate::event_loop::{cool, range, reader, runtime, short_turn, stream};
 
 /// Which driver sends.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
         Driven::ByTokio => runtime().block_on(async {
             let socket = stream(ours.try_clone().expect("a clone"));
             loop {
-                match turn(outbox, &socket, &host, &policy, TURN_BYTES_MIN).await {
+                match short_turn(outbox, &socket, &host, policy).await {
                     Ok(Turn::More) => (),
                     Ok(Turn::Empty) => return Ok(()),
                     Err(error) => return Err(error),
@@ -190,14 +190,7 @@ fn head_arrives_at_once(driven: Driven) -> bool {
         Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
         Driven::ByTokio => runtime().block_on(async {
             let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
-            let left = turn(
-                &mut outbox,
-                &socket,
-                &host,
-                &Policy::default(),
-                TURN_BYTES_MIN,
-            )
-            .await;
+            let left = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
             assert_eq!(left.expect("sends"), Turn::Empty);
         }),
     }
@@ -218,8 +211,7 @@ fn corked(congestion: &str) -> (bool, bool) {
         let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
         let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
         let mut between = false;
-        let policy = Policy::default();
-        while turn(&mut outbox, &socket, &host, &policy, TURN_BYTES_MIN)
+        while short_turn(&mut outbox, &socket, &host, Policy::default())
             .await
             .expect("sends")
             == Turn::More
@@ -372,14 +364,8 @@ fn a_peer_that_is_gone_ends_the_outbox() {
             let error = runtime()
                 .block_on(async {
                     let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
-                    turn(
-                        &mut outbox,
-                        &socket,
-                        &Host::unprobed(),
-                        &Policy::default(),
-                        TURN_BYTES_MIN,
-                    )
-                    .await
+                    let host = Host::unprobed();
+                    short_turn(&mut outbox, &socket, &host, Policy::default()).await
                 })
                 .expect_err("gone");
             assert_eq!(
@@ -402,13 +388,8 @@ fn an_account_tells_of_the_range_under_way() {
     let socket_of = |ours: &std::net::TcpStream| stream(ours.try_clone().expect("a clone"));
     let first = runtime().block_on(async {
         let socket = socket_of(&ours);
-        let policy = Policy::default();
-        assert_eq!(
-            turn(&mut outbox, &socket, &host, &policy, TURN_BYTES_MIN)
-                .await
-                .expect("sends"),
-            Turn::More
-        );
+        let more = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
+        assert_eq!(more.expect("sends"), Turn::More);
         outbox.account().bytes()
     });
     assert!(first > 0 && first < content.len() as u64, "{first}");

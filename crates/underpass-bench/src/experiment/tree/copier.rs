@@ -1,0 +1,161 @@
+//! A program that copies once: started, watched until it ends.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::error::{Doing as _, Error, Result};
+use crate::named::Named;
+use crate::proc;
+use crate::process::{self, Program, Seats};
+
+/// A program's peak of memory is read this often: what it takes more in its last milliseconds is
+/// missed. (What the kernel tells of a child that has ended, `ru_maxrss`, is never less than the
+/// bench itself had when it started it.)
+const LOOK: Duration = Duration::from_millis(10);
+/// A shorter life is no time to be looked at.
+const LIFE_MIN: Duration = Duration::from_millis(100);
+
+/// In a command: what a program is told of sharing blocks, or nothing.
+const REFLINK: &str = "{reflink}";
+
+/// What programs are told of sharing blocks, where they can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reflink {
+    /// Nothing: they do as they do.
+    Unsaid,
+    Never,
+    Always,
+}
+
+/// This program, copying by so many threads.
+pub(crate) fn own(jobs: usize) -> Result<Named> {
+    let program = std::env::current_exe().doing(|| "finding this program".into())?;
+    let program = program.to_string_lossy();
+    let jobs = jobs.to_string();
+    let words = [
+        &*program, "cp", "-r", "-j", &jobs, REFLINK, "{from}", "{to}",
+    ];
+    Ok(Named {
+        name: format!("underpass cp -j {jobs}"),
+        words: words.map(str::to_owned).into(),
+    })
+}
+
+/// What to run.
+pub(crate) fn command(named: &Named, reflink: Reflink, from: &Path, to: &Path) -> Program {
+    let said = match reflink {
+        Reflink::Unsaid => None,
+        Reflink::Never => Some("--reflink=never"),
+        Reflink::Always => Some("--reflink=always"),
+    };
+    let words = named.words.iter();
+    let named = Named {
+        name: named.name.clone(),
+        words: words
+            .filter(|word| *word != REFLINK || said.is_some())
+            .cloned()
+            .collect(),
+    };
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    named.program(&[
+        ("{from}", &from),
+        ("{to}", &to),
+        (REFLINK, said.unwrap_or_default()),
+    ])
+}
+
+/// Runs it on all processors to its end; its peak of resident memory, in bytes, if it took long
+/// enough to tell. It must not make what takes more than `disk_bytes_max`, and is killed as soon as
+/// it does.
+pub(crate) fn run(
+    program: &Program,
+    seats: &Seats,
+    to: &Path,
+    disk_bytes_max: Option<u64>,
+) -> Result<Option<u64>> {
+    let has_overrun = AtomicBool::new(false);
+    let watch = |pid, end: &Receiver<()>| {
+        let start = Instant::now();
+        let mut peak = None;
+        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
+            peak = peak.max(proc::peak_resident_of(pid));
+            if takes_more(to, disk_bytes_max) {
+                has_overrun.store(true, Ordering::Relaxed);
+                kill(pid);
+            }
+        }
+        peak.filter(|_| start.elapsed() >= LIFE_MIN)
+    };
+    // What a thread starts is where the thread is.
+    let away_from_the_bench = || {
+        seats.leave()?;
+        process::run_watched(program, watch)
+    };
+    let done = thread::scope(|scope| scope.spawn(away_from_the_bench).join());
+    let done = done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())));
+    match has_overrun.load(Ordering::Relaxed) || takes_more(to, disk_bytes_max) {
+        true => {
+            let why = format!("{}: the holes are filled", program.name);
+            Err(Error::Answer(why))
+        }
+        false => done,
+    }
+}
+
+fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
+    let taken = || fs::metadata(path).map_or(0, |file| file.blocks() * 512);
+    disk_bytes_max.is_some_and(|max| taken() > max)
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may just have ended.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_of_sharing_where_it_can_be_told() {
+        let named: Named = "gnu=cp -r {reflink} {from} {to}".parse().unwrap();
+        let words = |reflink| {
+            let program = command(&named, reflink, Path::new("/f"), Path::new("/t"));
+            program.command
+        };
+        assert_eq!(words(Reflink::Unsaid), ["cp", "-r", "/f", "/t"]);
+        let always = ["cp", "-r", "--reflink=always", "/f", "/t"];
+        assert_eq!(words(Reflink::Always), always);
+        assert_eq!(words(Reflink::Never)[2], "--reflink=never");
+    }
+
+    #[test]
+    fn who_fills_holes_is_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("to");
+        let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
+        let named: Named = endless.parse().unwrap();
+        let program = command(&named, Reflink::Unsaid, &to, &to);
+        let stopped = run(&program, &Seats::find(), &to, Some(8 << 20));
+        assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
+    }
+
+    #[test]
+    fn a_program_has_a_peak_of_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let named: Named = "sleeper=sleep 0.2".parse().unwrap();
+        let program = command(&named, Reflink::Unsaid, folder.path(), folder.path());
+        let peak = run(&program, &Seats::find(), folder.path(), None).unwrap();
+        assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
+    }
+}

@@ -1,0 +1,311 @@
+//! What is copied: made of noise, the same everywhere, and told from what is not the same.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, SeekFrom, fadvise, ioctl_ficlone, seek};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use crate::content::{self, Sha256Hash};
+use crate::error::{Doing as _, Result};
+
+/// Files of a folder of a tree.
+const FILES_PER_FOLDER: u64 = 100;
+
+/// Data of a sparse file: so many pieces of so many bytes, far from each other.
+const PIECES: u64 = 16;
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// What is compared at a time; where all of it is zeros it may be a hole.
+const PAGE_BYTES: u64 = 4096;
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// What an entry takes beside its data, with its name, about.
+const INODE_BYTES: u64 = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Files in folders.
+    Tree {
+        files: u64,
+        file_bytes: u64,
+    },
+    File {
+        bytes: u64,
+    },
+    /// A long file with little in it.
+    Sparse {
+        bytes: u64,
+    },
+}
+
+/// How much there is of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) entries: u64,
+    /// The lengths of all files.
+    pub(crate) bytes: u64,
+}
+
+impl Source {
+    /// Makes it at `path`, where nothing is.
+    pub(crate) fn make(&self, path: &Path) -> Result<()> {
+        match *self {
+            Source::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
+            Source::File { bytes } => content::make(path, bytes, 1).map(drop),
+            Source::Sparse { bytes } => make_sparse(path, bytes),
+        }
+    }
+
+    /// Regular files in it.
+    pub(crate) fn files(&self) -> u64 {
+        match *self {
+            Source::Tree { files, .. } => files,
+            Source::File { .. } | Source::Sparse { .. } => 1,
+        }
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        match *self {
+            Source::Tree { files, .. } => 1 + files.div_ceil(FILES_PER_FOLDER) + files,
+            Source::File { .. } | Source::Sparse { .. } => 1,
+        }
+    }
+
+    /// What one of it takes on a disk, about.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let data = match *self {
+            Source::Tree { files, file_bytes } => {
+                files.saturating_mul(file_bytes.next_multiple_of(PAGE_BYTES))
+            }
+            Source::File { bytes } => bytes,
+            Source::Sparse { bytes } => bytes.min(PIECES * PIECE_BYTES),
+        };
+        data.saturating_add(self.entries().saturating_mul(INODE_BYTES))
+    }
+}
+
+fn make_tree(path: &Path, files: u64, file_bytes: u64) -> Result<()> {
+    let make_folder =
+        |path: &Path| fs::create_dir(path).doing(|| format!("creating {}", path.display()));
+    make_folder(path)?;
+    let mut folder = PathBuf::new();
+    for number in 0..files {
+        if number % FILES_PER_FOLDER == 0 {
+            folder = path.join(format!("folder-{:05}", number / FILES_PER_FOLDER));
+            make_folder(&folder)?;
+        }
+        let name = format!("file-{:02}", number % FILES_PER_FOLDER);
+        content::make(&folder.join(name), file_bytes, number)?;
+    }
+    Ok(())
+}
+
+fn make_sparse(path: &Path, bytes: u64) -> Result<()> {
+    let doing = || format!("writing {}", path.display());
+    content::make(path, PIECE_BYTES.min(bytes), 1)?;
+    let piece = fs::read(path).doing(doing)?;
+    let file = File::options().write(true).open(path).doing(doing)?;
+    file.set_len(bytes).doing(doing)?;
+    for number in 1..PIECES {
+        let at = (bytes / PIECES * number).next_multiple_of(PIECE_BYTES);
+        if at + PIECE_BYTES <= bytes {
+            file.write_all_at(&piece, at).doing(doing)?;
+        }
+    }
+    Ok(())
+}
+
+/// The hash of all names and kinds below a path, and of all lengths and bytes; holes are zeros.
+pub(crate) fn digest(root: &Path) -> Result<Sha256Hash> {
+    let mut hash = Sha256::new();
+    visit(root, &mut |path, metadata| {
+        let below = path.strip_prefix(root).unwrap_or(path);
+        hash.update(below.as_os_str().as_bytes());
+        hash.update([0, u8::from(metadata.is_dir()), u8::from(metadata.is_file())]);
+        if metadata.is_file() {
+            hash.update(metadata.len().to_le_bytes());
+            of_data(path, |at, page| {
+                hash.update(at.to_le_bytes());
+                hash.update(page);
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(hash.finalize().into())
+}
+
+/// Reads it, so that it is in the page cache; how much it is.
+pub(crate) fn warm(root: &Path) -> Result<Amount> {
+    let mut amount = Amount::default();
+    visit(root, &mut |path, metadata| {
+        amount.add(metadata);
+        match metadata.is_file() {
+            true => of_data(path, |_, _| ()),
+            false => Ok(()),
+        }
+    })?;
+    Ok(amount)
+}
+
+/// Drops what is written to disk from the page cache; how much it is.
+pub(crate) fn forget(root: &Path) -> Result<Amount> {
+    let mut amount = Amount::default();
+    visit(root, &mut |path, metadata| {
+        amount.add(metadata);
+        if !metadata.is_file() {
+            return Ok(());
+        }
+        let forgotten = File::open(path)
+            .and_then(|file| fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from));
+        forgotten.doing(|| format!("evicting {}", path.display()))
+    })?;
+    Ok(amount)
+}
+
+impl Amount {
+    fn add(&mut self, metadata: &Metadata) {
+        self.entries += 1;
+        if metadata.is_file() {
+            self.bytes += metadata.len();
+        }
+    }
+}
+
+/// Removes what is there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.doing(|| format!("removing {}", path.display()))
+}
+
+/// Whether files of this folder can share blocks.
+pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
+    let (from, to) = (folder.join("blocks"), folder.join("shared"));
+    content::make(&from, 64 << 10, 0)?;
+    let doing = || format!("trying to share blocks in {}", folder.display());
+    let shared = ioctl_ficlone(
+        File::create(&to).doing(doing)?,
+        File::open(&from).doing(doing)?,
+    );
+    remove(&from)?;
+    remove(&to)?;
+    Ok(shared.is_ok())
+}
+
+/// Everything below a path and itself, each folder before what is in it, by names.
+fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
+    let mut pending = vec![root.to_owned()];
+    while let Some(path) = pending.pop() {
+        let doing = || format!("looking at {}", path.display());
+        let metadata = fs::symlink_metadata(&path).doing(doing)?;
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).doing(doing)?;
+            let names: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+            let mut names = names.doing(doing)?;
+            names.sort_unstable_by(|a, b| b.cmp(a));
+            pending.extend(names);
+        }
+        look(&path, &metadata)?;
+    }
+    Ok(())
+}
+
+/// Reads a file and shows every page that is not zeros, with its offset; holes are passed over.
+fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
+    let doing = || format!("reading {}", path.display());
+    let file = File::open(path).doing(doing)?;
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut at = 0;
+    loop {
+        let data = match seek(&file, SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => return Ok(()),
+            data => data.doing(doing)?,
+        };
+        let end = seek(&file, SeekFrom::Hole(data)).doing(doing)?;
+        at = data / PAGE_BYTES * PAGE_BYTES;
+        while at < end {
+            let read = file.read_at(&mut block, at).doing(doing)?;
+            let pages = block[..read].chunks(PAGE_BYTES as usize);
+            for (page, offset) in pages.zip((at..).step_by(PAGE_BYTES as usize)) {
+                if page.iter().any(|&byte| byte != 0) {
+                    look(offset, page);
+                }
+            }
+            // It was cut off meanwhile.
+            if read == 0 {
+                return Ok(());
+            }
+            at += read as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: Source = Source::Tree {
+        files: 250,
+        file_bytes: 10,
+    };
+
+    #[test]
+    fn a_tree_has_as_many_entries_as_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        TREE.make(&tree).unwrap();
+        let amount = warm(&tree).unwrap();
+        assert_eq!((TREE.entries(), TREE.files()), (1 + 3 + 250, 250));
+        assert_eq!((amount.entries, amount.bytes), (254, 2500));
+        assert_eq!(forget(&tree).unwrap(), amount);
+    }
+
+    #[test]
+    fn what_is_the_same_has_the_same_digest_and_nothing_else_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            TREE.make(&at(name)).unwrap();
+        }
+        let expected = digest(&at("a")).unwrap();
+        assert_eq!(digest(&at("b")).unwrap(), expected);
+        let change = |name: &str, change: &dyn Fn(&Path)| {
+            TREE.make(&at(name)).unwrap();
+            change(&at(name).join("folder-00001/file-07"));
+            assert_ne!(digest(&at(name)).unwrap(), expected, "{name}");
+        };
+        change("less", &|file| fs::remove_file(file).unwrap());
+        change("other name", &|file| {
+            fs::rename(file, file.with_extension("x")).unwrap();
+        });
+        change("other bytes", &|file| {
+            fs::write(file, "0123456789").unwrap();
+        });
+        change("longer", &|file| {
+            let file = File::options().write(true).open(file).unwrap();
+            file.set_len(100).unwrap();
+        });
+    }
+
+    #[test]
+    fn holes_are_zeros_and_little_is_on_the_disk() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let (sparse, filled) = (folder.path().join("sparse"), folder.path().join("filled"));
+        let source = Source::Sparse { bytes: 16 << 20 };
+        source.make(&sparse).unwrap();
+        assert!(fs::metadata(&sparse).unwrap().blocks() * 512 <= 2 * PIECES * PIECE_BYTES);
+        fs::write(&filled, fs::read(&sparse).unwrap()).unwrap();
+        assert_eq!(digest(&sparse).unwrap(), digest(&filled).unwrap());
+        assert_eq!(warm(&sparse).unwrap().bytes, 16 << 20);
+    }
+}
