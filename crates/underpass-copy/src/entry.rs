@@ -224,6 +224,7 @@ impl<'a> Entry<'a> {
         match self.link_or_make(&source, way, voice) {
             Ok(made) => {
                 self.note_made();
+                self.sync_name(voice);
                 let outcome = made.outcome.unwrap_or(Outcome::Copied);
                 self.finished(&source, outcome, made, voice);
             }
@@ -344,6 +345,15 @@ impl<'a> Entry<'a> {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
             self.run.seen.made(named(folder, name, &stat));
+        }
+    }
+
+    /// An operand's name gets on disk; folders see to those of what is in them.
+    fn sync_name(&self, voice: &mut Voice<'_>) {
+        if self.task.role != Role::Inside
+            && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
+        {
+            voice.problem(Problem::of(What::Sync, self.dest_shown(), errno));
         }
     }
 

@@ -26,7 +26,6 @@ use crate::metadata::{self, Held};
 use crate::options::{Durability, Leftovers, Manner, Verification};
 use crate::problem::{Problem, What};
 use crate::staged::Over;
-use crate::sync;
 
 type Failure = Box<Problem>;
 
@@ -48,7 +47,6 @@ pub(crate) fn copy(
     match copied {
         Ok(made) => {
             opened.place(entry)?;
-            sync_folder(entry)?;
             entry.run.around.progress.file_done();
             Ok(made)
         }
@@ -304,12 +302,7 @@ fn finish(
     let synced = match options.durability {
         Durability::File | Durability::Folder => fsync(&opened.fd),
         _ if options.verification == Verification::On => fsync(&opened.fd),
-        Durability::End => {
-            let folder = &entry.task.folders.dest;
-            run.sync_at_end(opened.stat.st_dev, || sync::readable(folder).ok());
-            Ok(())
-        }
-        Durability::Unsaid => Ok(()),
+        Durability::Unsaid | Durability::End => Ok(()),
     };
     match synced {
         // Pipes and some devices have nothing to sync.
@@ -375,16 +368,6 @@ fn compare_both(
         };
         Box::new(Problem::of(What::Read, shown, errno))
     })
-}
-
-/// The folder of an operand; the others are synced when they are complete.
-fn sync_folder(entry: &Entry<'_>) -> Result<(), Failure> {
-    let options = entry.run.options;
-    if options.durability != Durability::Folder || entry.task.role == crate::run::Role::Inside {
-        return Ok(());
-    }
-    sync::folder(&entry.task.folders.dest)
-        .map_err(|errno| Box::new(Problem::of(What::Sync, entry.task.level.dest(), errno)))
 }
 
 /// What is over the name of a complete file.

@@ -79,6 +79,7 @@ pub struct Around<'a> {
 /// a [`Problem`], and counted in the [`Summary`].
 pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Summary {
     let jobs = options.jobs.map_or(1, NonZeroUsize::get);
+    let jobs = jobs.min(Options::JOBS_MAX);
     let order = if jobs > 1 {
         Order::InTurn
     } else {

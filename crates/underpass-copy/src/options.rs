@@ -59,8 +59,15 @@ pub struct Options {
     pub effect: Effect,
     /// Bytes per second, all files together (`--bwlimit`).
     pub bytes_per_second_max: Option<u64>,
-    /// How many files at once (`-j`); 1 also means that what is told comes at once.
+    /// How many files at once (`-j`), at most [`Options::JOBS_MAX`]; 1 also means that what is told
+    /// comes at once.
     pub jobs: Option<NonZeroUsize>,
+}
+
+impl Options {
+    /// More files at once than this would need more descriptors than a process usually has, and
+    /// no disk or server has been seen to gain by it.
+    pub const JOBS_MAX: usize = 128;
 }
 
 /// What is made of a source.

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, Stat, Timespec, fchmod, statat};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Around;
 use crate::crew::Crew;
 use crate::decide::{Deref, Terms, WithBackup};
 use crate::filter::Filter;
-use crate::ledger::{Ledger, Voice};
+use crate::ledger::Ledger;
 use crate::level::{Folder, Folders, Level, Surroundings};
 use crate::metadata::{self, Held, Process};
 use crate::options::{
@@ -187,14 +188,20 @@ impl<'a> Run<'a> {
                     voice.problem(Problem::of(What::Mode, level.dest(), errno));
                 }
             }
-            self.sync_folder(level, &mut voice, dest);
+            // The name of an operand's copy stands in the folder above it.
+            let above = level
+                .above_operand()
+                .map_or(Ok(()), |above| self.sync_folder(&above.dest));
+            if let Err(errno) = self.sync_folder(dest).and(above) {
+                voice.problem(Problem::of(What::Sync, level.dest(), errno));
+            }
         }
         self.unclosed.fetch_sub(1, Relaxed);
         voice.settle();
     }
 
     /// Something open on a file system that is to be synced at the end.
-    pub(crate) fn sync_at_end(&self, device: u64, open: impl FnOnce() -> Option<OwnedFd>) {
+    fn sync_at_end(&self, device: u64, open: impl FnOnce() -> Option<OwnedFd>) {
         let mut to_sync = self.to_sync.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(vacant) = to_sync.entry(device)
             && let Some(fd) = open()
@@ -220,21 +227,16 @@ impl<'a> Run<'a> {
         summary
     }
 
-    fn sync_folder(&self, level: &Level, voice: &mut Voice<'_>, dest: &Folder) {
-        let synced = match (self.options.durability, level.above_operand()) {
-            (Durability::Folder, None) => sync::folder(dest),
-            // The name of the operand's copy stands there.
-            (Durability::Folder, Some(above)) => {
-                sync::folder(dest).and_then(|()| sync::folder(&above.dest))
+    /// What is in a folder has its names on disk, now or at the end.
+    pub(crate) fn sync_folder(&self, dest: &Folder) -> Result<(), Errno> {
+        match self.options.durability {
+            Durability::Folder => sync::folder(dest),
+            Durability::End => {
+                let device = statat(dest.fd(), c".", AtFlags::empty())?.st_dev;
+                self.sync_at_end(device, || sync::readable(dest).ok());
+                Ok(())
             }
-            (Durability::End, _) => {
-                let device = statat(dest.fd(), c".", AtFlags::empty()).map(|stat| stat.st_dev);
-                device.map(|device| self.sync_at_end(device, || sync::readable(dest).ok()))
-            }
-            (Durability::Unsaid | Durability::File, _) => Ok(()),
-        };
-        if let Err(errno) = synced {
-            voice.problem(Problem::of(What::Sync, level.dest(), errno));
+            Durability::Unsaid | Durability::File => Ok(()),
         }
     }
 }

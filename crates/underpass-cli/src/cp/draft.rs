@@ -266,7 +266,12 @@ impl Draft {
             }
             Id::Jobs => {
                 let jobs = argument.to_str().and_then(|jobs| jobs.parse().ok());
-                let wrong = || Mistake::usage(format_args!("invalid number of jobs {}", shown()));
+                let jobs = jobs.filter(|jobs: &NonZeroUsize| jobs.get() <= Options::JOBS_MAX);
+                let (most, shown) = (Options::JOBS_MAX, shown());
+                let wrong = || {
+                    let words = format_args!("invalid number of jobs {shown}: use 1 to {most}");
+                    Mistake::usage(words)
+                };
                 self.jobs = Some(jobs.ok_or_else(wrong)?);
             }
             Id::Json => self.json = true,

@@ -242,8 +242,9 @@ fn contradictions_are_told() {
             "--only sendfile --reflink",
             "--only=sendfile contradicts --reflink=always",
         ),
-        ("-j x", "invalid number of jobs 'x'"),
-        ("-j 0", "invalid number of jobs '0'"),
+        ("-j x", "invalid number of jobs 'x': use 1 to 128"),
+        ("-j 0", "invalid number of jobs '0': use 1 to 128"),
+        ("-j 129", "invalid number of jobs '129': use 1 to 128"),
         ("--bwlimit=x", "invalid rate 'x'"),
     ] {
         assert_eq!(fault(words), expected, "{words}");
