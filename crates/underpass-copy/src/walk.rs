@@ -380,7 +380,13 @@ impl<'a> Walk<'a> {
 
     fn reached(&self, entry: &Entry<'_>, way: &Way) -> Reached {
         let dest_link = matches!(way, Way::Into(there) if there.link.is_some());
-        if self.run.follows(entry.task.role) || dest_link {
+        let task = entry.task;
+        let source_link = || {
+            let (folder, flags) = (task.folders.source.fd(), AtFlags::SYMLINK_NOFOLLOW);
+            statat(folder, &task.source, flags)
+                .is_ok_and(|name| file_type(&name) == FileType::Symlink)
+        };
+        if dest_link || (self.run.follows(task.role) && source_link()) {
             Reached::ByLink
         } else {
             Reached::ByName
@@ -454,8 +460,10 @@ impl<'a> Walk<'a> {
         if self.stack.len() - self.open_from <= OPEN_MAX {
             return;
         }
+        // One that was entered by a link can't be found again from its child, and stays open.
         let child = &self.stack[self.open_from + 1];
         if child.reached == Reached::ByLink {
+            self.open_from += 1;
             return;
         }
         let frame = &mut self.stack[self.open_from];

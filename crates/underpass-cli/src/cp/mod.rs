@@ -85,7 +85,7 @@ fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
     let host = Host::probe();
     let progress = Progress::default();
     let gauge = Gauge::new(copying.show.progress);
-    let teller = Teller::new(voice, copying, gauge.bar());
+    let teller = Teller::new(voice, copying, name, gauge.bar());
     let around = Around {
         host: &host,
         observer: &teller,
@@ -119,6 +119,9 @@ fn conclude(
     let written = teller.finish();
     if let Err(error) = &written {
         voice.write_error(error);
+    }
+    if teller.untold() > 0 {
+        voice.complain(format!("no room for {} more", teller.untold()).as_bytes());
     }
     if name == Name::Underpass && is_worth_a_summary(copying, summary) {
         voice.complain(explain::ended(summary).as_bytes());

@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
+use rustix::io::Errno;
 use underpass_copy::{
     Curiosity, Effect, Event, Finished, Manner, Observer, Outcome, Overwriting, Problem,
 };
@@ -22,6 +24,17 @@ pub(super) struct Teller<'a> {
     /// Drawn where problems are written, so it makes room for them.
     bar: ProgressBar,
     out: Mutex<Out>,
+    repeats: Repeats,
+    /// Files that there was no room for.
+    roomless: AtomicU64,
+}
+
+/// Whether a full disk is told again and again, for every file that it has no room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeats {
+    /// As GNU's does.
+    Told,
+    Counted,
 }
 
 /// Standard output, written in pieces as big as make sense.
@@ -40,7 +53,7 @@ enum Lines {
 }
 
 impl<'a> Teller<'a> {
-    pub(super) fn new(voice: &'a Voice, copying: &Copying, bar: ProgressBar) -> Self {
+    pub(super) fn new(voice: &'a Voice, copying: &Copying, name: Name, bar: ProgressBar) -> Self {
         let detail = match (copying.show.detail, copying.options.effect) {
             // What would be done is all there is to know.
             (Detail::Nothing, Effect::ToldOnly) => Detail::Names,
@@ -60,6 +73,19 @@ impl<'a> Teller<'a> {
             manner: copying.options.manner,
             bar,
             out: Mutex::new(out),
+            repeats: match name {
+                Name::Cp => Repeats::Told,
+                Name::Underpass => Repeats::Counted,
+            },
+            roomless: AtomicU64::new(0),
+        }
+    }
+
+    /// Files for which a full disk was not told again.
+    pub(super) fn untold(&self) -> u64 {
+        match self.repeats {
+            Repeats::Told => 0,
+            Repeats::Counted => self.roomless.load(Relaxed).saturating_sub(1),
         }
     }
 
@@ -99,8 +125,12 @@ impl<'a> Teller<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
-        self.flush();
-        self.bar.suspend(|| self.voice.tell(problem));
+        let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
+        let again = is_full && self.roomless.fetch_add(1, Relaxed) > 0;
+        if !again || self.repeats == Repeats::Told {
+            self.flush();
+            self.bar.suspend(|| self.voice.tell(problem));
+        }
         if self.detail == Detail::Json {
             self.line(&json::problem(problem));
         }

@@ -76,6 +76,22 @@ fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
 
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_full_disk_is_told_once_however_many_files_it_has_no_room_for() {
+    let sources = sources();
+    let more = ["big2", "big3"].map(|name| {
+        let copy = sources[1].with_file_name(name);
+        fs::copy(&sources[1], &copy).expect("room");
+        copy
+    });
+    let dest = nearly_full(Family::Ext4);
+    let all = [&sources[1..2], &more].concat();
+    let ran = into(&dest, &["-j1", "--atomic", "--reflink=never"], &all);
+    let ran = ran.failed_with(&["No space left on device", "no room for 2 more", "3 errors"]);
+    assert_eq!(ran.said.matches("No space left").count(), 1, "{ran:?}");
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_full_disk_keeps_what_was_written_in_place() {
     let sources = sources();
     for family in FAMILIES {
