@@ -97,19 +97,19 @@ fn which_links_are_followed() {
 /// Mode, ownership, timestamps, links, context, xattr.
 #[test]
 fn what_goes_along() {
-    use Wish::{Refused as N, Required as R, Tried as T, Unsaid as U};
+    use Wish::{Refused as N, Required as R, Told as W, Tried as T, Unsaid as U};
     for (words, expected) in [
         ("", [U, U, U, U, U, U]),
         ("-p", [R, R, R, U, U, U]),
         ("--preserve", [R, R, R, U, U, U]),
         ("-d", [U, U, U, R, U, U]),
         ("-a", [R, R, R, R, T, T]),
-        ("-dR --preserve=all", [R, R, R, R, T, T]),
+        ("-dR --preserve=all", [R, R, R, R, W, W]),
         ("--preserve=mode", [R, U, U, U, U, U]),
         ("--preserve=m,l", [R, U, U, R, U, U]),
         ("--preserve=xattr", [U, U, U, U, U, R]),
-        ("--preserve=xattr,all", [R, R, R, R, T, R]),
-        ("--preserve=all,xattr", [R, R, R, R, T, R]),
+        ("--preserve=xattr,all", [R, R, R, R, W, R]),
+        ("--preserve=all,xattr", [R, R, R, R, W, R]),
         ("-a --preserve=xattr", [R, R, R, R, T, R]),
         ("--preserve=xattr -a", [R, R, R, R, T, R]),
         ("-a --no-preserve=xattr", [R, R, R, R, T, N]),
