@@ -208,3 +208,136 @@ fn granularity(stat: &Stat) -> u64 {
 fn nanoseconds(stat: &Stat) -> u64 {
     stat.st_mtime_nsec as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileType = FileType::RegularFile;
+    const LINK: FileType = FileType::Symlink;
+
+    /// A file with this inode number.
+    fn stat(inode: u64, kind: FileType) -> Stat {
+        let mut stat = rustix::fs::stat("/").expect("the root");
+        stat.st_ino = inode;
+        stat.st_nlink = 2;
+        stat.st_mode = kind.as_raw_mode() | 0o644;
+        stat
+    }
+
+    const PLAIN: Terms = Terms {
+        deref: Deref::Always,
+        manner: Manner::Copy,
+        making_way: MakingWay::Nothing,
+        backup: WithBackup::No,
+    };
+
+    /// Source and destination as names, and what both lead to.
+    fn met(names: [Stat; 2], referents: [Stat; 2], entry: SameEntry, terms: &Terms) -> Sameness {
+        let [source, dest] = match terms.deref {
+            Deref::Never => names,
+            _ => referents,
+        };
+        let meeting = Meeting {
+            source: &source,
+            dest: &dest,
+            names: Some((&names[0], &names[1])),
+            referents: Some((&referents[0], &referents[1])),
+            entry,
+        };
+        sameness(&meeting, terms)
+    }
+
+    #[test]
+    fn two_files_that_are_one_are_told_apart_from_those_that_are_not() {
+        let (one, two) = (stat(1, FILE), stat(2, FILE));
+        let kept = Terms {
+            deref: Deref::Never,
+            ..PLAIN
+        };
+        for (dest, terms, expected) in [
+            (two, PLAIN, Sameness::Proceed),
+            (two, kept, Sameness::Proceed),
+            (one, PLAIN, Sameness::SameFile),
+            (one, kept, Sameness::SameFile),
+        ] {
+            let got = met([one, dest], [one, dest], SameEntry::No, &terms);
+            assert_eq!(got, expected, "{} {terms:?}", dest.st_ino);
+        }
+    }
+
+    #[test]
+    fn another_name_may_be_replaced_but_not_the_only_one() {
+        let one = stat(1, FILE);
+        let removing = Terms {
+            making_way: MakingWay::Everything,
+            ..PLAIN
+        };
+        let backing_up = Terms {
+            backup: WithBackup::Yes,
+            ..PLAIN
+        };
+        for terms in [removing, backing_up] {
+            let got = |entry| met([one, one], [one, one], entry, &terms);
+            assert_eq!(got(SameEntry::No), Sameness::Proceed, "{terms:?}");
+            assert_eq!(got(SameEntry::Yes), Sameness::SameFile, "{terms:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_the_source_is_in_the_way_and_a_wanted_one_is_there() {
+        let (file, link) = (stat(1, FILE), stat(2, LINK));
+        let through = |terms: &Terms| met([file, link], [file, file], SameEntry::No, terms);
+        assert_eq!(through(&PLAIN), Sameness::SameFile);
+        let symbolic = Terms {
+            manner: Manner::SymbolicLink,
+            ..PLAIN
+        };
+        assert_eq!(through(&symbolic), Sameness::Proceed);
+        let hard = Terms {
+            manner: Manner::HardLink,
+            ..PLAIN
+        };
+        let again = met([file, file], [file, file], SameEntry::No, &hard);
+        assert_eq!(again, Sameness::NothingToDo);
+    }
+
+    #[test]
+    fn one_link_under_two_names_is_no_work_and_on_itself_an_error() {
+        let link = stat(3, LINK);
+        let kept = Terms {
+            deref: Deref::Never,
+            ..PLAIN
+        };
+        let got = |entry| met([link, link], [link, link], entry, &kept);
+        assert_eq!(got(SameEntry::No), Sameness::NothingToDo);
+        assert_eq!(got(SameEntry::Yes), Sameness::SameFile);
+    }
+
+    #[test]
+    fn a_cut_time_is_not_older_where_times_go_along() {
+        let (mut source, mut dest) = (stat(1, FILE), stat(2, FILE));
+        (source.st_mtime, source.st_mtime_nsec) = (100, 123_456_789);
+        (dest.st_mtime, dest.st_mtime_nsec) = (100, 123_456_000);
+        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Equal);
+        assert_eq!(newer(&dest, &source, Wish::Unsaid), Ordering::Less);
+        dest.st_mtime = 99;
+        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Less);
+    }
+
+    #[test]
+    fn wishes_about_old_files() {
+        use Existing::{Asked, Kept, KeptAsError, KeptUnlessOlder, Overwritten};
+        for (existing, older, newer) in [
+            (Overwritten, Fate::Overwrite, Fate::Overwrite),
+            (Kept, Fate::Keep, Fate::Keep),
+            (KeptAsError, Fate::KeepAsError, Fate::KeepAsError),
+            (KeptUnlessOlder, Fate::Overwrite, Fate::KeepNewer),
+            (Asked(Update::All), Fate::Ask, Fate::Ask),
+            (Asked(Update::Older), Fate::Ask, Fate::KeepNewer),
+        ] {
+            assert_eq!(fate(existing, Ordering::Less), older, "{existing:?}");
+            assert_eq!(fate(existing, Ordering::Equal), newer, "{existing:?}");
+        }
+    }
+}

@@ -108,7 +108,9 @@ pub(crate) fn open(
     let options = entry.run.options;
     let replaceable = match &way {
         Way::New { .. } => true,
-        Way::Into(there) => file_type(&there.stat) == FileType::RegularFile,
+        Way::Into(there) => {
+            there.legacy != Legacy::Attributes || file_type(&there.stat) == FileType::RegularFile
+        }
     };
     let staged = options.placement == Placement::Atomic && options.manner == Manner::Copy;
     if staged && replaceable {

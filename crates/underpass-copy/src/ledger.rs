@@ -159,3 +159,51 @@ impl Voice<'_> {
         self.ledger.settle(self.ticket, self.held, &self.counts);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Overwriting;
+
+    /// Remembers what it is told to have been removed.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<OsString>>);
+
+    impl Observer for Heard {
+        fn told(&self, event: Event) {
+            if let Event::Removed(name) = event {
+                self.0.lock().expect("nobody panicked").push(name);
+            }
+        }
+
+        fn may_overwrite(&self, _: &Overwriting) -> bool {
+            false
+        }
+
+        fn curiosity(&self) -> Curiosity {
+            Curiosity::Changes
+        }
+    }
+
+    fn said(order: Order, settled: [usize; 3]) -> Vec<OsString> {
+        let heard = Heard::default();
+        let ledger = Ledger::new(&heard, order);
+        let tickets = [ledger.ticket(), ledger.ticket(), ledger.ticket()];
+        for turn in settled {
+            let mut voice = ledger.voice(tickets[turn]);
+            voice.say(Event::Removed(turn.to_string().into()));
+            voice.counts.files += 1;
+            voice.settle();
+        }
+        assert_eq!(ledger.finish().files, 3);
+        heard.0.into_inner().expect("nobody panicked")
+    }
+
+    #[test]
+    fn what_is_told_keeps_the_order_of_turns() {
+        for settled in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            assert_eq!(said(Order::InTurn, settled), ["0", "1", "2"], "{settled:?}");
+        }
+        assert_eq!(said(Order::AtOnce, [1, 0, 2]), ["1", "0", "2"]);
+    }
+}

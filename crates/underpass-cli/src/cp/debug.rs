@@ -31,13 +31,7 @@ fn offload(travel: &Travel) -> &'static str {
     match left_out(travel, Mechanism::CopyRange) {
         _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
-        Some(
-            Reason::MayShareBlocks
-            | Reason::MayKeepHoles
-            | Reason::SeesNoZeros
-            | Reason::NotAsked
-            | Reason::CopiesBytes,
-        ) => "avoided",
+        Some(reason) if is_unwanted(reason) || reason == Reason::CopiesBytes => "avoided",
         // Nothing was left for it to do: what was shared, holes, or nothing at all.
         _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
         _ => "no",
@@ -53,15 +47,17 @@ fn reflink(travel: &Travel) -> &'static str {
     match left_out(travel, Mechanism::Clone) {
         _ if was_refused(account, Mechanism::Clone) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
-        Some(
-            Reason::MayShareBlocks
-            | Reason::MayKeepHoles
-            | Reason::SeesNoZeros
-            | Reason::NotAsked
-            | Reason::Unaligned,
-        ) => "no",
+        Some(reason) if is_unwanted(reason) || reason == Reason::Unaligned => "no",
         _ => "unknown",
     }
+}
+
+/// Whether it was left out because somebody wants it otherwise.
+fn is_unwanted(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::MayShareBlocks | Reason::MayKeepHoles | Reason::SeesNoZeros | Reason::NotAsked
+    )
 }
 
 fn left_out(travel: &Travel, mechanism: Mechanism) -> Option<Reason> {
