@@ -133,9 +133,14 @@ fn are_near(one: &str, other: &str) -> bool {
     }
 }
 
+/// The lines in an order of their own. A question ends its line too: what comes behind it on the
+/// same one is whatever is told next, and a file system has the say in that.
 fn sorted(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
-    let mut lines: Vec<&str> = text.lines().collect();
+    let mut lines: Vec<&str> = text
+        .lines()
+        .flat_map(|line| line.split_inclusive("? "))
+        .collect();
     lines.sort_unstable();
     lines.join("\n")
 }
