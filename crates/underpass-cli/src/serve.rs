@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
 use underpass_net::{Limits, Running};
-use underpass_serve::{Error, Options, Site, Summary};
+use underpass_serve::{Error, Options, Summary};
 
 /// Serve the files of a folder over HTTP
 #[derive(Debug, clap::Args)]
@@ -46,29 +46,28 @@ const JOIN_MAX: u64 = 1 << 20;
 ///
 /// The error is one line for people: what was being done, why it failed and what to try.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let cores = underpass_net::cores();
     let options = Options {
         listen: arguments.listen,
-        workers: arguments.workers.map_or(cores, NonZeroUsize::get),
+        workers: arguments.workers,
         policy: arguments.only.map(Policy::only).unwrap_or_default(),
-        net: Limits {
+        connections: Limits {
             joined_bytes_max: arguments.join,
             ..Limits::default()
         },
-        ..Options::default()
+        ..Options::of(&arguments.folder)
     };
     let plan = body_plan(&options.policy);
     if let Some(only) = arguments.only {
         check(only, &plan)?;
     }
-    let running = Site::open(&arguments.folder)
-        .and_then(|site| underpass_serve::serve(site, &options))
-        .map_err(|error| with_advice(&error))?;
+    let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
     underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
     say(&greeting(
         &arguments.folder,
         &running,
-        options.workers,
+        options
+            .workers
+            .map_or_else(underpass_net::cores, NonZeroUsize::get),
         &plan,
     ));
     let mut summary = Summary::default();
@@ -168,7 +167,9 @@ fn with_advice(error: &Error) -> String {
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port from 1024 on with --listen ADDR:PORT"
         }
-        Error::Net(_) => return error.to_string(),
+        Error::Net(_) | Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => {
+            return error.to_string();
+        }
     };
     format!("{error}; {advice}")
 }

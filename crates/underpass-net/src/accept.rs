@@ -6,6 +6,7 @@
 //! what arrives meanwhile stays in the kernel's queue and is served later.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -21,13 +22,13 @@ pub(crate) async fn accept(
     listener: &TcpListener,
     roster: &Roster,
     connections_max: usize,
-    mut take: impl FnMut(TcpStream),
+    mut take: impl FnMut(TcpStream, SocketAddr),
 ) {
     let trouble = Trouble::default();
     loop {
         roster.at_most(connections_max - 1).await;
         match listener.accept().await {
-            Ok((socket, _)) => take(socket),
+            Ok((socket, peer)) => take(socket, peer),
             Err(error) => match verdict(&error) {
                 Verdict::Next => {}
                 Verdict::Wait => {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use underpass::limits::JOINED_BYTES_MAX;
 
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Limits {
     /// Connections open at once, over all workers. What comes beyond waits in the kernel's queue.
     /// The descriptor limit of the process lowers it further: a connection that is being answered
@@ -22,19 +24,24 @@ pub struct Limits {
     pub input_bytes_max: usize,
     /// How long a connection may be silent between two requests. Longer than most clients keep
     /// theirs, so that the client is the one to close and no request meets a closing connection.
+    #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
     /// How long a send may go on without any byte moving. It starts anew with every turn that
     /// moved something, and is a backstop: see `acknowledge_timeout`.
+    #[serde(with = "humantime_serde")]
     pub stall_timeout: Duration,
     /// How long the peer may acknowledge nothing, or keep its window shut. The kernel measures
     /// this one (`TCP_USER_TIMEOUT`): with megabytes of send buffer a slow reader can need minutes
     /// before the socket is writable again, while its acknowledgements arrive every second.
+    #[serde(with = "humantime_serde")]
     pub acknowledge_timeout: Duration,
     /// What is read and thrown away after the last answer, so that a reset does not destroy it.
     pub linger_bytes_max: usize,
     /// How long that may take.
+    #[serde(with = "humantime_serde")]
     pub linger_timeout: Duration,
     /// How long running answers may go on after the first request to stop.
+    #[serde(with = "humantime_serde")]
     pub stop_timeout: Duration,
 }
 

@@ -9,6 +9,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -30,6 +31,7 @@ use crate::workers::Ground;
 /// A connection that was accepted. Dropping it closes it.
 pub struct Stream {
     socket: TcpStream,
+    peer: SocketAddr,
     input: Input,
     outbox: Outbox,
     deadline: Deadline,
@@ -55,14 +57,20 @@ pub enum Filled {
 }
 
 impl Stream {
-    pub(crate) fn new(socket: TcpStream, ground: Rc<Ground>) -> Stream {
+    pub(crate) fn new(socket: TcpStream, peer: SocketAddr, ground: Rc<Ground>) -> Stream {
         Stream {
             socket,
+            peer,
             input: Input::default(),
             outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
             deadline: Deadline::new(ground.limits.idle_timeout),
             ground,
         }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// What the peer sent and nobody consumed yet.

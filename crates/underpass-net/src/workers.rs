@@ -212,12 +212,12 @@ async fn work<P: Protocol>(
     let (roster, limits) = (&ground.roster, &ground.limits);
     tokio::select! {
         () = reached(&mut phases, Phase::Draining) => {}
-        () = accept(&listener, roster, limits.connections_max, |socket| {
+        () = accept(&listener, roster, limits.connections_max, |socket, peer| {
             let (ground, state) = (Rc::clone(&ground), Rc::clone(&state));
             let place = Rc::clone(&ground.roster).enter();
             spawn_local(async move {
                 place.attend().await;
-                P::converse(state, Stream::new(socket, ground)).await;
+                P::converse(state, Stream::new(socket, peer, ground)).await;
             });
         }) => {}
     }

@@ -20,6 +20,15 @@ pub enum Error {
         /// What the kernel said.
         errno: Errno,
     },
+    /// The configuration cannot be read: what is wrong and where, over several lines.
+    Config(String),
+    /// There is no site to serve.
+    NoSite,
+    /// Two sites have the same name.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
     /// The port could not be taken, or a worker not be started.
     Net(underpass_net::Error),
 }
@@ -34,6 +43,9 @@ impl fmt::Display for Error {
                 f,
                 "cannot keep requests beneath the served folder: openat2: {errno}"
             ),
+            Error::Config(what) => f.write_str(what),
+            Error::NoSite => f.write_str("there is no site to serve"),
+            Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
             Error::Net(error) => error.fmt(f),
         }
     }
@@ -44,6 +56,7 @@ impl std::error::Error for Error {
         match self {
             Error::Root { errno, .. } | Error::NoBeneath { errno } => Some(errno),
             Error::Net(error) => Some(error),
+            Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => None,
         }
     }
 }

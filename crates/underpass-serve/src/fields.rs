@@ -20,7 +20,7 @@ pub(crate) enum Field<'b> {
 }
 
 /// The fields that matter here, by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Fields<'b> {
     pub(crate) host: Field<'b>,
     pub(crate) content_length: Field<'b>,
@@ -33,6 +33,13 @@ pub(crate) struct Fields<'b> {
     pub(crate) if_modified_since: Field<'b>,
     pub(crate) if_unmodified_since: Field<'b>,
     pub(crate) if_range: Field<'b>,
+    pub(crate) accept: Field<'b>,
+    pub(crate) accept_encoding: Field<'b>,
+    pub(crate) origin: Field<'b>,
+    pub(crate) referer: Field<'b>,
+    pub(crate) user_agent: Field<'b>,
+    pub(crate) forwarded: Field<'b>,
+    pub(crate) x_forwarded_for: Field<'b>,
 }
 
 impl<'b> Fields<'b> {
@@ -63,14 +70,21 @@ impl<'b> Fields<'b> {
         let (wanted, field) = match name.len() {
             4 => ("host", &mut self.host),
             5 => ("range", &mut self.range),
-            6 => ("expect", &mut self.expect),
+            6 if name.starts_with(['e', 'E']) => ("expect", &mut self.expect),
+            6 if name.starts_with(['o', 'O']) => ("origin", &mut self.origin),
+            6 => ("accept", &mut self.accept),
+            7 => ("referer", &mut self.referer),
             8 if name.starts_with(['i', 'I']) && name.ends_with(['h', 'H']) => {
                 ("if-match", &mut self.if_match)
             }
             8 => ("if-range", &mut self.if_range),
+            9 => ("forwarded", &mut self.forwarded),
+            10 if name.starts_with(['u', 'U']) => ("user-agent", &mut self.user_agent),
             10 => ("connection", &mut self.connection),
             13 => ("if-none-match", &mut self.if_none_match),
             14 => ("content-length", &mut self.content_length),
+            15 if name.starts_with(['x', 'X']) => ("x-forwarded-for", &mut self.x_forwarded_for),
+            15 => ("accept-encoding", &mut self.accept_encoding),
             17 if name.starts_with(['i', 'I']) => {
                 ("if-modified-since", &mut self.if_modified_since)
             }
@@ -102,8 +116,9 @@ impl<'b> Field<'b> {
         }
     }
 
-    pub(crate) fn into_value(self) -> Option<Cow<'b, [u8]>> {
-        match self {
+    /// Takes it away.
+    pub(crate) fn take(&mut self) -> Option<Cow<'b, [u8]>> {
+        match std::mem::take(self) {
             Field::Absent => None,
             Field::One(value) => Some(Cow::Borrowed(value)),
             Field::Several(joined) => Some(Cow::Owned(joined)),

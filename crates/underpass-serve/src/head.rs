@@ -27,12 +27,16 @@ use crate::target::Target;
 pub(crate) struct Request<'b> {
     pub(crate) method: Method,
     pub(crate) version: Version,
+    /// Whom it is for, with its port: what the target names, else the `Host` field.
+    pub(crate) authority: Option<&'b [u8]>,
     pub(crate) target: Target<'b>,
     pub(crate) persistence: Persistence,
     pub(crate) framing: Framing,
     pub(crate) expect: Expect,
     pub(crate) conditions: Conditions<'b>,
     pub(crate) range: Option<Cow<'b, [u8]>>,
+    /// The fields that nothing above was made of.
+    pub(crate) fields: Fields<'b>,
 }
 
 /// What becomes of a connection after an answer.
@@ -172,29 +176,31 @@ fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, Ref
 fn parse(head: &[u8]) -> Result<Request<'_>, Refusal> {
     let end = line_end(head, 0, 0)?.ok_or(Refusal::bad("no request line"))?;
     let line = RequestLine::parse(&head[..end])?;
-    let fields = Fields::parse(&head[end + 2..])?;
+    let mut fields = Fields::parse(&head[end + 2..])?;
     let framing = framing(
         &fields.content_length,
         &fields.transfer_encoding,
         line.version,
     )?;
-    host::check(&fields.host, line.version)?;
-    let target = Target::parse(line.target, line.method)?;
+    let host = host::check(&fields.host, line.version)?;
+    let (authority, target) = Target::parse(line.target, line.method)?;
     Ok(Request {
         method: line.method,
         version: line.version,
+        authority: authority.or(host),
         target,
         persistence: persistence(fields.connection.value(), line.version),
         framing,
         expect: expect(fields.expect.value(), line.version),
         conditions: Conditions {
-            if_match: fields.if_match.into_value(),
-            if_none_match: fields.if_none_match.into_value(),
-            if_modified_since: fields.if_modified_since.into_value(),
-            if_unmodified_since: fields.if_unmodified_since.into_value(),
-            if_range: fields.if_range.into_value(),
+            if_match: fields.if_match.take(),
+            if_none_match: fields.if_none_match.take(),
+            if_modified_since: fields.if_modified_since.take(),
+            if_unmodified_since: fields.if_unmodified_since.take(),
+            if_range: fields.if_range.take(),
         },
-        range: fields.range.into_value(),
+        range: fields.range.take(),
+        fields,
     })
 }
 

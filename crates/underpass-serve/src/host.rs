@@ -1,33 +1,38 @@
 //! Whom a request is for: the `Host` field and the authority of an absolute target, RFC 9112,
 //! section 3.2, and RFC 3986, section 3.2.2.
 //!
-//! One site answers whatever the name, so names are checked and not kept.
+//! Which site answers is decided by the name alone, without its port and in any case.
 
 use crate::fields::Field;
 use crate::request_line::Version;
 use crate::status::Refusal;
 
 /// Demands exactly one `Host` of HTTP/1.1, at most one of HTTP/1.0, and a well-formed one.
-pub(crate) fn check(host: &Field<'_>, version: Version) -> Result<(), Refusal> {
+pub(crate) fn check<'b>(host: &Field<'b>, version: Version) -> Result<Option<&'b [u8]>, Refusal> {
     match (host, version) {
-        (Field::Absent, Version::Http10) => Ok(()),
+        (Field::Absent, Version::Http10) => Ok(None),
         (Field::Absent, Version::Http11) => Err(Refusal::bad("no Host")),
         (Field::Several(_), _) => Err(Refusal::bad("two Host lines")),
-        (Field::One(authority), _) => check_authority(authority),
+        (Field::One(authority), _) => check_authority(authority).map(|()| Some(*authority)),
     }
 }
 
 /// `host [ ":" port ]`, without user information.
 pub(crate) fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
-    let (host, port) = match authority.iter().rposition(|&byte| byte == b':') {
-        Some(colon) if !authority[colon..].contains(&b']') => {
-            (&authority[..colon], &authority[colon + 1..])
-        }
-        _ => (authority, &[][..]),
-    };
+    let (host, port) = split_port(authority);
     match is_host(host) && port.iter().all(u8::is_ascii_digit) {
         true => Ok(()),
         false => Err(Refusal::bad("the host is malformed")),
+    }
+}
+
+/// The name, and what follows its colon.
+pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
+    match authority.iter().rposition(|&byte| byte == b':') {
+        Some(colon) if !authority[colon..].contains(&b']') => {
+            (&authority[..colon], &authority[colon + 1..])
+        }
+        _ => (authority, &[]),
     }
 }
 

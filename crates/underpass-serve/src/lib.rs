@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
-//! | `resolve`, `site` | what a path leads to, beneath the root |
+//! | `options` | what is asked of a server |
+//! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
@@ -20,11 +21,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass::Policy;
 use underpass_net::{Protocol, Running, Stream};
 
 mod answer;
@@ -44,6 +43,7 @@ mod limits;
 mod mime;
 mod multipart;
 mod open_files;
+mod options;
 mod path;
 mod range;
 mod reply;
@@ -55,68 +55,46 @@ mod target;
 mod validator;
 mod worker;
 
+use site::Sites;
+
 pub use error::Error;
 pub use limits::Limits;
-pub use site::Site;
+pub use options::{Options, SiteOptions};
+
 pub use worker::{Summary, Worker};
 
-/// How a site is served.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where to listen. With port 0 the kernel chooses a port.
-    pub listen: SocketAddr,
-    /// Threads that answer, at least one.
-    pub workers: usize,
-    /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
-    pub policy: Policy,
-    /// The times a request has.
-    pub limits: Limits,
-    /// The bounds of connections.
-    pub net: underpass_net::Limits,
-}
-
-impl Default for Options {
-    /// The local machine only, port 8080, a worker for each core.
-    fn default() -> Options {
-        Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            workers: underpass_net::cores(),
-            policy: Policy::default(),
-            limits: Limits::default(),
-            net: underpass_net::Limits::default(),
-        }
-    }
-}
-
-/// Serves `site` until its [`Running::shutdown`] is told to stop. Returns when connections are
-/// taken.
+/// Serves the sites of `options` until its [`Running::shutdown`] is told to stop. Returns when
+/// connections are taken.
 ///
 /// # Errors
-/// [`Error::Net`]; nothing is left running.
+/// Any [`Error`]; nothing is left running.
 ///
 /// # Examples
 /// ```no_run
-/// use underpass_serve::{Options, Site, serve};
+/// use underpass_serve::{Options, serve};
 ///
-/// let running = serve(Site::open("public")?, &Options::default())?;
+/// let running = serve(&Options::of("public"))?;
 /// println!("http://{}/", running.address());
 /// let summaries = running.join();
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
-pub fn serve(site: Site, options: &Options) -> Result<Running<Summary>, Error> {
+pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
     let http = Http {
-        site: Arc::new(site),
-        limits: options.limits.clone(),
+        sites: Arc::new(Sites::open(&options.sites)?),
+        limits: options.requests.clone(),
     };
-    let (listen, workers, policy) = (options.listen, options.workers, options.policy);
-    let running = underpass_net::start(&http, listen, workers, policy, &options.net)?;
+    let workers = options
+        .workers
+        .map_or_else(underpass_net::cores, Into::into);
+    let (listen, policy) = (options.listen, options.policy);
+    let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
     Ok(running)
 }
 
 /// HTTP as a protocol of the network ground.
 #[derive(Clone, Debug)]
 struct Http {
-    site: Arc<Site>,
+    sites: Arc<Sites>,
     limits: Limits,
 }
 
@@ -125,7 +103,7 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(&self.site), self.limits.clone())
+        Worker::new(Arc::clone(&self.sites), self.limits.clone())
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {

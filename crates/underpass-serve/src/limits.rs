@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
 /// A request line. Browsers and proxies stay below 8,000 bytes (RFC 9112, section 3, asks to
 /// support at least that); twice as much costs nothing.
 pub(crate) const REQUEST_LINE_BYTES_MAX: usize = 16 << 10;
@@ -44,11 +46,14 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
 /// The times a request has; tests shorten them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Limits {
     /// From the first byte of a head to its last. A trickle does not extend it.
+    #[serde(with = "humantime_serde")]
     pub head_timeout: Duration,
     /// For a request body that is thrown away.
+    #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
 }
 

@@ -1,48 +1,82 @@
-//! What is served: one folder and everything beneath it.
+//! What is served: folders and everything beneath them, each under its names.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::host::split_port;
+use crate::options::SiteOptions;
 use crate::resolve;
 
 /// A folder that is served. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     root: OwnedFd,
-    path: PathBuf,
+}
+
+/// All that one server serves. The first site answers for every name that none has.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    sites: Vec<Site>,
+    /// By name, in lower case.
+    names: HashMap<Vec<u8>, usize>,
 }
 
 impl Site {
-    /// Opens the folder at `path` and makes sure that names can be kept beneath it.
-    ///
-    /// # Errors
-    /// [`Error::Root`] if it is no folder or may not be opened; [`Error::NoBeneath`] if the kernel
-    /// (before 5.6) or a system call filter does not offer `openat2`, without which this server
-    /// would have to trust every name.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Site, Error> {
-        let path = path.into();
+    /// Opens the folder and makes sure that names can be kept beneath it.
+    fn open(options: &SiteOptions) -> Result<Site, Error> {
+        let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = match open(&path, flags, Mode::empty()) {
+        let root = match open(&options.root, flags, Mode::empty()) {
             Ok(root) => root,
-            Err(errno) => return Err(Error::Root { path, errno }),
+            Err(errno) => return failed(options.root.clone(), errno),
         };
         match resolve::probe(root.as_fd()) {
-            Ok(()) => Ok(Site { root, path }),
+            Ok(()) => Ok(Site { root }),
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
-            Err(errno) => Err(Error::Root { path, errno }),
+            Err(errno) => failed(options.root.clone(), errno),
         }
-    }
-
-    /// The path it was opened by.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+}
+
+impl Sites {
+    /// Opens all of them.
+    pub(crate) fn open(options: &[SiteOptions]) -> Result<Sites, Error> {
+        let mut names = HashMap::new();
+        for (number, site) in options.iter().enumerate() {
+            for name in &site.names {
+                let key = name.to_ascii_lowercase().into_bytes();
+                if names.insert(key, number).is_some() {
+                    return Err(Error::NameTaken { name: name.clone() });
+                }
+            }
+        }
+        let sites: Vec<_> = options.iter().map(Site::open).collect::<Result<_, _>>()?;
+        match sites.is_empty() {
+            true => Err(Error::NoSite),
+            false => Ok(Sites { sites, names }),
+        }
+    }
+
+    /// The number of the site that answers for an authority: its port doesn't matter.
+    pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
+        if self.names.is_empty() {
+            return 0;
+        }
+        let (name, _port) = split_port(authority.unwrap_or_default());
+        let number = self.names.get(&name.to_ascii_lowercase());
+        number.copied().unwrap_or(0)
+    }
+
+    pub(crate) fn all(&self) -> &[Site] {
+        &self.sites
     }
 }

@@ -21,12 +21,15 @@ pub(crate) enum Target<'b> {
 }
 
 impl<'b> Target<'b> {
-    /// Reads a target of the form that goes with `method`.
-    pub(crate) fn parse(target: &'b [u8], method: Method) -> Result<Target<'b>, Refusal> {
+    /// Reads a target of the form that goes with `method`, and the authority that it names.
+    pub(crate) fn parse(
+        target: &'b [u8],
+        method: Method,
+    ) -> Result<(Option<&'b [u8]>, Target<'b>), Refusal> {
         match (method, target) {
-            (Method::Connect, _) => Ok(Target::Authority),
-            (Method::Options, b"*") => Ok(Target::Server),
-            (_, [b'/', ..]) => origin(target),
+            (Method::Connect, _) => Ok((None, Target::Authority)),
+            (Method::Options, b"*") => Ok((None, Target::Server)),
+            (_, [b'/', ..]) => Ok((None, origin(target)?)),
             _ => absolute(target),
         }
     }
@@ -43,8 +46,8 @@ fn origin(target: &[u8]) -> Result<Target<'_>, Refusal> {
     })
 }
 
-/// `http://authority/path`. Its authority beats the `Host` field, which one site makes no use of.
-fn absolute(target: &[u8]) -> Result<Target<'_>, Refusal> {
+/// `http://authority/path`. Its authority beats the `Host` field.
+fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, Target<'_>), Refusal> {
     let rest = match split_scheme(target) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"http") => rest,
         Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"https") => {
@@ -58,13 +61,14 @@ fn absolute(target: &[u8]) -> Result<Target<'_>, Refusal> {
     let end = rest.iter().position(|byte| b"/?".contains(byte));
     let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
     check_authority(authority)?;
-    match path {
-        [b'/', ..] => origin(path),
-        _ => Ok(Target::Path {
+    let target = match path {
+        [b'/', ..] => origin(path)?,
+        _ => Target::Path {
             path: SitePath::parse(b"/")?,
             query: path.split_first().map(|(_, query)| query),
-        }),
-    }
+        },
+    };
+    Ok((Some(authority), target))
 }
 
 fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -79,7 +83,7 @@ mod tests {
 
     fn get(target: &str) -> Result<String, Status> {
         match Target::parse(target.as_bytes(), Method::Get) {
-            Ok(Target::Path { path, query }) => Ok(format!(
+            Ok((_, Target::Path { path, query })) => Ok(format!(
                 "{path:?}{}",
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
             )),
@@ -107,8 +111,8 @@ mod tests {
             assert_eq!(get(wrong), Err(Status::BadRequest), "{wrong}");
         }
         let server = Target::parse(b"*", Method::Options);
-        assert_eq!(server, Ok(Target::Server));
+        assert_eq!(server, Ok((None, Target::Server)));
         let other = Target::parse(b"h:80", Method::Connect);
-        assert_eq!(other, Ok(Target::Authority));
+        assert_eq!(other, Ok((None, Target::Authority)));
     }
 }

@@ -16,15 +16,16 @@ use crate::limits::Limits;
 use crate::open_files::OpenFiles;
 use crate::reply::{Circumstances, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
-use crate::site::Site;
+use crate::site::Sites;
 use crate::status::Refusal;
 
-/// A worker's state. Nothing in it is shared with another worker but the open root.
+/// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) limits: Limits,
-    site: Arc<Site>,
-    files: Rc<OpenFiles>,
+    sites: Arc<Sites>,
+    /// Of each site, in their order.
+    files: Vec<Rc<OpenFiles>>,
     clock: Clock,
     trouble: Trouble,
     /// Where the next head is written. One for the worker, so that waiting connections have none.
@@ -51,11 +52,11 @@ impl Summary {
 }
 
 impl Worker {
-    pub(crate) fn new(site: Arc<Site>, limits: Limits) -> Worker {
+    pub(crate) fn new(sites: Arc<Sites>, limits: Limits) -> Worker {
         Worker {
             limits,
-            site,
-            files: Rc::default(),
+            files: sites.all().iter().map(|_| Rc::default()).collect(),
+            sites,
             clock: Clock::default(),
             trouble: Trouble::default(),
             spare: RefCell::default(),
@@ -79,7 +80,9 @@ impl Worker {
             persistence,
             date: self.clock.date(now),
         };
-        let answer = answer(request, |path| self.files.find(self.site.root(), path, now));
+        let number = self.sites.number_of(request.authority);
+        let (site, files) = (&self.sites.all()[number], &self.files[number]);
+        let answer = answer(request, |path| files.find(site.root(), path, now));
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }

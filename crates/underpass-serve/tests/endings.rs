@@ -20,7 +20,7 @@ const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
 fn a_head_that_does_not_come_is_answered_408() {
-    let server = Server::with(|options| options.limits.head_timeout = SHORT);
+    let server = Server::with(|options| options.requests.head_timeout = SHORT);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHo");
     assert_eq!(client.answer().status, 408);
@@ -30,8 +30,8 @@ fn a_head_that_does_not_come_is_answered_408() {
 #[test]
 fn a_trickle_does_not_extend_the_deadline() {
     let server = Server::with(|options| {
-        options.limits.head_timeout = SHORT;
-        options.net.linger_timeout = SHORT;
+        options.requests.head_timeout = SHORT;
+        options.connections.linger_timeout = SHORT;
     });
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nA: ");
@@ -51,7 +51,7 @@ fn a_trickle_does_not_extend_the_deadline() {
 
 #[test]
 fn a_body_that_does_not_come_is_answered_408() {
-    let server = Server::with(|options| options.limits.body_timeout = SHORT);
+    let server = Server::with(|options| options.requests.body_timeout = SHORT);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
     assert_eq!(client.answer().status, 408);
@@ -60,7 +60,7 @@ fn a_body_that_does_not_come_is_answered_408() {
 
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
-    let server = Server::with(|options| options.net.idle_timeout = SHORT);
+    let server = Server::with(|options| options.connections.idle_timeout = SHORT);
     server.write("f", "f");
     let mut fresh = server.connect();
     assert_eq!(fresh.rest(), b"");
@@ -73,8 +73,8 @@ fn an_idle_connection_is_closed_without_a_word() {
 #[test]
 fn a_client_that_takes_nothing_is_cut_off() {
     let server = Server::with(|options| {
-        options.net.stall_timeout = SHORT;
-        options.net.acknowledge_timeout = LONG;
+        options.connections.stall_timeout = SHORT;
+        options.connections.acknowledge_timeout = LONG;
     });
     server.write("f", vec![0; SIZE]);
     let mut client = Client::slow(server.address());
@@ -86,9 +86,9 @@ fn a_client_that_takes_nothing_is_cut_off() {
 #[test]
 fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
     let server = Server::with(|options| {
-        options.net.stall_timeout = LONG;
-        options.net.acknowledge_timeout = SHORT;
-        options.net.stop_timeout = LONG;
+        options.connections.stall_timeout = LONG;
+        options.connections.acknowledge_timeout = SHORT;
+        options.connections.stop_timeout = LONG;
     });
     server.write("f", vec![0; SIZE]);
     let mut client = Client::slow(server.address());
@@ -100,7 +100,7 @@ fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
 
 #[test]
 fn a_slow_client_is_not() {
-    let server = Server::with(|options| options.net.stall_timeout = SHORT);
+    let server = Server::with(|options| options.connections.stall_timeout = SHORT);
     let content = pattern(SIZE);
     server.write("f", &content);
     let mut client = Client::slow(server.address());
@@ -130,7 +130,7 @@ fn a_half_closed_client_gets_its_answer() {
 
 #[test]
 fn connections_beyond_the_bound_wait() {
-    let server = Server::with(|options| options.net.connections_max = 2);
+    let server = Server::with(|options| options.connections.connections_max = 2);
     server.write("f", "f");
     let ask = |client: &mut Client| {
         client.send(GET);
@@ -204,7 +204,7 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
 
 #[test]
 fn a_stop_does_not_wait_for_ever() {
-    let server = Server::with(|options| options.net.stop_timeout = SHORT);
+    let server = Server::with(|options| options.connections.stop_timeout = SHORT);
     server.write("f", vec![0; SIZE]);
     let mut busy = Client::slow(server.address());
     busy.send(GET);
@@ -216,7 +216,7 @@ fn a_stop_does_not_wait_for_ever() {
 
 #[test]
 fn stopping_at_once_cuts_answers() {
-    let server = Server::with(|options| options.net.stop_timeout = LONG);
+    let server = Server::with(|options| options.connections.stop_timeout = LONG);
     server.write("f", vec![0; SIZE]);
     let mut busy = Client::slow(server.address());
     busy.send(GET);

@@ -5,13 +5,14 @@
 mod support;
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use support::{Client, Server, State};
-use underpass_serve::{Options, Site, serve};
+use underpass_serve::{Options, serve};
 
 const SECRET: &str = "the secret";
 const PUBLIC: &str = "for everybody";
@@ -110,10 +111,10 @@ fn links_inside_are_followed_and_links_outside_are_not() {
 fn links_that_only_proc_has_are_not_followed() {
     let options = Options {
         listen: ([127, 0, 0, 1], 0).into(),
-        workers: 1,
-        ..Options::default()
+        workers: NonZeroUsize::new(1),
+        ..Options::of("/proc")
     };
-    let running = serve(Site::open("/proc").unwrap(), &options).unwrap();
+    let running = serve(&options).unwrap();
     let ask = |target: &str| {
         let mut client = Client::connect(running.address());
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));

@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use underpass_net::Running;
-use underpass_serve::{Options, Site, Summary, serve};
+use underpass_serve::{Options, Summary, serve};
 
 /// How long a client waits for a byte before the test has failed. Nothing is ever timed by it.
 const HANG: Duration = Duration::from_secs(20);
@@ -38,16 +39,16 @@ impl Server {
 
     /// With options other than the usual: one worker, a free port.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Server {
-        let mut options = Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            workers: 1,
-            ..Options::default()
-        };
-        change(&mut options);
         let root = tempfile::tempdir().unwrap();
         let site = root.path().join("site");
         fs::create_dir(&site).unwrap();
-        let running = serve(Site::open(&site).unwrap(), &options).unwrap();
+        let mut options = Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            workers: NonZeroUsize::new(1),
+            ..Options::of(site)
+        };
+        change(&mut options);
+        let running = serve(&options).unwrap();
         Server { running, root }
     }
 
