@@ -86,6 +86,35 @@ fn the_content_of_a_large_file_never_comes_near() {
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
+fn the_contents_of_an_archive_never_come_near() {
+    const SIZE: usize = 4 << 20;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    for name in ["one", "two", "three"] {
+        server.write(name, vec![b'f'; SIZE]);
+    }
+    let mut socket = server.connect();
+    let request = "GET /?download=tar HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert!(
+        answer.ends_with(b"0\r\n\r\n"),
+        "the archive is not complete"
+    );
+    let contents = answer.iter().filter(|&&byte| byte == b'f').count();
+    assert!(contents >= 3 * SIZE, "{contents}");
+    let end = server.stop();
+    assert_eq!(end.code, Some(0));
+    assert!(end.farewell.contains("sendfile"), "{}", end.farewell);
+    let log = fs::read_to_string(log.path()).unwrap();
+    assert!(log.contains(" sendfile("), "{log}");
+    let content = log.lines().find(|line| line.contains("ffffffff"));
+    assert_eq!(content, None, "content passed through the process");
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
 fn without_openat2_it_refuses_to_start() {
     for errno in ["ENOSYS", "EPERM"] {
         let log = tempfile::NamedTempFile::new().unwrap();

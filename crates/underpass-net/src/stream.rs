@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use underpass::drive::tokio::{Turn, turn};
 use underpass::{Fault, Outbox};
@@ -158,6 +158,39 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Waits for `work` that the peer asked for, unless the peer closes its side meanwhile. One that
+    /// only half-closes is taken for gone too: the two look the same until something is sent. Bytes
+    /// that it sends wait. Cancel-safe, as far as `work` is.
+    ///
+    /// # Errors
+    /// `PeerGone`, `Stopped`; `work` is dropped.
+    pub async fn unless_gone<F: Future>(&self, work: F) -> Result<F::Output, StreamError> {
+        // Readable it may be all the time; out-of-band data, which nobody sends, wakes for the end
+        // of reading alike and for nothing else.
+        let closed = async {
+            loop {
+                match self.socket.ready(Interest::PRIORITY).await {
+                    Ok(ready) if !ready.is_read_closed() => tokio::task::yield_now().await,
+                    _ => return,
+                }
+            }
+        };
+        let (mut work, mut closed) = (pin!(work), pin!(closed));
+        poll_fn(|task| {
+            if let Poll::Ready(output) = work.as_mut().poll(task) {
+                return Poll::Ready(Ok(output));
+            }
+            if self.phase() >= Phase::Now {
+                return Poll::Ready(Err(StreamError::Stopped));
+            }
+            closed
+                .as_mut()
+                .poll(task)
+                .map(|()| Err(StreamError::PeerGone))
+        })
+        .await
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a

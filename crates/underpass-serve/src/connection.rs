@@ -18,11 +18,14 @@ use underpass::Fault;
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::body::{self, Plan, Unskipped};
+use crate::digest::Digest;
+use crate::feed::{Broken, Delimiter, Feeding};
 use crate::head::{Expect, Persistence, Progress, Request, Scan};
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
-use crate::worker::Worker;
+use crate::worker::{Owed, Worker};
+use crate::workshop::Hashing;
 
 /// How a connection goes on after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,14 +69,14 @@ async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
     match body::plan(&request) {
         Plan::Nothing => {
             let persistence = persistence(&request, phase);
-            let sending = worker.answer(request, persistence, outbox);
+            let owed = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
-            send(worker, stream, persistence, sending).await
+            send(worker, stream, persistence, owed).await
         }
         Plan::Leave => {
-            let sending = worker.answer(request, Persistence::Close, outbox);
+            let owed = worker.answer(request, Persistence::Close, outbox);
             stream.consume(scan.length());
-            send(worker, stream, Persistence::Close, sending).await
+            send(worker, stream, Persistence::Close, owed).await
         }
         Plan::Skip(body) => {
             let head = input[..scan.length()].to_vec();
@@ -138,8 +141,8 @@ async fn answer_after_body(
         Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, refusal).await,
         Err(Unskipped::Gone) => return Next::Drop,
     };
-    let sending = worker.answer(request, persistence, stream.outbox());
-    send(worker, stream, persistence, sending).await
+    let owed = worker.answer(request, persistence, stream.outbox());
+    send(worker, stream, persistence, owed).await
 }
 
 /// What becomes of the connection after a request whose end is known.
@@ -153,29 +156,69 @@ fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
 
 async fn refuse(worker: &Worker, stream: &mut Stream, refusal: Refusal) -> Next {
     worker.refuse(refusal, stream.outbox());
-    send(worker, stream, Persistence::Close, None).await
+    send(worker, stream, Persistence::Close, Owed::Nothing).await
 }
 
-/// Sends what is in the outbox and keeps account of it.
-async fn send(
-    worker: &Worker,
-    stream: &mut Stream,
-    persistence: Persistence,
-    sending: Option<Sending>,
-) -> Next {
+/// Sends an answer and keeps account of it.
+async fn send(worker: &Worker, stream: &mut Stream, persistence: Persistence, owed: Owed) -> Next {
+    let sending = match owed {
+        Owed::Nothing => None,
+        Owed::File(sending) => Some(sending),
+        Owed::Feed(feeding) => return feed(worker, stream, persistence, feeding).await,
+        Owed::Hash(hashing) => match hash(worker, stream, &hashing).await {
+            Ok(()) => None,
+            Err(_) => return Next::Drop,
+        },
+    };
     let sent = stream.flush().await;
     worker.record(stream.outbox());
     match sent {
-        Ok(()) => match persistence {
-            Persistence::KeepAlive => Next::Request,
-            Persistence::Close => Next::Close,
-        },
+        Ok(()) => after(persistence),
         Err(StreamError::Move(error)) => {
             tell(sending, &error);
             Next::Reset
         }
         Err(_) => Next::Reset,
     }
+}
+
+fn after(persistence: Persistence) -> Next {
+    match persistence {
+        Persistence::KeepAlive => Next::Request,
+        Persistence::Close => Next::Close,
+    }
+}
+
+/// Makes and sends a body.
+async fn feed(
+    worker: &Worker,
+    stream: &mut Stream,
+    persistence: Persistence,
+    mut feeding: Feeding,
+) -> Next {
+    let sent = feeding.send(stream).await;
+    worker.record(stream.outbox());
+    match sent {
+        Ok(()) if feeding.delimiter() == Delimiter::Close => Next::Close,
+        Ok(()) => after(persistence),
+        Err(broken) => {
+            if let Broken::Source(_) | Broken::Stream(StreamError::Move(_)) = &broken {
+                tracing::warn!("connection closed: {}: {broken}", feeding.what);
+            }
+            Next::Reset
+        }
+    }
+}
+
+/// Answers with the hash of a file, unless the client goes away before it is known.
+async fn hash(worker: &Worker, stream: &mut Stream, hashing: &Hashing) -> Result<(), StreamError> {
+    let digest = match hashing.circumstances.method {
+        // All hashes are of the same length.
+        Method::Head => Ok(Digest::UNKNOWN),
+        _ => stream.unless_gone(worker.hash(hashing)).await?,
+    };
+    worker.answer_hash(hashing, digest, stream.outbox());
+    Ok(())
 }
 
 /// Says which file could not be sent as promised, where it happened and why.

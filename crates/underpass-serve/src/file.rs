@@ -43,7 +43,7 @@ impl File {
 
 impl State {
     fn new(descriptor: Arc<SharedFile>, stat: &Stat, media: MediaType, now: SystemTime) -> State {
-        let (size, changed) = (size(stat), changed(stat));
+        let (size, changed) = (size(stat), FileTime::of(stat));
         let validators = Validators::new(changed, size, stat.st_ino, now);
         let mut fields = Vec::with_capacity(FIELDS_BYTES);
         validators.push_to(&mut fields);
@@ -72,7 +72,7 @@ impl State {
     /// Whether nothing of it has changed, its date having settled.
     fn is_as(&self, stat: &Stat) -> bool {
         self.size == size(stat)
-            && self.changed == changed(stat)
+            && self.changed == FileTime::of(stat)
             && self.validators.modified.is_some()
     }
 }
@@ -82,11 +82,4 @@ const FIELDS_BYTES: usize = 192;
 
 fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-fn changed(stat: &Stat) -> FileTime {
-    FileTime {
-        seconds: stat.st_mtime,
-        nanoseconds: stat.st_mtime_nsec as u32,
-    }
 }

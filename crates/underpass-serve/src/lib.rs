@@ -14,7 +14,11 @@
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
-//! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
+//! | `query`, `accept` | what else is asked for, and in which form |
+//! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
+//! | `digest`, `base64` | hashes of files |
+//! | `feed`, `workshop` | bodies that are made while they are sent |
+//! | `answer`, `status`, `disposition`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
@@ -26,25 +30,35 @@ use std::sync::Arc;
 
 use underpass_net::{Protocol, Running, Stream};
 
+mod accept;
 mod answer;
+mod archive;
+mod base64;
 mod body;
+mod calendar;
 mod chunked;
 mod clock;
 mod condition;
 mod connection;
 mod decimal;
+mod digest;
+mod disposition;
 mod error;
+mod feed;
 mod fields;
 mod file;
+mod folder;
 mod framing;
 mod head;
 mod host;
 mod limits;
+mod listing;
 mod mime;
 mod multipart;
 mod open_files;
 mod options;
 mod path;
+mod query;
 mod range;
 mod reply;
 mod request_line;
@@ -54,7 +68,9 @@ mod status;
 mod target;
 mod validator;
 mod worker;
+mod workshop;
 
+use digest::Digests;
 use site::Sites;
 
 pub use error::Error;
@@ -82,6 +98,7 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
     let http = Http {
         sites: Arc::new(Sites::open(&options.sites)?),
         limits: options.requests.clone(),
+        digests: Arc::default(),
     };
     let workers = options
         .workers
@@ -96,6 +113,7 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
 struct Http {
     sites: Arc<Sites>,
     limits: Limits,
+    digests: Arc<Digests>,
 }
 
 impl Protocol for Http {
@@ -103,7 +121,8 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(&self.sites), self.limits.clone())
+        let (sites, digests) = (Arc::clone(&self.sites), Arc::clone(&self.digests));
+        Worker::new(sites, self.limits.clone(), digests)
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {

@@ -45,6 +45,35 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 /// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
+/// Entries of a folder that are sorted before they are listed. Nobody reads more rows than this,
+/// and they are a few megabytes at the most.
+pub(crate) const LISTED_ENTRIES_MAX: usize = 20_000;
+/// What the entries of all listings of a worker take in memory together. Beyond it rows are sent as
+/// they are read.
+pub(crate) const LISTED_BYTES_MAX: usize = 32 << 20;
+/// Names of a folder that are looked at before something is sent. A look at a cold disk takes some
+/// milliseconds, so that nobody waits for more than a few seconds between two bytes.
+pub(crate) const LOOKS_PER_BATCH: usize = 512;
+/// Bytes made in memory before they are sent. More would not be any faster.
+pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
+/// Files of an archive that are open at once.
+pub(crate) const ARCHIVE_RANGES_PER_BATCH: usize = 8;
+/// Folders within folders of an archive; each is a descriptor that stays open.
+pub(crate) const ARCHIVE_DEPTH_MAX: usize = 64;
+/// Archives that one worker makes at once: each has descriptors for its depth.
+pub(crate) const ARCHIVES_MAX: usize = 16;
+/// Names of what was left out of an archive, kept until its end.
+pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
+/// Content that is compressed before something is sent: a few milliseconds of a thread.
+pub(crate) const COMPRESSED_PER_BATCH: usize = 1 << 20;
+/// Content read at once by those who must see it, to hash or to compress: fits into a core's cache.
+pub(crate) const READ_BYTES: usize = 128 << 10;
+/// Files hashed at once by a whole server. The processor is there for the others.
+pub(crate) const DIGESTS_AT_ONCE_MAX: usize = 2;
+/// Requests that wait until another file is hashed.
+pub(crate) const DIGESTS_WAITING_MAX: usize = 64;
+/// Hashes remembered, of 150 bytes or so each.
+pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;
 /// The times a request has; tests shorten them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

@@ -35,13 +35,34 @@ pub struct Options {
 }
 
 /// How one site is served.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteOptions {
     /// The folder whose files are served; nothing outside of it can be read.
     pub root: PathBuf,
     /// The host names it answers to, without ports, in any case.
     pub names: Vec<String>,
+    /// Whether folders without an index are listed, as a page or as JSON. Without it they are
+    /// answered with 403. On unless it is turned off.
+    pub listing: bool,
+    /// Whether folders can be downloaded as one file, by `?download=tar` and `?download=tar.zst`.
+    /// On unless it is turned off.
+    pub archives: bool,
+    /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file. Off unless it is
+    /// turned on: it lets everybody who may ask have whole files read for one line of answer.
+    pub hashes: bool,
+}
+
+impl Default for SiteOptions {
+    fn default() -> SiteOptions {
+        SiteOptions {
+            root: PathBuf::new(),
+            names: Vec::new(),
+            listing: true,
+            archives: true,
+            hashes: false,
+        }
+    }
 }
 
 impl Default for Options {

@@ -34,6 +34,16 @@ const ENCODED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
+/// What a segment or a value must not have as it is in a link that stands in HTML, in a header
+/// field, or behind `?name=`.
+const LINKED: &AsciiSet = &ENCODED
+    .add(b'/')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b'\'')
+    .add(b';');
+
 /// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct SitePath {
@@ -89,6 +99,12 @@ impl SitePath {
         self.bytes.extend_from_slice(INDEX);
         self.form = Form::File;
         self
+    }
+
+    /// The last segment, or nothing for the root itself.
+    pub(crate) fn name(&self) -> &[u8] {
+        let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
+        segments.next().unwrap_or_default()
     }
 
     /// Whether a segment begins with a dot. `/.well-known/` (RFC 8615) is there to be seen.
@@ -162,6 +178,27 @@ impl Builder {
             form,
         })
     }
+}
+
+/// One segment of a path, or a value of a query, as it may stand in a link.
+pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
+    percent_encode(segment, LINKED)
+}
+
+/// A value of a query, as forms write it. What is no escape stays as it is.
+pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match (first, decode_first(rest)) {
+            (b'+', _) => (b' ', after),
+            (_, Ok(Some(decoded))) => decoded,
+            _ => (*first, after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    decoded
 }
 
 /// The first byte that `raw` stands for, and what follows.

@@ -75,10 +75,18 @@ pub(crate) fn reply(
     }
 }
 
-/// Puts a refusal of what could not be read as a request into the outbox.
-pub(crate) fn refuse(refusal: Refusal, circumstances: &Circumstances, outbox: &mut Outbox) {
+/// Puts a refusal into the outbox.
+pub(crate) fn push_refusal(refusal: Refusal, circumstances: &Circumstances, outbox: &mut Outbox) {
     let head = Head::new(Vec::new(), circumstances).plain(refusal, &[]);
     outbox.push(Piece::Bytes(head));
+}
+
+/// Puts the head of an answer that was made into the outbox; `fields` are all but the usual ones,
+/// each with a line end before it.
+pub(crate) fn push_made(fields: &[u8], circumstances: &Circumstances, outbox: &mut Outbox) {
+    let mut head = Head::new(Vec::with_capacity(512), circumstances).status(Status::Ok);
+    head.push(fields);
+    outbox.push(Piece::Bytes(head.end()));
 }
 
 /// What asks a client to send the body it announced.
@@ -119,6 +127,9 @@ fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
         Answer::Plain(why) | Answer::Trouble(why, _) => head.plain(why, &[]),
         Answer::Whole(_) | Answer::Part(..) | Answer::Parts(..) => {
             unreachable!("these have a file")
+        }
+        Answer::Listing(..) | Answer::Archive(..) | Answer::Hash(..) => {
+            unreachable!("these are made elsewhere")
         }
     }
 }

@@ -8,10 +8,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::SystemTime;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 
 use crate::file::File;
+use crate::folder::Folder;
 use crate::limits::RESOLVE_TRIES_MAX;
 use crate::path::{Form, SitePath};
 
@@ -21,8 +22,8 @@ pub(crate) enum Found {
     File(File),
     /// A folder that was asked for without its slash.
     Folder(SitePath),
-    /// A folder without an index.
-    NoIndex,
+    /// A folder, open: one without an index, or one that was asked for as itself.
+    NoIndex(Folder),
     /// Nothing that is served: no such name, hidden, no regular file, outside the root.
     Nothing,
     /// Permission is missing.
@@ -54,6 +55,14 @@ pub(crate) fn find(root: BorrowedFd<'_>, path: SitePath, now: SystemTime) -> Fou
     }
 }
 
+/// Opens a folder, whether it has an index or not.
+pub(crate) fn folder(root: BorrowedFd<'_>, path: SitePath) -> Found {
+    match path.is_hidden() {
+        true => Found::Nothing,
+        false => folder_itself(root, path),
+    }
+}
+
 /// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
 pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
     open(root, b".", OFlags::PATH | OFlags::CLOEXEC).map(drop)
@@ -63,20 +72,26 @@ pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
 fn index(root: BorrowedFd<'_>, folder: SitePath, now: SystemTime) -> Found {
     let index = folder.clone().into_index();
     match open(root, index.bytes(), OPEN) {
-        Ok(opened) => known(opened, index, now, |_| Found::NoIndex),
-        Err(Errno::NOENT) => {
-            let name = match folder.bytes() {
-                b"" => b".",
-                name => name,
-            };
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            match open(root, name, flags) {
-                Ok(_) => Found::NoIndex,
-                Err(errno) => missing(errno),
-            }
-        }
+        Ok(opened) => known(opened, index, now, |_| folder_itself(root, folder)),
+        Err(Errno::NOENT) => folder_itself(root, folder),
         Err(errno) => missing(errno),
     }
+}
+
+/// Opens a folder to be read.
+fn folder_itself(root: BorrowedFd<'_>, folder: SitePath) -> Found {
+    let name = match folder.bytes() {
+        b"" => b".",
+        name => name,
+    };
+    let opened = open(root, name, OPEN | OFlags::DIRECTORY);
+    let opened = opened.and_then(|opened| Folder::new(opened, root, folder));
+    opened.map_or_else(missing, Found::NoIndex)
+}
+
+/// What a link in a folder leads to beneath `root`, if it is anything.
+pub(crate) fn look_beneath(root: BorrowedFd<'_>, path: &[u8]) -> Result<Stat, Errno> {
+    fstat(open(root, path, OFlags::PATH | OFlags::CLOEXEC)?)
 }
 
 /// Looks at what was opened.

@@ -16,6 +16,58 @@ use crate::resolve;
 #[derive(Debug)]
 pub(crate) struct Site {
     root: OwnedFd,
+    /// What there is beside its files.
+    pub(crate) extras: Extras,
+    /// What its root is called where a folder is called by its name.
+    pub(crate) called: String,
+}
+
+/// What a site offers beside the files as they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extras {
+    pub(crate) listing: Listings,
+    pub(crate) archives: Archives,
+    pub(crate) hashes: Hashes,
+}
+
+/// Whether folders without an index are listed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Listings {
+    Offered,
+    Off,
+}
+
+/// Whether folders may be asked for as archives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Archives {
+    Offered,
+    Off,
+}
+
+/// Whether files may be asked for their hashes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Hashes {
+    Offered,
+    Off,
+}
+
+impl Extras {
+    fn of(options: &SiteOptions) -> Extras {
+        Extras {
+            listing: match options.listing {
+                true => Listings::Offered,
+                false => Listings::Off,
+            },
+            archives: match options.archives {
+                true => Archives::Offered,
+                false => Archives::Off,
+            },
+            hashes: match options.hashes {
+                true => Hashes::Offered,
+                false => Hashes::Off,
+            },
+        }
+    }
 }
 
 /// All that one server serves. The first site answers for every name that none has.
@@ -36,7 +88,11 @@ impl Site {
             Err(errno) => return failed(options.root.clone(), errno),
         };
         match resolve::probe(root.as_fd()) {
-            Ok(()) => Ok(Site { root }),
+            Ok(()) => Ok(Site {
+                root,
+                extras: Extras::of(options),
+                called: called(options),
+            }),
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
             Err(errno) => failed(options.root.clone(), errno),
         }
@@ -45,6 +101,13 @@ impl Site {
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
+}
+
+/// The site's first name, if it has one that can be a file's.
+fn called(options: &SiteOptions) -> String {
+    let usable = |name: &&String| !name.is_empty() && !name.contains(['/', '\0']);
+    let name = options.names.first().filter(usable);
+    name.map_or_else(|| "files".to_owned(), String::clone)
 }
 
 impl Sites {

@@ -8,6 +8,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
+use rustix::fs::Stat;
 
 use crate::clock::{DATE_BYTES, date_bytes};
 use crate::decimal::push_hex;
@@ -32,10 +33,20 @@ pub(crate) struct EntityTag {
 pub(crate) struct Modified(u64);
 
 /// When a file was modified, as the file system counts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct FileTime {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
+}
+
+impl FileTime {
+    /// When the content was modified.
+    pub(crate) fn of(stat: &Stat) -> FileTime {
+        FileTime {
+            seconds: stat.st_mtime,
+            nanoseconds: stat.st_mtime_nsec as u32,
+        }
+    }
 }
 
 impl Validators {

@@ -1,6 +1,7 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -9,15 +10,19 @@ use rustix::io::Errno;
 use underpass::{Account, Outbox};
 use underpass_net::{Burst, Trouble};
 
-use crate::answer::{Answer, answer};
+use crate::answer::{Answer, Sought, answer};
 use crate::clock::Clock;
+use crate::digest::{Digest, Digests, NoDigest};
+use crate::feed::Feeding;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
 use crate::open_files::OpenFiles;
-use crate::reply::{Circumstances, Sending, refuse, reply};
+use crate::reply::{Circumstances, Sending, push_refusal, reply};
 use crate::request_line::{Method, Version};
+use crate::resolve::folder;
 use crate::site::Sites;
-use crate::status::Refusal;
+use crate::status::{Refusal, Status};
+use crate::workshop::{Hashing, Workshop, reply_hash};
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
@@ -32,6 +37,19 @@ pub struct Worker {
     spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
     account: RefCell<Account>,
+    workshop: Workshop,
+}
+
+/// What is still to be done for an answer, beside sending what is in the outbox.
+#[derive(Debug)]
+pub(crate) enum Owed {
+    Nothing,
+    /// Nothing; of a file this is on its way.
+    File(Sending),
+    /// The rest of a body.
+    Feed(Feeding),
+    /// All of it.
+    Hash(Hashing),
 }
 
 /// What a server has done.
@@ -52,7 +70,7 @@ impl Summary {
 }
 
 impl Worker {
-    pub(crate) fn new(sites: Arc<Sites>, limits: Limits) -> Worker {
+    pub(crate) fn new(sites: Arc<Sites>, limits: Limits, digests: Arc<Digests>) -> Worker {
         Worker {
             limits,
             files: sites.all().iter().map(|_| Rc::default()).collect(),
@@ -62,6 +80,7 @@ impl Worker {
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
+            workshop: Workshop::new(digests),
         }
     }
 
@@ -71,7 +90,7 @@ impl Worker {
         request: Request<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
-    ) -> Option<Sending> {
+    ) -> Owed {
         self.requests.set(self.requests.get() + 1);
         let now = SystemTime::now();
         let circumstances = Circumstances {
@@ -82,11 +101,68 @@ impl Worker {
         };
         let number = self.sites.number_of(request.authority);
         let (site, files) = (&self.sites.all()[number], &self.files[number]);
-        let answer = answer(request, |path| files.find(site.root(), path, now));
-        if let Answer::Trouble(refusal, errno) = &answer {
-            self.tell(*refusal, *errno);
+        let answer = answer(request, site.extras, |path, sought| match sought {
+            Sought::Index => files.find(site.root(), path, now),
+            Sought::Itself => folder(site.root(), path),
+        });
+        match answer {
+            Answer::Listing(folder, view) => {
+                let made = self.workshop.list(folder, view, circumstances, outbox);
+                self.made(made, &circumstances, outbox)
+            }
+            Answer::Archive(folder, compression) => {
+                let shop = &self.workshop;
+                let made = shop.pack(folder, &site.called, compression, circumstances, outbox);
+                self.made(made, &circumstances, outbox)
+            }
+            Answer::Hash(file, algorithm) => Owed::Hash(Hashing {
+                file,
+                algorithm,
+                circumstances,
+            }),
+            answer => {
+                if let Answer::Trouble(refusal, errno) = &answer {
+                    self.tell(*refusal, *errno);
+                }
+                let sending = reply(answer, &circumstances, self.spare.take(), outbox);
+                sending.map_or(Owed::Nothing, Owed::File)
+            }
         }
-        reply(answer, &circumstances, self.spare.take(), outbox)
+    }
+
+    fn made(
+        &self,
+        made: io::Result<Option<Feeding>>,
+        circumstances: &Circumstances,
+        outbox: &mut Outbox,
+    ) -> Owed {
+        match made {
+            Ok(feeding) => feeding.map_or(Owed::Nothing, Owed::Feed),
+            Err(error) => {
+                let why = "the folder cannot be read";
+                let refusal = Refusal::new(Status::InternalServerError, why);
+                self.tell(refusal, Errno::from_io_error(&error).unwrap_or(Errno::IO));
+                push_refusal(refusal, circumstances, outbox);
+                Owed::Nothing
+            }
+        }
+    }
+
+    /// Hashes a file. Dropping the future stops it.
+    pub(crate) async fn hash(&self, hashing: &Hashing) -> Result<Digest, NoDigest> {
+        self.workshop.hash(hashing).await
+    }
+
+    /// Answers with a hash, or says why there is none.
+    pub(crate) fn answer_hash(
+        &self,
+        hashing: &Hashing,
+        digest: Result<Digest, NoDigest>,
+        outbox: &mut Outbox,
+    ) {
+        if let Some(errno) = reply_hash(hashing, digest, outbox) {
+            self.tell(Refusal::new(Status::InternalServerError, "hash"), errno);
+        }
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
@@ -98,7 +174,7 @@ impl Worker {
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
         };
-        refuse(refusal, &circumstances, outbox);
+        push_refusal(refusal, &circumstances, outbox);
     }
 
     /// Keeps account of what was sent of an answer, and the memory its head had.

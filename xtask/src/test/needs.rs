@@ -41,6 +41,8 @@ pub(crate) const STRACE: Need = Need::Program(Program {
     package: "strace",
     trial: &["-o", "/dev/null", "true"],
 });
+pub(crate) const BSDTAR: Need = program("bsdtar", "libarchive-tools");
+pub(crate) const CHROMIUM: Need = program("chromium", "chromium");
 pub(crate) const CURL: Need = program("curl", "curl");
 pub(crate) const GCC: Need = program("cc", "gcc");
 pub(crate) const GO: Need = toolchain("go", "golang-go");
@@ -52,7 +54,9 @@ pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
 pub(crate) const MOUNT: Need = program("mount", "mount");
 pub(crate) const NGINX: Need = program("nginx", "nginx-light");
 pub(crate) const PYTHON: Need = program("python3", "python3");
+pub(crate) const TAR: Need = program("tar", "tar");
 pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
+pub(crate) const ZSTD: Need = program("zstd", "zstd");
 
 /// Every need there is, for `cargo xtask test --list`.
 pub(crate) const ALL: &[Need] = &[
@@ -61,6 +65,8 @@ pub(crate) const ALL: &[Need] = &[
     LOOP_DEVICES,
     GNU_CP,
     STRACE,
+    BSDTAR,
+    CHROMIUM,
     CURL,
     GCC,
     GO,
@@ -72,7 +78,9 @@ pub(crate) const ALL: &[Need] = &[
     MOUNT,
     NGINX,
     PYTHON,
+    TAR,
     UNSHARE,
+    ZSTD,
 ];
 
 /// As `cp --version` begins.

@@ -59,6 +59,18 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "every difference from nginx is intended",
     },
     SystemTest {
+        package: "underpass-serve",
+        target: "archive_tools",
+        needs: &[needs::TAR, needs::BSDTAR, needs::ZSTD, needs::CURL],
+        why: "a folder that was downloaded as an archive is the same when it is unpacked",
+    },
+    SystemTest {
+        package: "underpass-serve",
+        target: "listing_browser",
+        needs: &[needs::CHROMIUM],
+        why: "a listing works in a browser, with and without scripts",
+    },
+    SystemTest {
         package: "underpass-cli",
         target: "serve_traced",
         needs: &[needs::STRACE],

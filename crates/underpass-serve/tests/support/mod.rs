@@ -223,9 +223,14 @@ impl Client {
         };
         let bodiless = method == "HEAD" || matches!(answer.status, 100 | 204 | 304);
         if !bodiless {
-            answer.body = match answer.field("content-length") {
-                Some(length) => self.read_exact(length.parse().unwrap())?,
-                None => self.rest(),
+            answer.body = match (
+                answer.field("content-length"),
+                answer.field("transfer-encoding"),
+            ) {
+                (Some(length), None) => self.read_exact(length.parse().unwrap())?,
+                (None, Some("chunked")) => self.chunks()?,
+                (None, None) => self.rest(),
+                other => panic!("two framings: {other:?}"),
             };
         }
         Ok(answer)
@@ -236,6 +241,31 @@ impl Client {
             self.read_some()?;
         }
         Ok(self.unread.drain(..length).collect())
+    }
+
+    /// Reads a chunked body to its last chunk. One that ends before is an error.
+    fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk()? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// Reads one chunk; nothing is the last one.
+    pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let end = loop {
+            if let Some(at) = find(&self.unread, b"\r\n") {
+                break at + 2;
+            }
+            self.read_some()?;
+        };
+        let line = self.read_exact(end)?;
+        let size = std::str::from_utf8(&line[..end - 2]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        let mut chunk = self.read_exact(size + 2)?;
+        assert_eq!(chunk.split_off(size), b"\r\n");
+        Ok((size > 0).then_some(chunk))
     }
 
     /// Whether the server takes another request. What it sends before closing is an error.

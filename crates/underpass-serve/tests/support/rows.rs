@@ -14,7 +14,7 @@ const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
 /// A server with the files the rows ask for.
 pub(crate) fn site() -> (Server, Vec<u8>) {
-    let server = Server::start();
+    let server = Server::with(|options| options.sites[0].listing = false);
     let file = pattern(SIZE);
     server.write("f.txt", &file);
     server.write("empty.txt", "");

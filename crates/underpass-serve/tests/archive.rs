@@ -1,0 +1,219 @@
+//! Folders as tar files: what is in them, what is not, and what happens when files change.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use support::{Client, Server, State, pattern};
+
+/// Far more than the buffers of both sockets hold.
+const LARGE: usize = 24 << 20;
+
+/// A member of an archive without pax records.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    flag: u8,
+    content: Vec<u8>,
+    target: String,
+}
+
+fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|&byte| byte == 0);
+    String::from_utf8(field[..end.unwrap_or(field.len())].to_vec()).unwrap()
+}
+
+/// Reads an archive whose names are short; pax heads are skipped.
+fn members(archive: &[u8]) -> Vec<Member> {
+    let mut members = Vec::new();
+    let mut rest = archive;
+    loop {
+        let (head, behind) = rest.split_at(512);
+        if head.iter().all(|&byte| byte == 0) {
+            assert_eq!(behind, [0; 512], "two empty blocks end it");
+            members.sort_by(|one: &Member, other| one.name.cmp(&other.name));
+            return members;
+        }
+        let size = usize::from_str_radix(&text(&head[124..136]), 8).unwrap();
+        let (content, padding) = behind[..size.next_multiple_of(512)].split_at(size);
+        assert!(padding.iter().all(|&byte| byte == 0));
+        rest = &behind[size.next_multiple_of(512)..];
+        if head[156] != b'x' {
+            members.push(Member {
+                name: text(&head[..100]),
+                flag: head[156],
+                content: content.to_vec(),
+                target: text(&head[157..257]),
+            });
+        }
+    }
+}
+
+fn names(members: &[Member]) -> Vec<&str> {
+    members.iter().map(|member| &member.name[..]).collect()
+}
+
+fn site() -> Server {
+    let server = Server::start();
+    server.write("probe", "probe");
+    server.write("d/small", "small");
+    server.write("d/sub/empty", "");
+    server.write("d/sub/large", pattern(1 << 20));
+    server.write("d/.hidden", "hidden");
+    server.write("d/.git/config", "hidden");
+    server.write("other", "other");
+    fs::write(server.outside().join("secret"), "secret").unwrap();
+    let folder = server.site().join("d");
+    symlink("sub/large", folder.join("inside")).unwrap();
+    symlink("../other", folder.join("beside")).unwrap();
+    symlink("../../secret", folder.join("outside")).unwrap();
+    symlink("/etc/passwd", folder.join("absolute")).unwrap();
+    symlink("..", folder.join("sub/up")).unwrap();
+    server
+}
+
+#[test]
+fn an_archive_has_what_lies_in_the_folder_and_nothing_else() {
+    let server = site();
+    let answer = server.get("/d/?download=tar");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.field("content-type"), Some("application/x-tar"));
+    assert_eq!(
+        answer.field("content-disposition"),
+        Some("attachment; filename=\"d.tar\"")
+    );
+    let members = members(&answer.body);
+    let expected = [
+        "d/",
+        "d/inside",
+        "d/small",
+        "d/sub/",
+        "d/sub/empty",
+        "d/sub/large",
+        "d/sub/up",
+    ];
+    assert_eq!(names(&members), expected);
+    assert_eq!(members[1].flag, b'2');
+    assert_eq!(members[1].target, "sub/large");
+    assert_eq!(members[2].content, b"small");
+    assert!(members[5].content == pattern(1 << 20), "another content");
+}
+
+#[test]
+fn an_archive_leaves_the_connection_open() {
+    let server = site();
+    let mut client = server.connect();
+    for extension in ["tar", "tar.zst"] {
+        client.send(format!(
+            "GET /?download={extension} HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        let answer = client.answer();
+        let name = format!("attachment; filename=\"files.{extension}\"");
+        assert_eq!(answer.field("content-disposition"), Some(&name[..]));
+        assert_eq!(client.state(), State::Open);
+    }
+}
+
+#[test]
+fn a_compressed_archive_is_the_same_one() {
+    let server = site();
+    let plain = server.get("/d/?download=tar").body;
+    let answer = server.get("/d/?download=tar.zst");
+    assert_eq!(answer.field("content-type"), Some("application/zstd"));
+    assert!(answer.body.len() < plain.len());
+    let unpacked = zstd::stream::decode_all(&answer.body[..]).unwrap();
+    assert!(unpacked == plain, "another archive");
+}
+
+#[test]
+fn an_old_client_gets_an_archive_to_the_end_of_the_connection() {
+    let server = site();
+    let plain = server.get("/d/?download=tar").body;
+    let old = server.ask("GET /d/?download=tar HTTP/1.0\r\n\r\n");
+    assert_eq!(old.field("connection"), Some("close"));
+    assert!(old.body == plain, "another archive");
+}
+
+#[test]
+fn what_may_not_be_read_is_named_in_a_note() {
+    let server = site();
+    let locked = server.site().join("d/small");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    if fs::File::open(&locked).is_ok() {
+        // Root may read everything; as root too many levels are what is left out.
+        let deep = server.site().join("d").join("x/".repeat(70));
+        fs::create_dir_all(deep).unwrap();
+    }
+    let answer = server.get("/d/?download=tar");
+    let members = members(&answer.body);
+    let note = members
+        .iter()
+        .find(|member| member.name == "d.left-out.txt");
+    let note = String::from_utf8(note.unwrap().content.clone()).unwrap();
+    assert_eq!(note.lines().count(), 2, "{note}");
+}
+
+/// A client that has the head of an archive with one large file and reads no further.
+fn stalled(query: &str) -> (Server, Client) {
+    let server = Server::start();
+    server.write("d/large", pattern(1 << 20).repeat(LARGE >> 20));
+    let mut client = Client::slow(server.address());
+    client.send(format!("GET /d/?{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.head().status, 200);
+    (server, client)
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_connection() {
+    for query in ["download=tar", "download=tar.zst"] {
+        let (server, mut client) = stalled(query);
+        let path = server.site().join("d/large");
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(LARGE as u64 / 2).unwrap();
+        let body = client.rest();
+        assert!(body.len() < LARGE, "nothing was missing");
+        assert!(!body.ends_with(b"\r\n0\r\n\r\n"), "it looks complete");
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_cut_at_its_announced_size() {
+    let (server, mut client) = stalled("download=tar");
+    let path = server.site().join("d/large");
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(LARGE as u64 * 2).unwrap();
+    let mut archive = Vec::new();
+    while let Some(chunk) = client.chunk().unwrap() {
+        archive.extend_from_slice(&chunk);
+    }
+    let members = members(&archive);
+    assert_eq!(names(&members), ["d/", "d/large"]);
+    assert!(members[1].content == pattern(1 << 20).repeat(LARGE >> 20));
+}
+
+#[test]
+fn only_so_many_archives_are_made_at_once() {
+    let server = Server::start();
+    server.write("d/large", pattern(1 << 20).repeat(LARGE >> 20));
+    let mut clients = Vec::new();
+    let status = loop {
+        let mut client = Client::slow(server.address());
+        client.send("GET /d/?download=tar HTTP/1.1\r\nHost: a\r\n\r\n");
+        match client.head().status {
+            200 => clients.push(client),
+            status => break status,
+        }
+        assert!(clients.len() < 100, "there is no bound");
+    };
+    assert_eq!(status, 503);
+    drop(clients.pop());
+    // Its place is free as soon as the server has seen that it is gone.
+    while server
+        .ask("HEAD /d/?download=tar HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .status
+        != 200
+    {}
+}

@@ -1,0 +1,188 @@
+//! A listing as a browser shows it. Its pictures are left in the folder for temporary files of the
+//! tests, in `target/tmp/listing`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::Server;
+
+/// A folder as people have them.
+fn site() -> Server {
+    let server = Server::start();
+    for folder in ["photos", "music", "backups 2026", "src"] {
+        server.write(&format!("home/{folder}/f"), "f");
+    }
+    for (name, size) in [
+        ("README.md", 2_140),
+        ("chapter 1.pdf", 184_320),
+        ("chapter 2.pdf", 1_310_720),
+        ("chapter 10.pdf", 96_000),
+        ("holiday film.mkv", 24 << 20),
+        ("disk-image.iso.zst", 9 << 20),
+        ("notes.txt", 12),
+        ("empty", 0),
+        (
+            "\u{dc}bersicht \u{2014} \u{65e5}\u{672c}\u{8a9e}.html",
+            5_120,
+        ),
+        (
+            "a rather long name of a file that somebody downloaded (1) (final) (final2).tar.gz",
+            777_216,
+        ),
+    ] {
+        server.write(&format!("home/{name}"), vec![b'x'; size]);
+    }
+    server
+}
+
+/// Runs the browser. Pages of this test come from the test.
+fn chromium(options: &[&str], url: &str) -> Vec<u8> {
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new("chromium")
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-sync",
+        ])
+        .args([
+            "--disable-component-update",
+            "--virtual-time-budget=3000",
+            "--timeout=20000",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(options)
+        .arg(url)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+fn pictures() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("listing");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn dom(server: &Server, target: &str, options: &[&str]) -> String {
+    let url = format!("http://{}{target}", server.address());
+    let dom = chromium(&[&["--dump-dom"], options].concat(), &url);
+    String::from_utf8(dom).unwrap()
+}
+
+const NO_SCRIPT: &str = "--blink-settings=scriptEnabled=false";
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn rows_labels_and_links_are_there_with_and_without_scripts() {
+    let server = site();
+    for options in [&[][..], &[NO_SCRIPT]] {
+        let dom = dom(&server, "/home/?sort=date", options);
+        assert_eq!(dom.matches("<tr><th scope=\"row\">").count(), 14, "{dom}");
+        for part in [
+            "<caption>Folders and files</caption>",
+            "<label for=\"search\">",
+            "aria-sort=\"ascending\"",
+            "href=\"?sort=size&amp;order=asc\"",
+            "href=\"?download=tar\"",
+            "<html lang=\"en\">",
+            "10 files",
+        ] {
+            assert!(dom.contains(part), "{part}: {dom}");
+        }
+        // The policy lets our own script run, and the setting does not.
+        assert_eq!(dom.contains("class=\"live\""), options.is_empty(), "{dom}");
+    }
+}
+
+/// A page of the test loads the listing into a frame of its own site, types and looks.
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn typing_filters_the_rows() {
+    let server = site();
+    server.write("home/typed.html", TYPED);
+    let dom = dom(&server, "/home/typed.html", &[]);
+    assert!(
+        dom.contains(
+            "<output>chapter 1.pdf, chapter 2.pdf, chapter 10.pdf / 3 of 15 shown</output>"
+        ),
+        "{dom}"
+    );
+}
+
+/// The listing's own script in a document of the same content: frames are forbidden.
+const TYPED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
+(async () => {
+  const answer = await fetch("./");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const output = document.querySelector("output");
+  const script = page.querySelector("script").textContent;
+  document.body.append(...page.body.children);
+  eval(script);
+  const input = document.getElementById("search");
+  input.value = "CHAPTER";
+  input.dispatchEvent(new Event("input"));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const rows = [...document.querySelectorAll("#rows tr:not(.up)")].filter((row) => !row.hidden);
+  output.textContent = rows.map((row) => row.querySelector("bdi").textContent).join(", ") +
+    " / " + document.getElementById("count").textContent;
+})();
+</script>"##;
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn pictures_for_people_to_look_at() {
+    let server = site();
+    let dark = "--blink-settings=preferredColorScheme=0";
+    for (name, target, size, more) in [
+        (
+            "light",
+            "/home/",
+            "1280,1000",
+            "--blink-settings=preferredColorScheme=1",
+        ),
+        ("dark", "/home/", "1280,1000", dark),
+        (
+            "phone",
+            "/home/",
+            "500,1000",
+            "--force-device-scale-factor=2",
+        ),
+        (
+            "no-script",
+            "/home/?search=chapter&sort=size&order=desc",
+            "1280,700",
+            NO_SCRIPT,
+        ),
+        ("root", "/", "1280,500", dark),
+        (
+            "nothing",
+            "/home/?search=nothing+like+it",
+            "1280,500",
+            "--lang=en",
+        ),
+    ] {
+        let picture = pictures().join(format!("{name}.png"));
+        let _ = fs::remove_file(&picture);
+        let url = format!("http://{}{target}", server.address());
+        let taken = format!("--screenshot={}", picture.display());
+        chromium(&[&taken, &format!("--window-size={size}"), more], &url);
+        let length = fs::metadata(&picture).unwrap().len();
+        assert!(length > 5_000, "{name} is empty: {length}");
+    }
+}

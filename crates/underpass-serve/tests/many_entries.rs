@@ -1,0 +1,92 @@
+//! Folders with more entries than fit on a page that is sorted. A process of its own, whose memory
+//! is looked at.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{Client, Server};
+
+const ENTRIES: usize = 100_000;
+/// What a listing may take, on top of what this process has anyway.
+const GROWTH_KIB_MAX: u64 = 24 << 10;
+
+fn fill(folder: &Path) {
+    for number in 0..ENTRIES {
+        fs::File::create(folder.join(format!("a file with a name of its own, number {number}")))
+            .unwrap();
+    }
+}
+
+/// The most memory this process ever had.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let figure = line.unwrap().split_whitespace().nth(1);
+    figure.unwrap().parse().unwrap()
+}
+
+fn ask(server: &Server, target: &str) -> Client {
+    let mut client = Client::slow(server.address());
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client
+}
+
+/// Reads the rest of a chunked body and throws it away, but for its number of rows and its end.
+fn count(client: &mut Client, row: &[u8]) -> (usize, Vec<u8>) {
+    let (mut rows, mut last) = (0, Vec::new());
+    while let Some(chunk) = client.chunk().unwrap() {
+        rows += chunk.windows(row.len()).filter(|part| *part == row).count();
+        last = chunk;
+    }
+    (rows, last)
+}
+
+#[test]
+fn a_large_folder_is_sent_as_it_is_read() {
+    let server = Server::start();
+    fill(&server.site());
+    let before = peak_kib();
+
+    // All of it, in no order, and the page says so.
+    let mut client = ask(&server, "/?sort=size");
+    let head = client.head();
+    assert_eq!(head.status, 200);
+    let opening = client.chunk().unwrap().unwrap();
+    assert!(opening.ends_with(b"<main id=\"files\" tabindex=\"-1\">\n"));
+    let (rows, last) = count(&mut client, b"<tr><th scope=\"row\">");
+    assert_eq!(rows, ENTRIES);
+    assert!(last.ends_with(b"</html>\n"));
+
+    // What is found in it is sorted.
+    let answer = server.get("/?search=number+9999&sort=name&order=desc");
+    let page = String::from_utf8(answer.body).unwrap();
+    let found: Vec<_> = page
+        .split("<bdi>a file with a name of its own, number ")
+        .skip(1)
+        .map(|rest| rest.split('<').next().unwrap())
+        .collect();
+    assert_eq!(found[0], "99999");
+    assert_eq!(found.len(), 11);
+    assert_eq!(found[10], "9999");
+
+    let growth = peak_kib() - before;
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
+
+    // Who does not read has the server not read either: what is deleted now is not listed.
+    let mut client = ask(&server, "/");
+    client.head();
+    client.chunk().unwrap();
+    for entry in fs::read_dir(server.site()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let (rows, last) = count(&mut client, b"<tr><th scope=\"row\">");
+    assert!(rows < ENTRIES / 2, "{rows} rows were read ahead");
+    assert!(
+        last.ends_with(b"</html>\n"),
+        "the page is complete all the same"
+    );
+}
