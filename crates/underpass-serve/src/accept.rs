@@ -34,7 +34,11 @@ fn weight(accept: &[u8], kind: &str, subtype: &str) -> (u16, u8) {
         let quality = parts.find_map(quality).unwrap_or(1000);
         best = best.max((closeness, quality));
     }
-    (best.1, best.0)
+    match best {
+        // What is refused is not closer than what is not named.
+        (_, 0) => (0, 0),
+        (closeness, quality) => (quality, closeness),
+    }
 }
 
 /// `q=0.5` in thousandths. One that is malformed counts as 0: nobody asks for what they did not

@@ -104,19 +104,13 @@ fn the_tree_that_comes_out_is_the_one_that_went_in() {
 fn a_sparse_file_beyond_8_gib_has_its_size() {
     const SIZE: u64 = (8 << 30) + 12_345;
     let server = Server::start();
-    server.write("d/f", "");
+    fs::create_dir(server.site().join("d")).unwrap();
     let large = fs::File::create(server.site().join("d/large")).unwrap();
     large.set_len(SIZE).unwrap();
     let url = format!("http://{}/d/?download=tar", server.address());
-    // Only its head is looked at: tar goes away when it has seen the first member.
-    let listed = Command::new("sh")
-        .args([
-            "-c",
-            "curl -s \"$0\" | tar --list --verbose --occurrence=1 d/large",
-            &url,
-        ])
-        .output()
-        .unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
+    // Only the beginning is looked at: tar complains about the missing rest.
+    let script = "curl -s \"$0\" | head -c 8192 | tar --list --verbose --file=-";
+    let listed = Command::new("sh").args(["-c", script, &url]).output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(listed.contains(&SIZE.to_string()), "{listed}");
 }

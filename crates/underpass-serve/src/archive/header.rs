@@ -208,7 +208,7 @@ mod tests {
             ),
             (
                 member(b"\xff", Kind::Folder, 0, 0),
-                "21 hdrcharset=BINARY\n10 path=".into(),
+                "21 hdrcharset=BINARY\n9 path=".into(),
             ),
             (
                 member(b"l", Kind::Link(&long), 0, 0),
