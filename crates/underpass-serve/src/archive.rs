@@ -18,10 +18,7 @@ pub(crate) mod zstd;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat,
-    statat,
-};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, SharedFile};
@@ -32,6 +29,7 @@ use crate::folder::{Folder, is_hidden};
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
+use crate::resolve::look_beneath;
 use crate::validator::FileTime;
 
 /// A tar file being made.
@@ -178,10 +176,10 @@ impl Archive {
         stat: &Stat,
         batch: &mut Batch,
     ) -> Result<(), Errno> {
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        if openat2(&self.base, path, flags, Mode::empty(), beneath).is_err() {
-            return Ok(());
+        match look_beneath(self.base.as_fd(), path) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Err(Errno::AGAIN),
+            Err(_) => return Ok(()),
         }
         let Some(level) = self.levels.last() else {
             return Ok(());
@@ -214,7 +212,7 @@ impl Archive {
     fn leave_out(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         match errno {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => {}
-            Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG => {
+            Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG | Errno::AGAIN => {
                 if self.left_out.len() < LEFT_OUT_BYTES_MAX {
                     self.left_out.extend_from_slice(path);
                     self.left_out.push(b'\n');
@@ -249,8 +247,7 @@ impl Archive {
     }
 }
 
-const NOTE: &[u8] =
-    b"The server may not read these, or they lie too deep, and they are not here:\n";
+const NOTE: &[u8] = b"The server cannot read these, or they lie too deep, and they are not here:\n";
 
 impl Feed for Archive {
     fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {

@@ -12,7 +12,7 @@ pub(crate) fn push_attachment(head: &mut Vec<u8>, name: &[u8]) {
         false => b'_',
     }));
     head.push(b'"');
-    if !name.iter().all(|byte| is_plain(byte)) {
+    if !name.iter().all(is_plain) {
         // The extended form is UTF-8.
         head.extend_from_slice(b"; filename*=UTF-8''");
         let lossy = String::from_utf8_lossy(name);

@@ -41,6 +41,10 @@ pub(crate) const OPEN_FILES_MAX: usize = 1024;
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 
+/// How often that is done once more for a link in a folder that is listed or sent as an archive.
+/// Renames anywhere on the system get in the way of links that climb.
+pub(crate) const LINK_TRIES_MAX: usize = 64;
+
 /// A file changed less than this ago may change again without its date showing it, because HTTP's
 /// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::file::File;
 use crate::folder::Folder;
-use crate::limits::RESOLVE_TRIES_MAX;
+use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::path::{Form, SitePath};
 
 /// What a path leads to.
@@ -89,9 +89,17 @@ fn folder_itself(root: BorrowedFd<'_>, folder: SitePath) -> Found {
     opened.map_or_else(missing, Found::NoIndex)
 }
 
-/// What a link in a folder leads to beneath `root`, if it is anything.
+/// What a link in a folder leads to beneath `root`. Whoever lists a folder has more patience than
+/// whoever answers for a file: a link that is missing would be a wrong answer.
 pub(crate) fn look_beneath(root: BorrowedFd<'_>, path: &[u8]) -> Result<Stat, Errno> {
-    fstat(open(root, path, OFlags::PATH | OFlags::CLOEXEC)?)
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match open(root, path, OFlags::PATH | OFlags::CLOEXEC) {
+            Err(Errno::AGAIN) if tries < LINK_TRIES_MAX => std::thread::yield_now(),
+            opened => return fstat(opened?),
+        }
+    }
 }
 
 /// Looks at what was opened.

@@ -53,6 +53,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     let server = Server::start();
     fill(&server.site());
     let before = peak_kib();
+    let t = std::time::Instant::now();
 
     // All of it, in no order, and the page says so.
     let mut client = ask(&server, "/?sort=size");
@@ -64,6 +65,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     assert_eq!(rows, ENTRIES);
     assert!(last.ends_with(b"</html>\n"));
 
+    eprintln!("read {:?}", t.elapsed());
     // What is found in it is sorted.
     let answer = server.get("/?search=number+9999&sort=name&order=desc");
     let page = String::from_utf8(answer.body).unwrap();
@@ -79,6 +81,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     let growth = peak_kib() - before;
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
 
+    eprintln!("search {:?}", t.elapsed());
     // Who does not read has the server not read either: what is deleted now is not listed.
     let mut client = ask(&server, "/");
     client.head();
@@ -86,6 +89,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     for entry in fs::read_dir(server.site()).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
+    eprintln!("deleted {:?}", t.elapsed());
     let (rows, last) = count(&mut client);
     assert!(rows < ENTRIES / 2, "{rows} rows were read ahead");
     assert!(

@@ -369,7 +369,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3 + 1);
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

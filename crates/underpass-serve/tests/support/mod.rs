@@ -187,6 +187,13 @@ impl Client {
         self.try_answer("HEAD").unwrap()
     }
 
+    /// Waits until so many bytes behind the head are there, and leaves them to be read.
+    pub(crate) fn await_bytes(&mut self, count: usize) {
+        while self.unread.len() < count {
+            self.read_some().unwrap();
+        }
+    }
+
     /// Reads until the server ends it, well or badly.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.read_some().is_ok() {}
