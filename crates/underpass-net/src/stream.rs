@@ -160,9 +160,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for `work` that the peer asked for, unless the peer closes its side meanwhile. One that
-    /// only half-closes is taken for gone too: the two look the same until something is sent. Bytes
-    /// that it sends wait. Cancel-safe, as far as `work` is.
+    /// Waits for `work` that the peer asked for, unless the peer closes its side meanwhile. One
+    /// that only half-closes is taken for gone too: the two look the same until something is sent.
+    /// Bytes that it sends wait. Cancel-safe, as far as `work` is.
     ///
     /// # Errors
     /// `PeerGone`, `Stopped`; `work` is dropped.

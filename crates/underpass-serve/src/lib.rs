@@ -14,11 +14,11 @@
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
-//! | `query`, `accept` | what else is asked for, and in which form |
+//! | `query`, `accept` | what else is asked for, in which form |
 //! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
 //! | `digest`, `base64` | hashes of files |
 //! | `feed`, `workshop` | bodies that are made while they are sent |
-//! | `answer`, `status`, `disposition`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
+//! | `answer`, `status`, `reply`, `disposition`, `clock`, `decimal` | an answer, and how it is written |
 //! | `connection`, `worker` | the order of it all |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.

@@ -141,7 +141,7 @@ fn an_old_client_gets_an_archive_to_the_end_of_the_connection() {
 fn what_may_not_be_read_is_named_in_a_note() {
     let server = site();
     let locked = server.site().join("d/small");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&locked).is_ok() {
         // Root may read everything; as root too many levels are what is left out.
         let deep = server.site().join("d").join("x/".repeat(70));

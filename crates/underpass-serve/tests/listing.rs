@@ -182,7 +182,7 @@ fn base64(bytes: &[u8]) -> String {
         let digit = usize::from_str_radix(&format!("{digit:0<6}"), 2).unwrap();
         text.push(DIGITS[digit].into());
     }
-    while text.len() % 4 > 0 {
+    while !text.len().is_multiple_of(4) {
         text.push('=');
     }
     text

@@ -15,7 +15,7 @@ use support::Server;
 fn site() -> Server {
     let server = Server::start();
     for folder in ["photos", "music", "backups 2026", "src"] {
-        server.write(&format!("home/{folder}/f"), "f");
+        server.write(&format!("shelf/{folder}/f"), "f");
     }
     for (name, size) in [
         ("README.md", 2_140),
@@ -35,7 +35,7 @@ fn site() -> Server {
             777_216,
         ),
     ] {
-        server.write(&format!("home/{name}"), vec![b'x'; size]);
+        server.write(&format!("shelf/{name}"), vec![b'x'; size]);
     }
     server
 }
@@ -99,7 +99,7 @@ fn without_script(server: &Server, target: &str) -> &'static str {
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn rows_labels_and_links_are_there_with_and_without_scripts() {
     let server = site();
-    let target = "/home/?sort=date";
+    let target = "/shelf/?sort=date";
     for (target, class) in [
         (target, "class=\"live\""),
         (without_script(&server, target), "<body>"),
@@ -127,8 +127,8 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn typing_filters_the_rows() {
     let server = site();
-    server.write("home/typed.html", TYPED);
-    let dom = dom(&server, "/home/typed.html");
+    server.write("shelf/typed.html", TYPED);
+    let dom = dom(&server, "/shelf/typed.html");
     assert!(
         dom.contains(
             "<output>chapter 1.pdf, chapter 2.pdf, chapter 10.pdf / 3 of 15 shown</output>"
@@ -164,13 +164,13 @@ fn pictures_for_people_to_look_at() {
         "--blink-settings=preferredColorScheme=1",
         "--blink-settings=preferredColorScheme=0",
     );
-    let plain = without_script(&server, "/home/?search=chapter&sort=size&order=desc");
+    let plain = without_script(&server, "/shelf/?search=chapter&sort=size&order=desc");
     for (name, target, size, more) in [
-        ("light", "/home/", "1280,1000", light),
-        ("dark", "/home/", "1280,1000", dark),
+        ("light", "/shelf/", "1280,1000", light),
+        ("dark", "/shelf/", "1280,1000", dark),
         (
             "phone",
-            "/home/",
+            "/shelf/",
             "500,1000",
             "--force-device-scale-factor=2",
         ),
@@ -178,7 +178,7 @@ fn pictures_for_people_to_look_at() {
         ("root", "/", "1280,500", dark),
         (
             "nothing",
-            "/home/?search=nothing+like+it",
+            "/shelf/?search=nothing+like+it",
             "1280,500",
             light,
         ),
