@@ -18,7 +18,8 @@
 //! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
 //! | `digest`, `base64` | hashes of files |
 //! | `feed`, `workshop` | bodies that are made while they are sent |
-//! | `answer`, `status`, `reply`, `disposition`, `clock`, `decimal` | an answer, and how it is written |
+//! | `answer`, `status`, `reply`, `disposition` | what an answer is and how it is written |
+//! | `clock`, `decimal` | parts of heads |
 //! | `connection`, `worker` | the order of it all |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.

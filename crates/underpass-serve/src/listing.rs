@@ -6,9 +6,10 @@
 //! ```
 //!
 //! The first bytes leave before the folder is read. A folder of up to [`LISTED_ENTRIES_MAX`]
-//! entries is sorted; beyond that, or where the worker's listings together have no room left, the rows come
-//! in the order of the file system, and the page says so. While nothing can be shown yet each batch
-//! sends a line end, which both formats allow for, so that a client that went away is noticed.
+//! entries is sorted; beyond that, or where the worker's listings together have no room left, the
+//! rows come in the order of the file system, and the page says so. While nothing can be shown yet
+//! each batch sends a line end, which both formats allow for, so that a client that went away is
+//! noticed.
 
 pub(crate) mod html;
 pub(crate) mod json;
