@@ -136,6 +136,8 @@ impl Stream {
     /// `TimedOut`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was owed, and the
     /// connection is of no more use.
     pub async fn flush(&mut self) -> Result<(), StreamError> {
+        let ground = Rc::clone(&self.ground);
+        let _sending = Sending::on(&ground);
         while !self.outbox.is_empty() {
             self.deadline.start(self.ground.limits.stall_timeout);
             let wait = Wait {
@@ -192,6 +194,22 @@ impl Stream {
             Phase::Now => Err(StreamError::Stopped),
             Phase::Running | Phase::Draining => Ok(()),
         }
+    }
+}
+
+/// Somebody who is being sent something, for as long as this lives.
+struct Sending<'g>(&'g Ground);
+
+impl Sending<'_> {
+    fn on(ground: &Ground) -> Sending<'_> {
+        ground.sending.set(ground.sending.get() + 1);
+        Sending(ground)
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.sending.set(self.0.sending.get() - 1);
     }
 }
 

@@ -66,9 +66,14 @@ async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
     match body::plan(&request) {
         Plan::Nothing => {
             let persistence = persistence(&request, phase);
+            let is_last = request.persistence == Persistence::Close;
             let sending = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
-            send(worker, stream, persistence, sending).await
+            match send(worker, stream, persistence, sending).await {
+                // Who said so sends nothing that a close could be in the way of (RFC 9112, 9.6).
+                Next::Close if is_last && stream.input().is_empty() => Next::Drop,
+                next => next,
+            }
         }
         Plan::Leave => {
             let sending = worker.answer(request, Persistence::Close, outbox);

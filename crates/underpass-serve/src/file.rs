@@ -1,5 +1,6 @@
 //! A regular file of the site, open, with everything an answer says about it.
 
+use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::time::SystemTime;
 
 use rustix::fs::Stat;
 use underpass::SharedFile;
+use underpass::drive::tokio::read_cached;
 
+use crate::limits::CONTENT_BYTES_MAX;
 use crate::mime::MediaType;
 use crate::path::SitePath;
 use crate::validator::{FileTime, Validators};
@@ -29,7 +32,11 @@ pub(crate) struct State {
     /// The fields of every answer with content of this file, written out: most answers to most
     /// requests are the same but for their date.
     pub(crate) fields: Vec<u8>,
+    /// What it holds, once that has been worth keeping.
+    content: OnceCell<Vec<u8>>,
     changed: FileTime,
+    /// When anything of it changed, its times included: nobody sets this one.
+    touched: FileTime,
 }
 
 impl File {
@@ -54,7 +61,9 @@ impl State {
             validators,
             media,
             fields,
+            content: OnceCell::new(),
             changed,
+            touched: touched(stat),
         }
     }
 
@@ -73,7 +82,36 @@ impl State {
     fn is_as(&self, stat: &Stat) -> bool {
         self.size == size(stat)
             && self.changed == changed(stat)
+            && self.touched == touched(stat)
             && self.validators.modified.is_some()
+    }
+
+    /// What the file holds, if that is in memory.
+    pub(crate) fn content(&self) -> Option<&[u8]> {
+        self.content.get().map(Vec::as_slice)
+    }
+
+    /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
+    /// shows could go unseen), and nobody has to wait for it. Says how many bytes that takes.
+    pub(crate) fn keep_content(&self) -> usize {
+        if self.size > CONTENT_BYTES_MAX
+            || self.validators.modified.is_none()
+            || self.content.get().is_some()
+        {
+            return 0;
+        }
+        let content = read_cached(&self.descriptor, self.size as usize).unwrap_or_default();
+        match content.is_empty() {
+            true => 0,
+            false => self.content.get_or_init(|| content).len(),
+        }
+    }
+}
+
+fn touched(stat: &Stat) -> FileTime {
+    FileTime {
+        seconds: stat.st_ctime,
+        nanoseconds: stat.st_ctime_nsec as u32,
     }
 }
 

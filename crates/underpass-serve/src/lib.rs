@@ -12,7 +12,7 @@
 //! | `chunked`, `body` | where it ends |
 //! | `options` | what is asked of a server |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
-//! | `file`, `open_files` | what is known of a file, and for how long |
+//! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
@@ -24,6 +24,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use underpass::Mechanism;
 use underpass_net::{Protocol, Running, Stream};
 
 mod answer;
@@ -53,8 +54,10 @@ mod site;
 mod status;
 mod target;
 mod validator;
+mod watch;
 mod worker;
 
+use reply::Joining;
 use site::Sites;
 
 pub use error::Error;
@@ -82,6 +85,7 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
     let http = Http {
         sites: Arc::new(Sites::open(&options.sites)?),
         limits: options.requests.clone(),
+        joining: joining(options),
     };
     let workers = options
         .workers
@@ -91,11 +95,20 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
     Ok(running)
 }
 
+fn joining(options: &Options) -> Joining {
+    let is_allowed = options.policy.allows(Mechanism::ReadWrite);
+    match is_allowed && options.connections.joined_bytes_max > 0 {
+        true => Joining::Allowed,
+        false => Joining::Forbidden,
+    }
+}
+
 /// HTTP as a protocol of the network ground.
 #[derive(Clone, Debug)]
 struct Http {
     sites: Arc<Sites>,
     limits: Limits,
+    joining: Joining,
 }
 
 impl Protocol for Http {
@@ -103,7 +116,7 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(&self.sites), self.limits.clone())
+        Worker::new(Arc::clone(&self.sites), self.limits.clone(), self.joining)
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {

@@ -11,11 +11,17 @@
 //! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
 //! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
+//! | it is written through a mapping | with its date, which the kernel may set later |
+//!
+//! Where changes of a file are told ([`crate::watch`]) it is not even looked at again until one is.
+//!
+//! Of a small file that is asked for more than once the content is kept too, as long as neither its
+//! size nor its times change: a hot answer is then one `recv` and one `send`.
 //!
 //! Whatever is answered is one state of one file that had this name within that time. An open file
 //! that was deleted keeps its space on disk; a sweep closes what is too old even if nobody asks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
@@ -25,20 +31,25 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use crate::file::{File, State};
-use crate::limits::{OPEN_FILE_KEPT, OPEN_FILES_MAX};
+use crate::limits::{CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::path::{Form, SitePath};
 use crate::resolve::{Found, find};
+use crate::watch::{Watch, Watched};
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     kept: RefCell<HashMap<Vec<u8>, Kept>>,
+    /// Bytes of contents that were kept since there were no files.
+    contents: Cell<usize>,
+    watch: OnceCell<Option<Rc<Watch>>>,
 }
 
 #[derive(Debug)]
 struct Kept {
     state: Rc<State>,
     opened: SystemTime,
+    watched: Option<Rc<Watched>>,
 }
 
 impl OpenFiles {
@@ -78,15 +89,35 @@ impl OpenFiles {
         if !entry.is_fresh(now) {
             return None;
         }
+        if entry.is_unchanged() {
+            return Some(Rc::clone(&entry.state));
+        }
+        if entry.watched.is_none() {
+            entry.watched = self.watch(&entry.state);
+        }
         match fstat(&entry.state.descriptor) {
             Ok(stat) if stat.st_nlink > 0 => {
                 entry.state = entry.state.looked_at_again(&stat, now);
+                self.keep_content(&entry.state);
                 Some(Rc::clone(&entry.state))
             }
             _ => {
                 kept.remove(path.bytes());
                 None
             }
+        }
+    }
+
+    /// Has changes of a file told, from before it is looked at for the second time.
+    fn watch(&self, state: &State) -> Option<Rc<Watched>> {
+        let watch = self.watch.get_or_init(Watch::start).as_ref()?;
+        watch.add(&*state.descriptor)
+    }
+
+    fn keep_content(&self, state: &State) {
+        if self.contents.get() < CONTENTS_BYTES_MAX {
+            let bytes = state.keep_content();
+            self.contents.set(self.contents.get() + bytes);
         }
     }
 
@@ -101,6 +132,7 @@ impl OpenFiles {
         let entry = Kept {
             state: Rc::clone(&file.state),
             opened: now,
+            watched: None,
         };
         kept.insert(file.path.bytes().to_vec(), entry);
     }
@@ -110,11 +142,23 @@ impl OpenFiles {
         let mut kept = self.kept.borrow_mut();
         let any = !kept.is_empty();
         kept.clear();
+        self.contents.set(0);
         any
     }
 }
 
 impl Kept {
+    /// Whether what was seen of the file last still holds: nothing was told of it since, and its date
+    /// has settled, so that what it gets told with doesn't depend on the time.
+    fn is_unchanged(&self) -> bool {
+        let is_told = |watched: &Rc<Watched>| watched.has_changed();
+        self.state.validators.modified.is_some()
+            && self
+                .watched
+                .as_ref()
+                .is_some_and(|watched| !is_told(watched))
+    }
+
     /// A clock that was set back ends it too.
     fn is_fresh(&self, now: SystemTime) -> bool {
         now.duration_since(self.opened)
@@ -132,6 +176,8 @@ async fn sweep(files: Weak<OpenFiles>) {
         let now = SystemTime::now();
         let mut kept = files.kept.borrow_mut();
         kept.retain(|_, entry| entry.is_fresh(now));
+        let contents = kept.values().filter_map(|entry| entry.state.content());
+        files.contents.set(contents.map(<[u8]>::len).sum());
         if kept.is_empty() {
             return;
         }

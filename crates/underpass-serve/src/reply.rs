@@ -25,6 +25,15 @@ pub(crate) struct Circumstances {
     pub(crate) version: Version,
     pub(crate) persistence: Persistence,
     pub(crate) date: [u8; DATE_BYTES],
+    pub(crate) joining: Joining,
+}
+
+/// Whether a body that is in memory leaves with its head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Joining {
+    Allowed,
+    /// What is sent from memory is not sent by the only mechanism that is allowed.
+    Forbidden,
 }
 
 /// What is being sent of a file, for those who have to tell that it failed.
@@ -56,6 +65,14 @@ pub(crate) fn reply(
     match answer {
         Answer::Whole(file) => {
             let head = head.status(Status::Ok).file(&file);
+            if let (Joining::Allowed, Method::Get, Some(content)) = (
+                circumstances.joining,
+                circumstances.method,
+                file.state.content(),
+            ) {
+                outbox.push(joined(head, content));
+                return None;
+            }
             let span = Span {
                 first: 0,
                 length: file.state.size,
@@ -171,6 +188,12 @@ fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> O
         size: file.state.size,
         spans: Spans::Several(spans),
     })
+}
+
+fn joined(mut bytes: Vec<u8>, content: &[u8]) -> Piece {
+    let head = bytes.len();
+    bytes.extend_from_slice(content);
+    Piece::Joined { bytes, head }
 }
 
 fn range(file: &File, span: Span) -> Piece {

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
 use crate::open_files::OpenFiles;
-use crate::reply::{Circumstances, Sending, refuse, reply};
+use crate::reply::{Circumstances, Joining, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
 use crate::site::Sites;
 use crate::status::Refusal;
@@ -23,6 +23,7 @@ use crate::status::Refusal;
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) limits: Limits,
+    joining: Joining,
     sites: Arc<Sites>,
     /// Of each site, in their order.
     files: Vec<Rc<OpenFiles>>,
@@ -52,9 +53,10 @@ impl Summary {
 }
 
 impl Worker {
-    pub(crate) fn new(sites: Arc<Sites>, limits: Limits) -> Worker {
+    pub(crate) fn new(sites: Arc<Sites>, limits: Limits, joining: Joining) -> Worker {
         Worker {
             limits,
+            joining,
             files: sites.all().iter().map(|_| Rc::default()).collect(),
             sites,
             clock: Clock::default(),
@@ -79,6 +81,7 @@ impl Worker {
             version: request.version,
             persistence,
             date: self.clock.date(now),
+            joining: self.joining,
         };
         let number = self.sites.number_of(request.authority);
         let (site, files) = (&self.sites.all()[number], &self.files[number]);
@@ -97,6 +100,7 @@ impl Worker {
             version: Version::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
+            joining: self.joining,
         };
         refuse(refusal, &circumstances, outbox);
     }

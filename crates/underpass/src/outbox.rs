@@ -49,8 +49,31 @@ impl FileRange {
 pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
+    /// A head with a small body behind it, both in memory: whoever pushes it has read the body, and
+    /// knows that it is still that of the file.
+    Joined {
+        /// Both.
+        bytes: Vec<u8>,
+        /// How many of them are head. The others count as moved by [`Mechanism::ReadWrite`].
+        head: usize,
+    },
     /// Payload: never in memory, but for small bodies that are cheaper that way.
     Range(FileRange),
+}
+
+impl Piece {
+    /// The buffer of a head that a body is being read behind.
+    fn joining(&mut self) -> Option<&mut Vec<u8>> {
+        if let Piece::Bytes(bytes) = self {
+            let bytes = std::mem::take(bytes);
+            let head = bytes.len();
+            *self = Piece::Joined { bytes, head };
+        }
+        match self {
+            Piece::Joined { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// What a socket is still owed, in order. It belongs to one socket for as long as it lives.
@@ -116,8 +139,6 @@ impl Known {
 struct Front {
     /// Bytes of it that are sent.
     sent: usize,
-    /// Bytes of it that are head; payload that was read behind it follows.
-    head: Option<usize>,
     transfer: Option<Transfer>,
 }
 
@@ -171,7 +192,7 @@ impl Outbox {
     /// Owes one more piece, after all others. Empty ones are nothing.
     pub fn push(&mut self, piece: Piece) {
         let empty = match &piece {
-            Piece::Bytes(bytes) => bytes.is_empty(),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.is_empty(),
             Piece::Range(range) => range.len == 0,
         };
         if !empty {
@@ -216,8 +237,10 @@ impl Outbox {
             More::Nothing
         };
         match self.pieces.front()? {
-            Piece::Bytes(_) if joins => Some(Due::Load),
-            Piece::Bytes(bytes) => Some(Due::Send(&bytes[self.front.sent..], more)),
+            Piece::Bytes(_) | Piece::Joined { .. } if joins => Some(Due::Load),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                Some(Due::Send(&bytes[self.front.sent..], more))
+            }
             Piece::Range(range) => match &mut self.front.transfer {
                 Some(transfer) => Some(Due::Move(
                     transfer,
@@ -231,8 +254,10 @@ impl Outbox {
 
     /// Whether the first two pieces are a head and a body that leave in one call.
     fn joins(&self) -> bool {
-        let (Some(Piece::Bytes(head)), Some(Piece::Range(body))) =
-            (self.pieces.front(), self.pieces.get(1))
+        let Some(Piece::Range(body)) = self.pieces.get(1) else {
+            return false;
+        };
+        let Some(Piece::Bytes(head) | Piece::Joined { bytes: head, .. }) = self.pieces.front()
         else {
             return false;
         };
@@ -247,13 +272,13 @@ impl Outbox {
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
     ) -> Result<Loaded, Error> {
-        let (Some(Piece::Range(range)), Some(Piece::Bytes(buffer))) =
-            (self.pieces.get(1).cloned(), self.pieces.front_mut())
-        else {
+        let Some(Piece::Range(range)) = self.pieces.get(1).cloned() else {
+            return Ok(Loaded::Some);
+        };
+        let Some(buffer) = self.pieces.front_mut().and_then(Piece::joining) else {
             return Ok(Loaded::Some);
         };
         let start = buffer.len();
-        self.front.head.get_or_insert(start);
         buffer.resize(start + usize::try_from(range.len).unwrap_or(0), 0);
         let result = read(&range.file, &mut buffer[start..], range.offset);
         buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
@@ -289,7 +314,7 @@ impl Outbox {
 
     /// So many bytes of the head were sent, or why not.
     pub(crate) fn sent(&mut self, result: Result<u64, Errno>) -> Result<Option<Wait>, Error> {
-        if self.front.head.is_some() {
+        if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
             self.account.called(Mechanism::ReadWrite);
         }
         match verdict(Call::DrainBuffer, result, &self.situation()) {
@@ -303,11 +328,11 @@ impl Outbox {
     }
 
     fn advance(&mut self, bytes: usize) {
-        let Some(Piece::Bytes(front)) = self.pieces.front() else {
-            return;
+        let (total, payload_from) = match self.pieces.front() {
+            Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
+            Some(Piece::Joined { bytes, head }) => (bytes.len(), *head),
+            _ => return,
         };
-        let total = front.len();
-        let payload_from = self.front.head.unwrap_or(total);
         let before = self.front.sent.max(payload_from);
         self.front.sent = self.front.sent.saturating_add(bytes).min(total);
         let payload = self.front.sent.max(payload_from) - before;
@@ -320,7 +345,9 @@ impl Outbox {
     fn pop(&mut self) {
         self.front = Front::default();
         self.warm_until = 0;
-        if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
+        if let Some(Piece::Bytes(mut bytes) | Piece::Joined { mut bytes, .. }) =
+            self.pieces.pop_front()
+        {
             bytes.clear();
             if bytes.capacity() <= SPARE_BYTES_MAX {
                 self.spare = bytes;

@@ -7,7 +7,7 @@ use super::serving::{Bench, WATCHED};
 use super::{TRACED, size_label};
 use crate::document::{Calls, Case, Timeline};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
+use crate::load::{Batch, Client, Connection, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
@@ -29,6 +29,7 @@ pub(crate) struct Load {
     /// How many files of each size, asked for in turns.
     pub(crate) files: usize,
     pub(crate) connections: usize,
+    pub(crate) connection: Connection,
     pub(crate) quota: Quota,
     pub(crate) waiting: Waiting,
 }
@@ -91,7 +92,11 @@ impl Closed<'_> {
     }
 
     fn timelines_of(&self, contender: usize) -> Result<Vec<Timeline>> {
-        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let targets = targets_of(
+            &self.specimens,
+            self.bench.server(contender)?,
+            self.load.connection,
+        );
         let lane = self.lane(&targets, self.load.quota);
         let work = |server: &Server| {
             let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
@@ -123,7 +128,7 @@ impl Closed<'_> {
 
     fn calls_of(&self, contender: usize, requests: u64) -> Result<trace::Calls> {
         let server = self.bench.server(contender)?;
-        let targets = targets_of(&self.specimens, server);
+        let targets = targets_of(&self.specimens, server, self.load.connection);
         let lane = self.lane(&targets, Quota::Requests(requests));
         let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
         settled(server.pid())?;
@@ -168,8 +173,12 @@ impl Closed<'_> {
             Quota::Span(span) => format!("requests begin for {span:?} a round"),
         };
         let connections = self.load.connections;
+        let again = match self.load.connection {
+            Connection::Kept => "each asking again at once",
+            Connection::Anew => "each closed by the server after its answer, and at once replaced",
+        };
         format!(
-            "{connections} connections, each asking again at once; {what} in the page cache; \
+            "{connections} connections, {again}; {what} in the page cache; \
              {how_long}, and every answer is taken whole"
         )
     }
@@ -185,7 +194,11 @@ impl Trial for Closed<'_> {
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let targets = targets_of(
+            &self.specimens,
+            self.bench.server(contender)?,
+            self.load.connection,
+        );
         let lane = self.lane(&targets, self.load.quota);
         self.bench
             .observe(contender, vec![lane], self.load.waiting, self.stop)

@@ -158,6 +158,16 @@ fn is_paced<S: Stream>(sink: &S) -> bool {
     congestion.is_ok_and(|name| name.starts_with("bbr"))
 }
 
+/// The first `len` bytes of a file, for [`Piece::Joined`]; none where the disk would have to be
+/// waited for, where there are fewer, or where reading fails: whoever sends the range meets that.
+///
+/// Does not block.
+pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
+    let mut content = vec![0; len];
+    let read = warm::read_cached(file, &mut content, 0)?.ok()?;
+    (read == len).then_some(content)
+}
+
 /// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
 async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     if let Loaded::Cold(range) = outbox.load(warm::read_cached)? {
