@@ -76,60 +76,41 @@ pub(super) const SHAPES: &[Shape] = &[
         quick: rounds(1),
         as_root: CUBIC,
     },
+    usual(
+        "Small bodies over HTTP",
+        "small",
+        Experiment::Small,
+        &["small"],
+    ),
     Shape {
-        title: "Small bodies over HTTP",
-        document: "small",
-        experiment: Experiment::Small,
-        arguments: &["small"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
-        as_root: CUBIC,
-    },
-    Shape {
-        title: "Hot requests beside cold files",
-        document: "cold",
-        experiment: Experiment::Cold,
-        arguments: &["cold"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
         as_root: &["--congestion", "cubic", "--disk-mib", "100"],
+        ..usual(
+            "Hot requests beside cold files",
+            "cold",
+            Experiment::Cold,
+            &["cold"],
+        )
     },
+    usual(
+        "A thousand slow readers",
+        "many",
+        Experiment::Many,
+        &["many"],
+    ),
     Shape {
-        title: "A thousand slow readers",
-        document: "many",
-        experiment: Experiment::Many,
-        arguments: &["many"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
-        as_root: CUBIC,
-    },
-    Shape {
-        title: "Files to files",
-        document: "copy",
-        experiment: Experiment::Copy,
-        arguments: &["copy"],
-        on: None,
-        without: &[],
-        full: rounds(6),
         quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
         as_root: &[],
+        ..usual("Files to files", "copy", Experiment::Copy, &["copy"])
     },
     Shape {
-        title: "Files into a socket",
-        document: "socket",
-        experiment: Experiment::Socket,
-        arguments: &["socket"],
-        on: None,
-        without: &[],
         full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
         quick: rounds(2).with(&["--sizes", "7MB,63MB"]),
-        as_root: CUBIC,
+        ..usual(
+            "Files into a socket",
+            "socket",
+            Experiment::Socket,
+            &["socket"],
+        )
     },
     tree(
         "Trees and special files on ext4",
@@ -148,17 +129,36 @@ pub(super) const SHAPES: &[Shape] = &[
     ),
 ];
 
-const fn tree(title: &'static str, document: &'static str, on: FileSystem) -> Shape {
+/// Over a connection, wherever files are, with whoever can.
+const fn usual(
+    title: &'static str,
+    document: &'static str,
+    experiment: Experiment,
+    arguments: &'static [&'static str],
+) -> Shape {
     Shape {
         title,
         document,
-        experiment: Experiment::Tree,
-        arguments: &["tree", "--in", MOUNTED],
-        on: Some(on),
+        experiment,
+        arguments,
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(1),
+        as_root: CUBIC,
+    }
+}
+
+const fn tree(title: &'static str, document: &'static str, on: FileSystem) -> Shape {
+    Shape {
+        on: Some(on),
         as_root: &[],
+        ..usual(
+            title,
+            document,
+            Experiment::Tree,
+            &["tree", "--in", MOUNTED],
+        )
     }
 }
 
