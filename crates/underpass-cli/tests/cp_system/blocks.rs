@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use crate::copying::{assert_equal, content, cp, file, names};
-use crate::ground::{FAMILIES, mounted, run, text};
+use crate::ground::{FAMILIES, mounted};
+use crate::mounting::{run, text};
 
 const MIB: u64 = 1 << 20;
 
