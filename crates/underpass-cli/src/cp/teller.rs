@@ -8,9 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::io::Errno;
-use underpass_copy::{
-    Curiosity, Effect, Event, Finished, Manner, Observer, Overwriting, Problem,
-};
+use underpass_copy::{Curiosity, Effect, Event, Finished, Manner, Observer, Overwriting, Problem};
 
 use super::Name;
 use super::request::{Copying, Detail};
