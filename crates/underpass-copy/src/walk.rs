@@ -308,7 +308,7 @@ impl<'a> Walk<'a> {
         voice: &mut Voice<'_>,
     ) -> Result<bool, Box<Problem>> {
         if self.filling.contains(&identity(source)) {
-            return Err(Box::new(self.into_itself()));
+            return Err(Box::new(self.met_itself()));
         }
         if self.above.contains(&identity(source)) {
             let problem = Problem::said(What::Cycle, entry.source_shown());
@@ -316,7 +316,7 @@ impl<'a> Walk<'a> {
         }
         match entry.met(source) {
             None => Ok(true),
-            Some(MetFolder::Made) => Err(Box::new(self.into_itself())),
+            Some(MetFolder::Made) => Err(Box::new(self.met_itself())),
             Some(MetFolder::Copied(folder, name)) => {
                 let here = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty());
                 let again = here.is_ok_and(|here| identity(&here) == folder)
@@ -377,7 +377,7 @@ impl<'a> Walk<'a> {
         Ok((dest, metadata::Made::New(mode), Surroundings::Fresh))
     }
 
-    fn into_itself(&self) -> Problem {
+    fn met_itself(&self) -> Problem {
         let (source, dest) = &self.top;
         Problem::said(What::IntoItself, source.clone()).and(dest.clone())
     }

@@ -36,7 +36,7 @@ impl Walk<'_> {
         };
         for name in self.run.seen.imagined(identity(source)) {
             if self.admits(&frame.level, &name, FileType::Directory) {
-                voice.problem(self.into_itself());
+                voice.problem(self.met_itself());
             }
         }
     }
