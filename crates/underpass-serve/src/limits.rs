@@ -38,8 +38,8 @@ pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
 /// Files a worker keeps open. More than that many different ones a second are not worth keeping.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 
-/// A file whose content is kept in memory while it is kept open. Larger ones leave by sendfile, which
-/// costs less than copying them.
+/// A file whose content is kept in memory while it is kept open. Larger ones leave by sendfile,
+/// which costs less than copying them.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 16 << 10;
 
 /// What a worker keeps of contents in all. A sweep ends it with the files.

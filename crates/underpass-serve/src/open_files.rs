@@ -148,8 +148,8 @@ impl OpenFiles {
 }
 
 impl Kept {
-    /// Whether what was seen of the file last still holds: nothing was told of it since, and its date
-    /// has settled, so that what it gets told with doesn't depend on the time.
+    /// Whether what was seen of the file last still holds: nothing was told of it since, and its
+    /// date has settled, so that what it is answered with doesn't depend on the time.
     fn is_unchanged(&self) -> bool {
         let is_told = |watched: &Rc<Watched>| watched.has_changed();
         self.state.validators.modified.is_some()

@@ -57,8 +57,8 @@ impl Watch {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         #[expect(
             deprecated,
-            reason = "unsound only for what may change its descriptor, which OwnedFd does not; what \
-                      replaces it is unsafe, and this crate is not"
+            reason = "unsound only where a descriptor may change, which OwnedFd's does not; what \
+                      replaces it is unsafe"
         )]
         let inotify = AsyncFd::new(inotify).ok()?;
         let watch = Rc::new(Watch {

@@ -1,5 +1,5 @@
-//! Mounts that nobody else sees: made for the tests of a process, gone with its namespace. The tests
-//! of the tool that mount take this file, too.
+//! Mounts that nobody else sees: made for the tests of a process, gone with its namespace. The
+//! tests of the tool that mount take this file, too.
 
 use std::fs::read_link;
 use std::path::Path;
