@@ -15,7 +15,7 @@
 //! | `file`, `open_files` | what is known of a file, and for how long |
 //! | [`rules`], `mime` | what the configuration of a site says of a path |
 //! | `coding`, `precompressed` | what a client takes, and what lies compressed beside a file |
-//! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent, and as what |
+//! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
 //!

@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn a_site_has_types_of_its_own() {
         let options = "default = 'text/plain'\ncharset = 'iso-8859-1'\n\
-                       extensions = {Log = 'text/plain', '.x' = 'a/b', html = 'text/html; charset=x'}";
+                       [extensions]\nLog = 'text/plain'\n'.x' = 'a/b'\n\
+                       html = 'text/html; charset=x'";
         assert_eq!(named_by(options, "a.LOG"), "text/plain; charset=iso-8859-1");
         assert_eq!(named_by(options, "a.x"), "a/b");
         assert_eq!(named_by(options, "a.html"), "text/html; charset=x");

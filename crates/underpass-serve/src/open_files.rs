@@ -10,7 +10,7 @@
 //! | it is deleted, or replaced by rename | at once: nothing links to the open file any more |
 //! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
 //! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
-//! | a file appears that would be preferred (another index, `about` beside `about.html`) | after [`OPEN_FILE_KEPT`] |
+//! | a file appears that would be preferred (another index) | after [`OPEN_FILE_KEPT`] |
 //! | a copy in a content coding appears beside it | after [`OPEN_FILE_KEPT`] |
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
 //!

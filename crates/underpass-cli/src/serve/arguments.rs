@@ -110,9 +110,7 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
         None => Options::default(),
     };
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
-    if let Some(listen) = arguments.listen {
-        options.listen = listen;
-    }
+    options.listen = arguments.listen.unwrap_or(options.listen);
     options.workers = arguments.workers.or(options.workers);
     options.policy = arguments.only.map(Policy::only).unwrap_or_default();
     if let Some(join) = arguments.join {
@@ -125,7 +123,10 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
 }
 
 /// The folder of the command line is the one site, or that of the one there is.
-fn choose_folder(sites: &mut Vec<SiteOptions>, folder: Option<&PathBuf>) -> Result<(), String> {
+pub(super) fn choose_folder(
+    sites: &mut Vec<SiteOptions>,
+    folder: Option<&PathBuf>,
+) -> Result<(), String> {
     match (&mut sites[..], folder) {
         ([], folder) => {
             let folder = folder.cloned().unwrap_or_else(|| PathBuf::from("."));

@@ -4,9 +4,12 @@ use std::path::Path;
 
 use underpass_serve::{Options, SiteOptions};
 
+use super::arguments::choose_folder;
+
 /// What would be served; or all that is wrong, a paragraph each.
 pub(super) fn check(file: &Path) -> Result<String, String> {
-    let options = Options::load(file).map_err(|error| super::with_advice(&error))?;
+    let mut options = Options::load(file).map_err(|error| super::with_advice(&error))?;
+    choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
     if mistakes.is_empty() {
         return Ok(told(file, &options));

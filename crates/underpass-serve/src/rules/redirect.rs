@@ -18,7 +18,7 @@ use crate::status::Status;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
-    from: From,
+    from: Subject,
     to: To,
     status: Status,
 }
@@ -27,7 +27,7 @@ pub struct Redirect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {
-    from: From,
+    from: Subject,
     to: SitePath,
     star: Star,
 }
@@ -49,7 +49,7 @@ struct RewriteText {
 
 /// What a rule is about.
 #[derive(Clone, Debug)]
-enum From {
+enum Subject {
     Exactly(SitePath),
     Beneath(SitePath),
 }
@@ -103,7 +103,7 @@ impl Redirect {
             308 => Status::PermanentRedirect,
             _ => return Err(format!("{status} is none of 301, 302, 307 and 308")),
         };
-        let (from, to) = (From::parse(from)?, To::parse(to)?);
+        let (from, to) = (Subject::parse(from)?, To::parse(to)?);
         from.check_star(to.star)?;
         let redirect = Redirect { from, to, status };
         match redirect.leads_to_itself() {
@@ -149,7 +149,7 @@ impl Rewrite {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn new(from: &str, to: &str) -> Result<Rewrite, String> {
-        let from = From::parse(from)?;
+        let from = Subject::parse(from)?;
         let (to, star) = split_star(to)?;
         from.check_star(star)?;
         let to = parse_path(to)?;
@@ -172,18 +172,18 @@ impl Rewrite {
     }
 }
 
-impl From {
-    fn parse(from: &str) -> Result<From, String> {
+impl Subject {
+    fn parse(from: &str) -> Result<Subject, String> {
         let (path, star) = split_star(from)?;
         Ok(match star {
-            Star::There => From::Beneath(parse_path(path)?),
-            Star::Missing => From::Exactly(parse_path(path)?),
+            Star::There => Subject::Beneath(parse_path(path)?),
+            Star::Missing => Subject::Exactly(parse_path(path)?),
         })
     }
 
     fn check_star(&self, to: Star) -> Result<(), String> {
         match (self, to) {
-            (From::Exactly(_), Star::There) => {
+            (Subject::Exactly(_), Star::There) => {
                 Err("`to` has a star, and `from` has none that it could stand for".to_owned())
             }
             _ => Ok(()),
@@ -194,8 +194,8 @@ impl From {
     fn rest<'p>(&self, path: &'p SitePath) -> Option<Rest<'p>> {
         let form = path.form();
         match self {
-            From::Exactly(exact) => (exact == path).then_some(Rest { beneath: b"", form }),
-            From::Beneath(folder) => {
+            Subject::Exactly(exact) => (exact == path).then_some(Rest { beneath: b"", form }),
+            Subject::Beneath(folder) => {
                 let beneath = match folder.bytes() {
                     b"" => path.bytes(),
                     folder => match path.bytes().strip_prefix(folder)? {
