@@ -89,7 +89,8 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
         for (name, content) in [("i.html", "plain"), ("i.html.br", "other")] {
             server.write(name, content);
             let file = fs::File::open(server.path(name)).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+                .unwrap();
         }
         let mut socket = server.connect();
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: *\r\n\r\n");
@@ -104,7 +105,10 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
         let log = fs::read_to_string(log.path()).unwrap();
         let calls = calls(&log);
         let count = |name: &str| calls.iter().filter(|call| **call == name).count();
-        assert!(count("fstat") <= fstats * REQUESTS + OPENED_MAX, "{options:?}");
+        assert!(
+            count("fstat") <= fstats * REQUESTS + OPENED_MAX,
+            "{options:?}"
+        );
         assert!(count("openat2") <= OPENED_MAX, "{options:?}");
     }
 }

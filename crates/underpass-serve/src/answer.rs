@@ -108,7 +108,7 @@ pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Look
     match located(path, rules, lookup) {
         Found::File(file) => {
             let file = match rules.offers_downloads() && has_parameter(query, b"download") {
-                true => file.to_be_saved(),
+                true => file.into_download(),
                 false => file,
             };
             match coded(file, request.fields.accept_encoding.value(), rules, lookup) {

@@ -61,7 +61,7 @@ impl File {
     }
 
     /// The same, to be saved under its own name.
-    pub(crate) fn to_be_saved(self) -> File {
+    pub(crate) fn into_download(self) -> File {
         let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
         let save_as = name.map(Box::from);
         File { save_as, ..self }

@@ -19,7 +19,7 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
     while told.len() < MISTAKES_MAX {
         let Some(span) = error.span() else { break };
         let rest = without(&text, &span);
-        // What is no TOML, from the beginning or without these lines, is not looked into further.
+        // What is no TOML without these lines is not looked into further.
         if rest == text || toml::from_str::<toml::Table>(&rest).is_err() {
             break;
         }
@@ -84,10 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_once() {
-        let said = Options::parse("listen = \nlisen = 1\n")
-            .unwrap_err()
-            .to_string();
-        assert_eq!(said.matches("line ").count(), 1, "{said}");
+    fn what_is_no_toml_is_told_and_the_rest_as_far_as_it_is_some() {
+        for (text, mistakes) in [
+            ("listen = \nlisen = 1\n", 2),
+            ("root = '''\nlisen = 1\n", 1),
+            ("listen = [\n", 1),
+        ] {
+            let said = Options::parse(text).unwrap_err().to_string();
+            assert_eq!(said.matches("at line ").count(), mistakes, "{said}");
+        }
     }
 }

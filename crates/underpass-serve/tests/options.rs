@@ -17,7 +17,13 @@ fn the_example_can_be_read() {
 
 /// The keys that a table may have, which are told to whoever misspells one.
 fn keys(error: &str) -> Vec<String> {
-    let (_, expected) = error.split_once("expected").unwrap();
+    // What follows on other lines is where the table is.
+    let (_, expected) = error
+        .lines()
+        .next()
+        .unwrap()
+        .split_once("expected")
+        .unwrap();
     expected
         .split('`')
         .skip(1)
