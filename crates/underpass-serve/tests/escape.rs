@@ -165,7 +165,7 @@ fn what_is_no_file_is_not_opened_for_long() {
 
 #[test]
 fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
-    swap(site(), Opens::Nothing);
+    swap(site(), 3_000, Opens::Nothing);
 }
 
 #[test]
@@ -180,6 +180,7 @@ fn nor_where_no_link_is_followed_at_all() {
 fn where_all_links_are_followed_a_swap_leads_where_it_leads() {
     swap(
         with_secrets(Server::configured("symlinks = 'all'")),
+        1_000,
         Opens::Secrets,
     );
 }
@@ -192,12 +193,11 @@ enum Opens {
 }
 
 /// Swaps a folder for a link that leads out, again and again, while its files are asked for.
-fn swap(server: Server, opens: Opens) {
-    const REQUESTS: usize = 3_000;
+fn swap(server: Server, requests: usize, opens: Opens) {
     let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
     fs::create_dir(&folder).unwrap();
     // A name is asked for once only: what is kept open is not resolved.
-    for name in 0..REQUESTS {
+    for name in 0..requests {
         fs::write(folder.join(name.to_string()), PUBLIC).unwrap();
         fs::write(server.outside().join(format!("beside/{name}")), SECRET).unwrap();
     }
@@ -211,7 +211,7 @@ fn swap(server: Server, opens: Opens) {
             }
         });
         let mut client = server.connect();
-        for name in 0..REQUESTS {
+        for name in 0..requests {
             client.send(format!("GET /swapped/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             let answer = client.answer();
             match answer.status {
@@ -224,7 +224,7 @@ fn swap(server: Server, opens: Opens) {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(found + secrets + missing, REQUESTS);
+    assert_eq!(found + secrets + missing, requests);
     let other = match opens {
         Opens::Nothing => missing,
         Opens::Secrets => secrets,
