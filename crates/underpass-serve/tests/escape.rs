@@ -172,6 +172,7 @@ fn a_folder_swapped_for_a_link_while_serving_does_not_open_the_way() {
 fn nor_where_no_link_is_followed_at_all() {
     swap(
         with_secrets(Server::configured("symlinks = 'none'")),
+        200,
         Opens::Nothing,
     );
 }
@@ -180,7 +181,7 @@ fn nor_where_no_link_is_followed_at_all() {
 fn where_all_links_are_followed_a_swap_leads_where_it_leads() {
     swap(
         with_secrets(Server::configured("symlinks = 'all'")),
-        1_000,
+        200,
         Opens::Secrets,
     );
 }
