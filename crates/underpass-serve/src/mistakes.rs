@@ -1,7 +1,7 @@
 //! All that is wrong with a configuration, not just the first of it.
 //!
-//! A reader of TOML stops at the first value that makes no sense. So that one is blanked out, line
-//! by line, which keeps the places of the others, and the rest is read again.
+//! A reader of TOML stops at the first value that makes no sense. So its lines are blanked out, which
+//! keeps the places of all others, and the rest is read again.
 
 use std::ops::Range;
 
@@ -12,49 +12,67 @@ use crate::options::Options;
 /// Nobody repairs more at a time.
 const MISTAKES_MAX: usize = 20;
 
-/// What is wrong, each with its place.
+/// What is wrong, each with its place, from the first line on.
 pub(crate) fn mistakes(text: &str, first: Error) -> String {
-    let mut told = vec![first.to_string().trim_end().to_owned()];
-    let (mut text, mut error) = (text.to_owned(), first);
-    while told.len() < MISTAKES_MAX {
-        let Some(span) = error.span() else { break };
-        let rest = without(&text, &span);
+    let mut told: Vec<(usize, String)> = Vec::new();
+    let (mut text, mut next) = (text.to_owned(), Some(first));
+    while let Some(error) = next.take().filter(|_| told.len() < MISTAKES_MAX) {
+        let span = error.span();
+        if !span
+            .as_ref()
+            .is_some_and(|span| is_ours(&text, span, &error))
+        {
+            let place = span.as_ref().map_or(0, |span| span.start);
+            told.push((place, error.to_string().trim_end().to_owned()));
+        }
+        let Some(rest) = span.map(|span| without(&text, &span)) else {
+            break;
+        };
         // What is no TOML without these lines is not looked into further.
         if rest == text || toml::from_str::<toml::Table>(&rest).is_err() {
             break;
         }
         text = rest;
-        match toml::from_str::<Options>(&text) {
-            Ok(_) => break,
-            Err(next) => {
-                told.push(next.to_string().trim_end().to_owned());
-                error = next;
-            }
-        }
+        next = toml::from_str::<Options>(&text).err();
     }
+    told.sort();
+    let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
     told.join("\n\n")
 }
 
-/// The text with the lines of `span` emptied; of a table whose name is wrong, all of its lines.
+/// What stands for a byte that was blanked out: a blank that nobody writes there.
+const BLANK: u8 = b'\t';
+
+/// Whether a table lacks a key because the key was blanked out.
+fn is_ours(text: &str, span: &Range<usize>, error: &Error) -> bool {
+    let table = &text[span.start..];
+    let end = table.find("\n[").unwrap_or(table.len());
+    let blanked = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte == BLANK);
+    error.message().starts_with("missing field") && table[..end].lines().any(blanked)
+}
+
+/// The text with the lines of `span` blanked out; of a table whose name is wrong, all of its lines.
 fn without(text: &str, span: &Range<usize>) -> String {
-    let mut rest = String::with_capacity(text.len());
-    let (mut at, mut in_table) = (0, false);
+    let mut rest = Vec::with_capacity(text.len());
+    let mut in_table = false;
     for line in text.split_inclusive('\n') {
-        let end = at + line.len();
+        let (start, end) = (rest.len(), rest.len() + line.len());
         let header = line.trim_start().starts_with('[');
-        let hit = span.start < end && span.end.max(span.start + 1) > at;
-        in_table = match (hit, header) {
-            (true, true) => true,
-            (false, true) => false,
-            (_, false) => in_table,
-        };
+        let hit = span.start < end && span.end.max(span.start + 1) > start;
+        in_table = (in_table && !header) || (hit && header);
         match hit || in_table {
-            true => rest.push('\n'),
-            false => rest.push_str(line),
+            true => rest.extend(line.bytes().map(blank)),
+            false => rest.extend(line.bytes()),
         }
-        at = end;
     }
-    rest
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
+fn blank(byte: u8) -> u8 {
+    match byte {
+        b'\n' => byte,
+        _ => BLANK,
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +99,14 @@ mod tests {
             );
             assert!(said.contains(what), "{what}: {said}");
         }
+        assert_eq!(said.matches("at line ").count(), 6, "{said}");
+        let places: Vec<_> = said
+            .match_indices("at line ")
+            .map(|(at, _)| &said[at..at + 10])
+            .collect();
+        assert!(
+            places.is_sorted_by_key(|place| place[8..].trim_end_matches(',').parse::<u32>().ok())
+        );
     }
 
     #[test]
