@@ -1,7 +1,7 @@
 //! All that is wrong with a configuration, not just the first of it.
 //!
-//! A reader of TOML stops at the first value that makes no sense. So its lines are blanked out, which
-//! keeps the places of all others, and the rest is read again.
+//! A reader of TOML stops at the first value that makes no sense. So its lines are blanked out,
+//! which keeps the places of all others, and the rest is read again.
 
 use std::ops::Range;
 
