@@ -22,6 +22,20 @@ pub enum Error {
     },
     /// The configuration cannot be read: what is wrong and where, over several lines.
     Config(String),
+    /// The file of a configuration cannot be read.
+    ConfigFile {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// Options of a site that contradict each other.
+    Site {
+        /// Its root.
+        root: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// There is no site to serve.
     NoSite,
     /// Two sites have the same name.
@@ -44,6 +58,14 @@ impl fmt::Display for Error {
                 "cannot keep requests beneath the served folder: openat2: {errno}"
             ),
             Error::Config(what) => f.write_str(what),
+            Error::ConfigFile { path, error } => {
+                write!(
+                    f,
+                    "cannot read the configuration {}: {error}",
+                    path.display()
+                )
+            }
+            Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
             Error::NoSite => f.write_str("there is no site to serve"),
             Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
             Error::Net(error) => error.fmt(f),
@@ -56,7 +78,8 @@ impl std::error::Error for Error {
         match self {
             Error::Root { errno, .. } | Error::NoBeneath { errno } => Some(errno),
             Error::Net(error) => Some(error),
-            Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => None,
+            Error::ConfigFile { error, .. } => Some(error),
+            Error::Config(_) | Error::Site { .. } | Error::NoSite | Error::NameTaken { .. } => None,
         }
     }
 }

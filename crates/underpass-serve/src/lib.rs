@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
-//! | `options` | what is asked of a server |
+//! | `options`, `mistakes` | what is asked of a server, and what is wrong with it |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files` | what is known of a file, and for how long |
-//! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
+//! | [`rules`], `mime` | what the configuration of a site says of a path |
+//! | `coding`, `precompressed` | what a client takes, and what lies compressed beside a file |
+//! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
 //!
@@ -30,9 +32,11 @@ mod answer;
 mod body;
 mod chunked;
 mod clock;
+mod coding;
 mod condition;
 mod connection;
 mod decimal;
+mod disposition;
 mod error;
 mod fields;
 mod file;
@@ -41,14 +45,17 @@ mod head;
 mod host;
 mod limits;
 mod mime;
+mod mistakes;
 mod multipart;
 mod open_files;
 mod options;
 mod path;
+mod precompressed;
 mod range;
 mod reply;
 mod request_line;
 mod resolve;
+pub mod rules;
 mod site;
 mod status;
 mod target;
@@ -57,8 +64,10 @@ mod worker;
 
 use site::Sites;
 
+pub use coding::Coding;
 pub use error::Error;
 pub use limits::Limits;
+pub use mime::TypeOptions;
 pub use options::{Options, SiteOptions};
 
 pub use worker::{Summary, Worker};
@@ -89,6 +98,15 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
     let (listen, policy) = (options.listen, options.policy);
     let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
     Ok(running)
+}
+
+/// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
+/// what [`serve`] would open, but takes no port and starts nothing.
+///
+/// # Errors
+/// None: mistakes are the result, an empty list if there are none.
+pub fn check(options: &Options) -> Vec<Error> {
+    site::check(&options.sites)
 }
 
 /// HTTP as a protocol of the network ground.

@@ -10,6 +10,8 @@
 //! | it is deleted, or replaced by rename | at once: nothing links to the open file any more |
 //! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
 //! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
+//! | a file appears that would be preferred (another index) | after [`OPEN_FILE_KEPT`] |
+//! | a copy in a content coding appears beside it | after [`OPEN_FILE_KEPT`] |
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
 //!
 //! Whatever is answered is one state of one file that had this name within that time. An open file
@@ -17,7 +19,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
 use std::time::SystemTime;
 
@@ -26,17 +27,21 @@ use rustix::io::Errno;
 
 use crate::file::{File, State};
 use crate::limits::{OPEN_FILE_KEPT, OPEN_FILES_MAX};
-use crate::path::{Form, SitePath};
+use crate::path::SitePath;
 use crate::resolve::{Found, find};
+use crate::site::Site;
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
+    /// By [`SitePath::key`] of what was asked for.
     kept: RefCell<HashMap<Vec<u8>, Kept>>,
 }
 
 #[derive(Debug)]
 struct Kept {
+    /// Its own path, where another one leads to it: a folder's, or one without `.html`.
+    path: Option<SitePath>,
     state: Rc<State>,
     opened: SystemTime,
 }
@@ -45,64 +50,59 @@ impl OpenFiles {
     /// What a path leads to, at the time `now`. Call it within a runtime of local tasks.
     pub(crate) fn find(
         self: &Rc<OpenFiles>,
-        root: BorrowedFd<'_>,
+        site: &Site,
         path: SitePath,
         now: SystemTime,
     ) -> Found {
-        if path.is_hidden() {
-            return Found::Nothing;
+        if let Some((own, state)) = self.kept(&path, now) {
+            return Found::File(File::known(own.unwrap_or(path), state));
         }
-        if path.form() == Form::Folder {
-            let index = path.clone().into_index();
-            if let Some(state) = self.kept(&index, now) {
-                return Found::File(File { path: index, state });
-            }
-        } else if let Some(state) = self.kept(&path, now) {
-            return Found::File(File { path, state });
-        }
-        match find(root, path.clone(), now) {
+        match find(site, path.clone(), now) {
             Found::File(file) => {
-                self.keep(&file, now);
+                self.keep(&path, &file, now);
                 Found::File(file)
             }
             // Descriptors ran out: those kept here are the first to go.
-            Found::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => find(root, path, now),
+            Found::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => find(site, path, now),
             found => found,
         }
     }
 
-    /// The file of this path, if it is kept and still has a name.
-    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<Rc<State>> {
+    /// The file that this path leads to, if it is kept and still has a name.
+    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<(Option<SitePath>, Rc<State>)> {
+        let key = path.key();
         let mut kept = self.kept.borrow_mut();
-        let entry = kept.get_mut(path.bytes())?;
+        let entry = kept.get_mut(&*key)?;
         if !entry.is_fresh(now) {
             return None;
         }
         match fstat(&entry.state.descriptor) {
             Ok(stat) if stat.st_nlink > 0 => {
                 entry.state = entry.state.looked_at_again(&stat, now);
-                Some(Rc::clone(&entry.state))
+                Some((entry.path.clone(), Rc::clone(&entry.state)))
             }
             _ => {
-                kept.remove(path.bytes());
+                kept.remove(&*key);
                 None
             }
         }
     }
 
-    fn keep(self: &Rc<OpenFiles>, file: &File, now: SystemTime) {
+    fn keep(self: &Rc<OpenFiles>, asked: &SitePath, file: &File, now: SystemTime) {
+        let key = asked.key();
         let mut kept = self.kept.borrow_mut();
-        if kept.len() >= OPEN_FILES_MAX && !kept.contains_key(file.path.bytes()) {
+        if kept.len() >= OPEN_FILES_MAX && !kept.contains_key(&*key) {
             return;
         }
         if kept.is_empty() {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
         let entry = Kept {
+            path: (*asked != file.path).then(|| file.path.clone()),
             state: Rc::clone(&file.state),
             opened: now,
         };
-        kept.insert(file.path.bytes().to_vec(), entry);
+        kept.insert(key.into_owned(), entry);
     }
 
     /// Closes all that is not being sent. Says whether there was any.

@@ -9,15 +9,20 @@ use rustix::io::Errno;
 use underpass::{Account, Outbox};
 use underpass_net::{Burst, Trouble};
 
-use crate::answer::{Answer, answer};
+use crate::answer::{Answer, Lookup, answer};
 use crate::clock::Clock;
+use crate::coding::Coding;
+use crate::file::File;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
 use crate::open_files::OpenFiles;
+use crate::path::SitePath;
+use crate::precompressed::sibling;
 use crate::reply::{Circumstances, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
-use crate::site::Sites;
-use crate::status::Refusal;
+use crate::resolve::Found;
+use crate::site::{Site, Sites};
+use crate::status::{Refusal, Status};
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
@@ -51,6 +56,33 @@ impl Summary {
     }
 }
 
+/// The files of a site, at one moment.
+struct Open<'w> {
+    site: &'w Site,
+    files: &'w Rc<OpenFiles>,
+    now: SystemTime,
+}
+
+impl Lookup for Open<'_> {
+    fn find(&self, path: SitePath) -> Found {
+        self.files.find(self.site, path, self.now)
+    }
+
+    fn sibling(&self, file: &File, coding: Coding) -> Option<File> {
+        sibling(self.site, file, coding, self.now)
+    }
+}
+
+impl Open<'_> {
+    /// What is shown instead of one line for this status.
+    fn page(&self, status: Status) -> Option<File> {
+        match self.find(self.site.rules.page(status)?.clone()) {
+            Found::File(page) => Some(page),
+            _ => None,
+        }
+    }
+}
+
 impl Worker {
     pub(crate) fn new(sites: Arc<Sites>, limits: Limits) -> Worker {
         Worker {
@@ -68,25 +100,30 @@ impl Worker {
     /// Answers a request into `outbox`.
     pub(crate) fn answer(
         &self,
-        request: Request<'_>,
+        mut request: Request<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
     ) -> Option<Sending> {
         self.requests.set(self.requests.get() + 1);
         let now = SystemTime::now();
+        let number = self.sites.number_of(request.authority);
+        let (site, files) = (&self.sites.all()[number], &self.files[number]);
+        let origin = request.fields.origin.take();
         let circumstances = Circumstances {
             method: request.method,
             version: request.version,
             persistence,
             date: self.clock.date(now),
+            rules: &site.rules,
+            admitted: site.rules.cors.admit(origin.as_deref()),
         };
-        let number = self.sites.number_of(request.authority);
-        let (site, files) = (&self.sites.all()[number], &self.files[number]);
-        let answer = answer(request, |path| files.find(site.root(), path, now));
+        let open = Open { site, files, now };
+        let answer = answer(request, &site.rules, &open);
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }
-        reply(answer, &circumstances, self.spare.take(), outbox)
+        let page = answer.error().and_then(|status| open.page(status));
+        reply(answer, page, &circumstances, self.spare.take(), outbox)
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
@@ -97,6 +134,8 @@ impl Worker {
             version: Version::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
+            rules: &self.sites.all()[0].rules,
+            admitted: None,
         };
         refuse(refusal, &circumstances, outbox);
     }
