@@ -16,6 +16,7 @@
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
+//! | `visit`, `tally`, `board`, `log`, `monitor`, `explain` | what is told of it: one exchange, counts, lines, metrics, its way |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use underpass_net::{Protocol, Running, Stream};
 
 mod answer;
+mod board;
 mod body;
 mod chunked;
 mod clock;
@@ -34,13 +36,16 @@ mod condition;
 mod connection;
 mod decimal;
 mod error;
+mod explain;
 mod fields;
 mod file;
 mod framing;
 mod head;
 mod host;
 mod limits;
+mod log;
 mod mime;
+mod monitor;
 mod multipart;
 mod open_files;
 mod options;
@@ -51,15 +56,22 @@ mod request_line;
 mod resolve;
 mod site;
 mod status;
+mod tally;
 mod target;
 mod validator;
+mod visit;
 mod worker;
 
+use board::{Board, Metrics, Presence};
+use log::Log;
+use monitor::Monitor;
 use site::Sites;
 
 pub use error::Error;
 pub use limits::Limits;
-pub use options::{Options, SiteOptions};
+pub use log::{Access, LogFormat, LogOptions, Reopen};
+pub use monitor::{StatusAddress, StatusOptions};
+pub use options::{Explain, Options, SiteOptions};
 
 pub use worker::{Summary, Worker};
 
@@ -79,15 +91,30 @@ pub use worker::{Summary, Worker};
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
 pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
+    let sites = Arc::new(Sites::open(&options.sites)?);
+    let monitor = Monitor::listen(&options.status)?;
+    let metrics = match &monitor {
+        Some(_) => Metrics::Read,
+        None => Metrics::Unread,
+    };
     let http = Http {
-        sites: Arc::new(Sites::open(&options.sites)?),
+        sites,
         limits: options.requests.clone(),
+        board: Arc::new(Board::new(
+            Log::open(&options.log)?,
+            metrics,
+            options.explain,
+        )),
+        presence: Presence::new(),
     };
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, Into::into);
     let (listen, policy) = (options.listen, options.policy);
     let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
+    if let Some(monitor) = monitor {
+        monitor.start(Arc::clone(&http.board), running.shutdown(), &http.presence)?;
+    }
     Ok(running)
 }
 
@@ -96,6 +123,8 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
 struct Http {
     sites: Arc<Sites>,
     limits: Limits,
+    board: Arc<Board>,
+    presence: Presence,
 }
 
 impl Protocol for Http {
@@ -103,7 +132,12 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(&self.sites), self.limits.clone())
+        Worker::new(
+            Arc::clone(&self.sites),
+            self.limits.clone(),
+            Arc::clone(&self.board),
+            self.presence.clone(),
+        )
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {
@@ -111,6 +145,6 @@ impl Protocol for Http {
     }
 
     fn finish(worker: &Worker) -> Summary {
-        worker.summary()
+        worker.finish()
     }
 }

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::fstat;
@@ -28,10 +29,12 @@ use crate::file::{File, State};
 use crate::limits::{OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::path::{Form, SitePath};
 use crate::resolve::{Found, find};
+use crate::tally::Tally;
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
+    tally: Arc<Tally>,
     kept: RefCell<HashMap<Vec<u8>, Kept>>,
 }
 
@@ -42,6 +45,14 @@ struct Kept {
 }
 
 impl OpenFiles {
+    /// None yet; what happens to them is counted there.
+    pub(crate) fn counted(tally: Arc<Tally>) -> Rc<OpenFiles> {
+        Rc::new(OpenFiles {
+            tally,
+            kept: RefCell::default(),
+        })
+    }
+
     /// What a path leads to, at the time `now`. Call it within a runtime of local tasks.
     pub(crate) fn find(
         self: &Rc<OpenFiles>,
@@ -55,11 +66,14 @@ impl OpenFiles {
         if path.form() == Form::Folder {
             let index = path.clone().into_index();
             if let Some(state) = self.kept(&index, now) {
+                self.tally.files.hits.add(1);
                 return Found::File(File { path: index, state });
             }
         } else if let Some(state) = self.kept(&path, now) {
+            self.tally.files.hits.add(1);
             return Found::File(File { path, state });
         }
+        self.tally.files.misses.add(1);
         match find(root, path.clone(), now) {
             Found::File(file) => {
                 self.keep(&file, now);
@@ -85,6 +99,7 @@ impl OpenFiles {
             }
             _ => {
                 kept.remove(path.bytes());
+                self.count_closed(1);
                 None
             }
         }
@@ -102,15 +117,25 @@ impl OpenFiles {
             state: Rc::clone(&file.state),
             opened: now,
         };
-        kept.insert(file.path.bytes().to_vec(), entry);
+        match kept.insert(file.path.bytes().to_vec(), entry) {
+            None => self.tally.files.kept.add(1),
+            Some(_old) => self.tally.files.closed.add(1),
+        }
     }
 
     /// Closes all that is not being sent. Says whether there was any.
     fn give_up(&self) -> bool {
         let mut kept = self.kept.borrow_mut();
-        let any = !kept.is_empty();
+        let count = kept.len();
         kept.clear();
-        any
+        self.count_closed(count);
+        count > 0
+    }
+
+    fn count_closed(&self, count: usize) {
+        let (tally, count) = (&self.tally.files, count as u64);
+        tally.closed.add(count);
+        tally.kept.set(tally.kept.value().saturating_sub(count));
     }
 }
 
@@ -131,7 +156,9 @@ async fn sweep(files: Weak<OpenFiles>) {
         };
         let now = SystemTime::now();
         let mut kept = files.kept.borrow_mut();
+        let before = kept.len();
         kept.retain(|_, entry| entry.is_fresh(now));
+        files.count_closed(before - kept.len());
         if kept.is_empty() {
             return;
         }

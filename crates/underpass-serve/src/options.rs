@@ -12,6 +12,8 @@ use underpass::Policy;
 
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::log::LogOptions;
+use crate::monitor::StatusOptions;
 
 /// How sites are served.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,6 +31,12 @@ pub struct Options {
     pub requests: Limits,
     /// The bounds of connections.
     pub connections: underpass_net::Limits,
+    /// What is written about requests.
+    pub log: LogOptions,
+    /// Who may ask for metrics, and where.
+    pub status: StatusOptions,
+    /// Whether answers say how their bodies are planned to leave, and how the previous one did.
+    pub explain: Explain,
     /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
     #[serde(skip)]
     pub policy: Policy,
@@ -44,6 +52,27 @@ pub struct SiteOptions {
     pub names: Vec<String>,
 }
 
+/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
+/// system calls for each: for debugging.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(from = "bool")]
+pub enum Explain {
+    /// No.
+    #[default]
+    Off,
+    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
+    On,
+}
+
+impl From<bool> for Explain {
+    fn from(wanted: bool) -> Explain {
+        match wanted {
+            true => Explain::On,
+            false => Explain::Off,
+        }
+    }
+}
+
 impl Default for Options {
     /// No site yet, the local machine only, port 8080, a worker for each core.
     fn default() -> Options {
@@ -53,6 +82,9 @@ impl Default for Options {
             sites: Vec::new(),
             requests: Limits::default(),
             connections: underpass_net::Limits::default(),
+            log: LogOptions::default(),
+            status: StatusOptions::default(),
+            explain: Explain::default(),
             policy: Policy::default(),
         }
     }
