@@ -1,5 +1,10 @@
 //! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
 
+mod addresses;
+mod qr;
+mod telling;
+mod trial;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -9,6 +14,10 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
 use underpass_net::{Limits, Running};
 use underpass_serve::{Error, Options, Summary};
+
+use addresses::reachable;
+use telling::Telling;
+use trial::{Trial, trial};
 
 /// Serve the files of a folder over HTTP
 #[derive(Debug, clap::Args)]
@@ -36,6 +45,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = JOINED_BYTES_MAX,
           value_parser = clap::value_parser!(u64).range(..=JOIN_MAX))]
     join: u64,
+
+    #[command(flatten)]
+    telling: Telling,
 }
 
 /// A connection whose peer is slow holds as much memory. Nothing of this size is any faster so.
@@ -54,6 +66,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             joined_bytes_max: arguments.join,
             ..Limits::default()
         },
+        log: arguments.telling.log(),
+        status: arguments.telling.status(),
+        explain: arguments.telling.explain.into(),
         ..Options::of(&arguments.folder)
     };
     let plan = body_plan(&options.policy);
@@ -62,14 +77,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
     underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
+    let reopen = options.log.reopen.clone();
+    underpass_net::reopen_on_signal(move || reopen.ask()).map_err(|error| error.to_string())?;
+    let tried = match arguments.only {
+        Some(_) => None,
+        None => trial(&arguments.folder),
+    };
     say(&greeting(
+        &options,
         &arguments.folder,
         &running,
-        options
-            .workers
-            .map_or_else(underpass_net::cores, NonZeroUsize::get),
-        &plan,
+        &bodies(&plan, tried.as_ref()),
     ));
+    if arguments.telling.qr {
+        let address = reachable(running.address())[0];
+        say(&qr::code(&format!("http://{address}/")).unwrap_or_default());
+    }
     let mut summary = Summary::default();
     for worker in running.join() {
         summary.add(&worker);
@@ -84,20 +107,36 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn greeting(folder: &Path, running: &Running<Summary>, workers: usize, plan: &Plan) -> String {
-    let address = running.address();
+/// Where it is served, then how bodies leave, then what else is told where.
+fn greeting(options: &Options, folder: &Path, running: &Running<Summary>, bodies: &str) -> String {
     let shown = folder.display();
+    let addresses = reachable(running.address());
+    let (first, others) = (addresses[0], &addresses[1..]);
+    let workers = options
+        .workers
+        .map_or_else(underpass_net::cores, NonZeroUsize::get);
     let threads = match workers {
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let how = bodies(plan);
-    format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
+    let mut said =
+        format!("serving {shown} on http://{first}/ with {threads}; Ctrl-C stops it\n{bodies}");
+    for other in others {
+        said.push_str(&format!("\nalso on http://{other}/"));
+    }
+    if let Some(address) = &options.status.listen {
+        said.push_str(&format!("\nmetrics and health on {address}"));
+    }
+    said
 }
 
-fn bodies(plan: &Plan) -> String {
+/// How bodies leave, as far as it was tried, else as it is planned.
+fn bodies(plan: &Plan, tried: Option<&Trial>) -> String {
+    let moved =
+        |mechanism: &Mechanism| tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0);
     let tiers: Vec<_> = plan.tiers().collect();
-    let Some((first, others)) = tiers.split_first() else {
+    let first = Mechanism::ALL.into_iter().find(moved);
+    let Some(first) = first.or(tiers.first().copied()) else {
         return "bodies cannot leave: nothing is allowed".to_owned();
     };
     let why = match first {
@@ -105,7 +144,8 @@ fn bodies(plan: &Plan) -> String {
         Mechanism::Splice => "pages of the page cache go to the socket through a pipe",
         _ => "they pass through a buffer of this program",
     };
-    let others: Vec<_> = others.iter().map(|tier| tier.name()).collect();
+    let behind = tiers.iter().skip_while(|tier| **tier != first).skip(1);
+    let others: Vec<_> = behind.map(|tier| tier.name()).collect();
     let fallback = match others.is_empty() {
         true => String::new(),
         false => format!("; where it is refused, by {}", others.join(", then ")),
@@ -115,10 +155,23 @@ fn bodies(plan: &Plan) -> String {
         .filter(|(_, reason)| matches!(reason, Reason::Refused(..)))
         .map(|(mechanism, reason)| format!("; not by {mechanism}: {reason}"))
         .collect();
+    let known = match tried {
+        Some(trial) => tried_with(trial),
+        None => " (planned, not tried)".to_owned(),
+    };
     format!(
-        "bodies leave by {first}: {why}{fallback}{}",
+        "bodies leave by {first}: {why}{fallback}{}{known}",
         missing.concat()
     )
+}
+
+/// ` (tried with NAME)`, and what was refused there.
+fn tried_with(trial: &Trial) -> String {
+    let refusals = trial.account.refusals.iter();
+    let refusals: String = refusals.map(|refusal| format!("; {refusal}")).collect();
+    // A name may be anything, and this is a terminal.
+    let name = trial.name.escape_debug();
+    format!(" (tried with {name}{refusals})")
 }
 
 /// How a file gets to a TCP socket on this host.
@@ -167,6 +220,11 @@ fn with_advice(error: &Error) -> String {
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port from 1024 on with --listen ADDR:PORT"
         }
+        Error::Log { .. } => "name a file in a folder that may be written, with --log-file FILE",
+        Error::Status { .. } => {
+            "choose another address with --status ADDR:PORT or --status unix:PATH"
+        }
+        Error::Thread { .. } => "allow this process more threads",
         Error::Net(_) | Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => {
             return error.to_string();
         }
