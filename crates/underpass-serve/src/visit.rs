@@ -59,6 +59,8 @@ struct Exchange {
     method: Option<Method>,
     said: Said,
     status: u16,
+    /// Sent before the answer, to ask for a body.
+    bytes_before: u64,
     head_bytes: u64,
     promised: u64,
     ready: Duration,
@@ -133,8 +135,12 @@ impl Visit {
         exchange.head_bytes = head_bytes;
         exchange.promised = owed(outbox) - head_bytes;
         exchange.ready = elapsed(exchange.start);
-        // What was sent before the answer, to ask for a body, does not count as a part of it.
-        let _invitation = outbox.take_beside();
+        exchange.bytes_before = outbox.take_beside().bytes;
+    }
+
+    /// Bytes that were sent before the answer and count for no part of it.
+    pub(crate) fn bytes_before(&self) -> u64 {
+        self.exchange.bytes_before
     }
 
     /// What is counted of the exchange: method, status and duration.

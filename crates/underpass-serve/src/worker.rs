@@ -158,6 +158,7 @@ impl Worker {
         let (method, status, duration) = visit.counts();
         self.tally.exchange(method, status, end, duration);
         self.tally.sent(&sent, &beside);
+        self.tally.other_bytes.add(visit.bytes_before());
         if let Some(pen) = &self.pen {
             pen.write(&visit.record(&sent, beside, duration, end));
             self.words.replace(visit.end());
