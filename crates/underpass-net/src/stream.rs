@@ -160,8 +160,8 @@ impl Stream {
         Ok(())
     }
 
-    /// How the first range that is owed is going to leave, if its head becomes so much `longer`: for
-    /// those who debug. A few system calls.
+    /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
+    /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
         forecast(

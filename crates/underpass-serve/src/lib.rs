@@ -16,7 +16,8 @@
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
-//! | `visit`, `tally`, `board`, `log`, `monitor`, `explain` | what is told of it: one exchange, counts, lines, metrics, its way |
+//! | `visit`, `tally`, `board` | what is known of an exchange, and counted |
+//! | `log`, `monitor`, `explain` | what is told of it: lines, metrics, its way |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 

@@ -17,7 +17,7 @@ use crate::request_line::Method;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts `more`. Of two threads that do so at once one may be lost: each counter has one writer.
+    /// Counts `more`. Of two threads that do so at once one may be lost: it has one writer.
     pub(crate) fn add(&self, more: u64) {
         self.set(self.value().wrapping_add(more));
     }

@@ -124,7 +124,8 @@ fn a_combined_line_has_what_was_asked_and_what_was_sent() {
 const HOSTILE: [&[u8]; 8] = [
     b"GET /\"-\" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     b"GET /a\\\xff\xc3\xbc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \" 200 1 \"\t\\\x80\xe2\x80\xae\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \" 200 1 \"\t\\\x80\xe2\x80\xae\r\n\
+      Connection: close\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\nReferer: \xc2\x9b31m\"\r\nConnection: close\r\n\r\n",
     b"GET /a\rb HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a\x1b[31mb\r\n\r\n",

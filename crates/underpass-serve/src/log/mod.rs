@@ -7,8 +7,8 @@
 //!                 Reopen ───┴──────┘  SIGUSR1, after a rotation
 //! ```
 //!
-//! A worker never waits for the disk: where the writer does not follow and the buffer is full, lines
-//! are dropped, counted and told. The writer is woken at most twenty times a second.
+//! A worker never waits for the disk: where the writer does not follow and the buffer is full,
+//! lines are dropped, counted and told. The writer is woken at most twenty times a second.
 
 mod combined;
 mod json;
