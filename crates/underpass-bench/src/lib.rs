@@ -54,6 +54,7 @@ mod run;
 mod scratch;
 mod server;
 pub mod stats;
+mod telling;
 mod throttle;
 mod trace;
 mod window;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use underpass::drive::tokio::{Turn, turn};
-use underpass::{Fault, Outbox};
+use underpass::drive::tokio::{Turn, forecast, turn};
+use underpass::{Fault, Forecast, Outbox};
 
 use crate::deadline::Deadline;
 use crate::error::StreamError;
@@ -160,6 +160,19 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
+    /// for those who debug. A few system calls.
+    pub fn forecast(&self, longer: u64) -> Option<Forecast> {
+        let ground = &*self.ground;
+        forecast(
+            &self.outbox,
+            &self.socket,
+            &ground.host,
+            &ground.policy,
+            longer,
+        )
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a

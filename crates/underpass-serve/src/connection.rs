@@ -14,14 +14,18 @@
 
 use std::rc::Rc;
 
-use underpass::Fault;
+use underpass::{Fault, Forecast, Piece};
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::body::{self, Plan, Unskipped};
+use crate::explain;
 use crate::head::{Expect, Persistence, Progress, Request, Scan};
+use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
+use crate::tally::End;
+use crate::visit::{Attention, Meter, Visit};
 use crate::worker::Worker;
 
 /// How a connection goes on after an exchange.
@@ -38,9 +42,34 @@ enum Next {
 }
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
-pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
+pub(crate) async fn converse(worker: Rc<Worker>, stream: Stream) {
+    let meter = Rc::new(Meter::default());
+    let visit = worker.visit(stream.peer().ip(), Rc::clone(&meter));
+    let attention = worker.attention();
+    let leaving = Leaving(Rc::clone(&worker));
+    match attention {
+        // Boxed, so that connections that are not measured are not larger for it.
+        Attention::Processor => {
+            let exchanges = Box::pin(exchanges(worker, stream, visit));
+            meter.measure(exchanges).await;
+        }
+        _ => exchanges(worker, stream, visit).await,
+    }
+    drop(leaving);
+}
+
+/// A connection's task may be dropped while it waits; it has ended then too.
+struct Leaving(Rc<Worker>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
     loop {
-        match exchange(&worker, &mut stream).await {
+        match exchange(&worker, &mut stream, &mut visit).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
             Next::Close => return stream.close().await,
@@ -51,25 +80,26 @@ pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
 }
 
 /// One request and its answer.
-async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
-    let scan = match read_head(worker, stream).await {
+async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Next {
+    let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
-        Err(Unread::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unread::Refused(refusal)) => return misread(worker, stream, visit, refusal).await,
         Err(Unread::Gone) => return Next::Drop,
     };
     let phase = stream.phase();
     let (input, outbox) = stream.parts();
     let request = match scan.parse(input) {
         Ok(request) => request,
-        Err(refusal) => return refuse(worker, stream, refusal).await,
+        Err(refusal) => return misread(worker, stream, visit, refusal).await,
     };
+    visit.understand(&input[..scan.length()], Some(&request), || worker.words());
     match body::plan(&request) {
         Plan::Nothing => {
             let persistence = persistence(&request, phase);
             let is_last = request.persistence == Persistence::Close;
             let sending = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
-            match send(worker, stream, persistence, sending).await {
+            match send(worker, stream, visit, persistence, sending).await {
                 // Who said so sends nothing that a close could be in the way of (RFC 9112, 9.6).
                 Next::Close if is_last && stream.input().is_empty() => Next::Drop,
                 next => next,
@@ -78,13 +108,13 @@ async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
         Plan::Leave => {
             let sending = worker.answer(request, Persistence::Close, outbox);
             stream.consume(scan.length());
-            send(worker, stream, Persistence::Close, sending).await
+            send(worker, stream, visit, Persistence::Close, sending).await
         }
         Plan::Skip(body) => {
             let head = input[..scan.length()].to_vec();
             stream.consume(scan.length());
             let skipped = body.skip(stream, &worker.limits).await;
-            answer_after_body(worker, stream, &scan, &head, skipped).await
+            answer_after_body(worker, stream, visit, &scan, &head, skipped).await
         }
     }
 }
@@ -97,12 +127,17 @@ enum Unread {
 
 /// Reads until a head is complete. The first byte may take as long as a connection may be idle,
 /// the rest has its own deadline, which no trickle extends.
-async fn read_head(worker: &Worker, stream: &mut Stream) -> Result<Scan, Unread> {
+async fn read_head(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+) -> Result<Scan, Unread> {
     let mut scan = Scan::default();
     let mut patience = Patience::Idle;
     stream.expect_when_idle();
     loop {
         if !stream.input().is_empty() {
+            visit.begin();
             match scan.advance(stream.input()) {
                 Ok(Progress::Complete) => return Ok(scan),
                 Ok(Progress::Partial) => {}
@@ -129,22 +164,23 @@ const LATE: Refusal = Refusal::new(Status::RequestTimeout, "the request did not 
 async fn answer_after_body(
     worker: &Worker,
     stream: &mut Stream,
+    visit: &mut Visit,
     scan: &Scan,
     head: &[u8],
     skipped: Result<(), Unskipped>,
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
-        (Err(refusal), _) => return refuse(worker, stream, refusal).await,
+        (Err(refusal), _) => return refuse(worker, stream, visit, refusal).await,
     };
     let persistence = match skipped {
         Ok(()) => persistence(&request, stream.phase()),
         Err(Unskipped::TooLong) => Persistence::Close,
-        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, visit, refusal).await,
         Err(Unskipped::Gone) => return Next::Drop,
     };
     let sending = worker.answer(request, persistence, stream.outbox());
-    send(worker, stream, persistence, sending).await
+    send(worker, stream, visit, persistence, sending).await
 }
 
 /// What becomes of the connection after a request whose end is known.
@@ -156,20 +192,36 @@ fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
     }
 }
 
-async fn refuse(worker: &Worker, stream: &mut Stream, refusal: Refusal) -> Next {
+/// Answers what came instead of a head that makes sense.
+async fn misread(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    refusal: Refusal,
+) -> Next {
+    visit.understand(stream.input(), None, || worker.words());
+    refuse(worker, stream, visit, refusal).await
+}
+
+async fn refuse(worker: &Worker, stream: &mut Stream, visit: &mut Visit, refusal: Refusal) -> Next {
     worker.refuse(refusal, stream.outbox());
-    send(worker, stream, Persistence::Close, None).await
+    send(worker, stream, visit, Persistence::Close, None).await
 }
 
 /// Sends what is in the outbox and keeps account of it.
 async fn send(
     worker: &Worker,
     stream: &mut Stream,
+    visit: &mut Visit,
     persistence: Persistence,
     sending: Option<Sending>,
 ) -> Next {
+    if worker.explain() == Explain::On {
+        explain(stream, visit);
+    }
+    visit.ready(stream.outbox());
     let sent = stream.flush().await;
-    worker.record(stream.outbox());
+    worker.record(stream.outbox(), visit, end(&sent));
     match sent {
         Ok(()) => match persistence {
             Persistence::KeepAlive => Next::Request,
@@ -180,6 +232,37 @@ async fn send(
             Next::Reset
         }
         Err(_) => Next::Reset,
+    }
+}
+
+/// Adds to the head how the body is planned to leave, and how the one before did.
+fn explain(stream: &mut Stream, visit: &Visit) {
+    // What the fields make of a small answer is known only when they are written.
+    let longer = |forecast: &Forecast| {
+        let planned = explain::planned(forecast);
+        explain::fields(Some(&planned), visit.previous()).len() as u64
+    };
+    let forecast = stream.forecast(0);
+    let forecast = forecast.and_then(|forecast| stream.forecast(longer(&forecast)));
+    let planned = match stream.outbox().pieces().next() {
+        Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
+        _ => forecast.as_ref().map(explain::planned),
+    };
+    let fields = explain::fields(planned.as_deref(), visit.previous());
+    stream
+        .outbox()
+        .amend_head(|head| explain::insert(head, &fields));
+}
+
+/// How it is told in logs and metrics.
+fn end(sent: &Result<(), StreamError>) -> End {
+    match sent {
+        Ok(()) => End::Complete,
+        Err(StreamError::PeerGone) => End::PeerGone,
+        Err(StreamError::TimedOut) => End::Stalled,
+        Err(StreamError::Stopped) => End::Stopped,
+        Err(StreamError::Move(error)) if error.fault == Fault::Truncated => End::Truncated,
+        Err(_) => End::Failed,
     }
 }
 

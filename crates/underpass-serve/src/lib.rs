@@ -18,6 +18,8 @@
 //! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
+//! | `visit`, `tally`, `board` | what is known of an exchange, and counted |
+//! | `log`, `monitor`, `explain` | what is told of it: lines, metrics, its way |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 
@@ -30,6 +32,7 @@ use underpass::Mechanism;
 use underpass_net::{Protocol, Running, Stream};
 
 mod answer;
+mod board;
 mod body;
 mod chunked;
 mod clock;
@@ -39,14 +42,17 @@ mod connection;
 mod decimal;
 mod disposition;
 mod error;
+mod explain;
 mod fields;
 mod file;
 mod framing;
 mod head;
 mod host;
 mod limits;
+mod log;
 mod mime;
 mod mistakes;
+mod monitor;
 mod multipart;
 mod open_files;
 mod options;
@@ -59,19 +65,26 @@ mod resolve;
 pub mod rules;
 mod site;
 mod status;
+mod tally;
 mod target;
 mod validator;
+mod visit;
 mod watch;
 mod worker;
 
+use board::{Board, Metrics, Presence};
+use log::Log;
+use monitor::Monitor;
 use reply::Joining;
 use site::Sites;
 
 pub use coding::Coding;
 pub use error::Error;
 pub use limits::Limits;
+pub use log::{Access, LogFormat, LogOptions, Reopen};
 pub use mime::TypeOptions;
-pub use options::{Options, SiteOptions};
+pub use monitor::{StatusAddress, StatusOptions};
+pub use options::{Explain, Options, SiteOptions};
 
 pub use worker::{Summary, Worker};
 
@@ -91,16 +104,31 @@ pub use worker::{Summary, Worker};
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
 pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
+    let sites = Arc::new(Sites::open(&options.sites)?);
+    let monitor = Monitor::listen(&options.status)?;
+    let metrics = match &monitor {
+        Some(_) => Metrics::Read,
+        None => Metrics::Unread,
+    };
     let http = Http {
-        sites: Arc::new(Sites::open(&options.sites)?),
+        sites,
         limits: options.requests.clone(),
         joining: joining(options),
+        board: Arc::new(Board::new(
+            Log::open(&options.log)?,
+            metrics,
+            options.explain,
+        )),
+        presence: Presence::new(),
     };
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, Into::into);
     let (listen, policy) = (options.listen, options.policy);
     let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
+    if let Some(monitor) = monitor {
+        monitor.start(Arc::clone(&http.board), running.shutdown(), &http.presence)?;
+    }
     Ok(running)
 }
 
@@ -127,6 +155,8 @@ struct Http {
     sites: Arc<Sites>,
     limits: Limits,
     joining: Joining,
+    board: Arc<Board>,
+    presence: Presence,
 }
 
 impl Protocol for Http {
@@ -134,7 +164,13 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(&self.sites), self.limits.clone(), self.joining)
+        Worker::new(
+            Arc::clone(&self.sites),
+            self.limits.clone(),
+            self.joining,
+            Arc::clone(&self.board),
+            self.presence.clone(),
+        )
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {
@@ -142,6 +178,6 @@ impl Protocol for Http {
     }
 
     fn finish(worker: &Worker) -> Summary {
-        worker.summary()
+        worker.finish()
     }
 }

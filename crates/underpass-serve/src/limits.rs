@@ -55,6 +55,26 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 /// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
+/// Different refusals (mechanism and cause) that a worker counts apart. A machine shows one or two.
+pub(crate) const TALLIED_REFUSALS_MAX: usize = 16;
+
+/// How long the log's thread waits for more lines after the first one: it wakes, and writes, at
+/// most so often, and nobody who looks at a log notices.
+pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
+
+/// How long a worker that ends waits for its lines to be written. A disk that takes longer has
+/// lost them.
+pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the status address waits where no connection can be taken, for want of descriptors.
+pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Connections to the status address at once: a scraper, a health check and somebody who looks.
+pub(crate) const MONITOR_CONNECTIONS_MAX: usize = 16;
+
+/// How long one of them may take, from its first byte to its last.
+pub(crate) const MONITOR_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The times a request has; tests shorten them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

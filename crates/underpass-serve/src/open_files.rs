@@ -26,6 +26,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::fstat;
@@ -36,11 +37,13 @@ use crate::limits::{CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::path::SitePath;
 use crate::resolve::{Found, find};
 use crate::site::Site;
+use crate::tally::Tally;
 use crate::watch::{Watch, Watched};
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
+    tally: Arc<Tally>,
     /// By [`SitePath::key`] of what was asked for.
     kept: RefCell<HashMap<Vec<u8>, Kept>>,
     /// Bytes of contents that were kept since there were no files.
@@ -58,6 +61,14 @@ struct Kept {
 }
 
 impl OpenFiles {
+    /// None yet; what happens to them is counted there.
+    pub(crate) fn counted(tally: Arc<Tally>) -> Rc<OpenFiles> {
+        Rc::new(OpenFiles {
+            tally,
+            ..OpenFiles::default()
+        })
+    }
+
     /// What a path leads to, at the time `now`. Call it within a runtime of local tasks.
     pub(crate) fn find(
         self: &Rc<OpenFiles>,
@@ -66,8 +77,10 @@ impl OpenFiles {
         now: SystemTime,
     ) -> Found {
         if let Some((own, state)) = self.kept(&path, now) {
+            self.tally.files.hits.add(1);
             return Found::File(File::known(own.unwrap_or(path), state));
         }
+        self.tally.files.misses.add(1);
         match find(site, path.clone(), now) {
             Found::File(file) => {
                 self.keep(&path, &file, now);
@@ -101,6 +114,7 @@ impl OpenFiles {
             }
             _ => {
                 kept.remove(&*key);
+                self.count_closed(1);
                 None
             }
         }
@@ -134,16 +148,26 @@ impl OpenFiles {
             opened: now,
             watched: None,
         };
-        kept.insert(key.into_owned(), entry);
+        match kept.insert(key.into_owned(), entry) {
+            None => self.tally.files.kept.add(1),
+            Some(_old) => self.tally.files.closed.add(1),
+        }
     }
 
     /// Closes all that is not being sent. Says whether there was any.
     fn give_up(&self) -> bool {
         let mut kept = self.kept.borrow_mut();
-        let any = !kept.is_empty();
+        let count = kept.len();
         kept.clear();
         self.contents.set(0);
-        any
+        self.count_closed(count);
+        count > 0
+    }
+
+    fn count_closed(&self, count: usize) {
+        let (tally, count) = (&self.tally.files, count as u64);
+        tally.closed.add(count);
+        tally.kept.set(tally.kept.value().saturating_sub(count));
     }
 }
 
@@ -175,7 +199,9 @@ async fn sweep(files: Weak<OpenFiles>) {
         };
         let now = SystemTime::now();
         let mut kept = files.kept.borrow_mut();
+        let before = kept.len();
         kept.retain(|_, entry| entry.is_fresh(now));
+        files.count_closed(before - kept.len());
         let contents = kept.values().filter_map(|entry| entry.state.content());
         files.contents.set(contents.map(<[u8]>::len).sum());
         if kept.is_empty() {

@@ -14,8 +14,10 @@ use underpass::Policy;
 use crate::coding::Coding;
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::log::LogOptions;
 use crate::mime::TypeOptions;
 use crate::mistakes::mistakes;
+use crate::monitor::StatusOptions;
 use crate::rules::{
     CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, PageStatus, Redirect,
     Rewrite, SecurityOptions, Symlinks, UrlPath,
@@ -37,6 +39,12 @@ pub struct Options {
     pub requests: Limits,
     /// The bounds of connections.
     pub connections: underpass_net::Limits,
+    /// What is written about requests.
+    pub log: LogOptions,
+    /// Who may ask for metrics, and where.
+    pub status: StatusOptions,
+    /// Whether answers say how their bodies are planned to leave, and how the previous one did.
+    pub explain: Explain,
     /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
     #[serde(skip)]
     pub policy: Policy,
@@ -93,6 +101,27 @@ pub struct SiteOptions {
     pub download: bool,
 }
 
+/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
+/// system calls for each: for debugging.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(from = "bool")]
+pub enum Explain {
+    /// No.
+    #[default]
+    Off,
+    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
+    On,
+}
+
+impl From<bool> for Explain {
+    fn from(wanted: bool) -> Explain {
+        match wanted {
+            true => Explain::On,
+            false => Explain::Off,
+        }
+    }
+}
+
 impl Default for Options {
     /// No site yet, the local machine only, port 8080, a worker for each core.
     fn default() -> Options {
@@ -102,6 +131,9 @@ impl Default for Options {
             sites: Vec::new(),
             requests: Limits::default(),
             connections: underpass_net::Limits::default(),
+            log: LogOptions::default(),
+            status: StatusOptions::default(),
+            explain: Explain::default(),
             policy: Policy::default(),
         }
     }

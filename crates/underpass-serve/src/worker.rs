@@ -1,6 +1,7 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,12 +11,15 @@ use underpass::{Account, Outbox};
 use underpass_net::{Burst, Trouble};
 
 use crate::answer::{Answer, Lookup, answer};
+use crate::board::{Board, Presence};
 use crate::clock::Clock;
 use crate::coding::Coding;
 use crate::file::File;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
+use crate::log::{Log, Pen};
 use crate::open_files::OpenFiles;
+use crate::options::Explain;
 use crate::path::SitePath;
 use crate::precompressed::sibling;
 use crate::reply::{Circumstances, Joining, Sending, refuse, reply};
@@ -23,6 +27,8 @@ use crate::request_line::{Method, Version};
 use crate::resolve::Found;
 use crate::site::{Site, Sites};
 use crate::status::{Refusal, Status};
+use crate::tally::{End, Tally};
+use crate::visit::{Attention, Meter, Visit};
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
@@ -38,6 +44,12 @@ pub struct Worker {
     spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
     account: RefCell<Account>,
+    board: Arc<Board>,
+    tally: Arc<Tally>,
+    pen: Option<Pen>,
+    /// Where the next exchange's words are written down, as `spare` for heads.
+    words: RefCell<Vec<u8>>,
+    _presence: Presence,
 }
 
 /// What a server has done.
@@ -85,18 +97,58 @@ impl Open<'_> {
 }
 
 impl Worker {
-    pub(crate) fn new(sites: Arc<Sites>, limits: Limits, joining: Joining) -> Worker {
+    pub(crate) fn new(
+        sites: Arc<Sites>,
+        limits: Limits,
+        joining: Joining,
+        board: Arc<Board>,
+        presence: Presence,
+    ) -> Worker {
+        let tally = board.tally();
+        let files = || OpenFiles::counted(Arc::clone(&tally));
         Worker {
             limits,
             joining,
-            files: sites.all().iter().map(|_| Rc::default()).collect(),
+            files: sites.all().iter().map(|_| files()).collect(),
             sites,
             clock: Clock::default(),
             trouble: Trouble::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
+            pen: board.log.as_ref().map(Log::pen),
+            board,
+            tally,
+            words: RefCell::default(),
+            _presence: presence,
         }
+    }
+
+    /// A connection is there; `meter` measures its task where that is asked for.
+    pub(crate) fn visit(&self, client: IpAddr, meter: Rc<Meter>) -> Visit {
+        self.tally.connections_accepted.add(1);
+        let number = self.board.next_connection();
+        Visit::new(number, client, self.board.attention, meter)
+    }
+
+    /// A connection has ended, however that came.
+    pub(crate) fn leave(&self) {
+        self.tally.connections_ended.add(1);
+    }
+
+    /// How closely connections are watched.
+    pub(crate) fn attention(&self) -> Attention {
+        self.board.attention
+    }
+
+    /// Whether answers explain themselves.
+    pub(crate) fn explain(&self) -> Explain {
+        self.board.explain
+    }
+
+    /// Room to write down what a client said.
+    pub(crate) fn words(&self) -> Vec<u8> {
+        self.words.take()
     }
 
     /// Answers a request into `outbox`.
@@ -144,18 +196,36 @@ impl Worker {
         refuse(refusal, &circumstances, outbox);
     }
 
-    /// Keeps account of what was sent of an answer, and the memory its head had.
-    pub(crate) fn record(&self, outbox: &mut Outbox) {
+    /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
+    pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Visit, end: End) {
+        let (sent, beside) = (outbox.take_account(), outbox.take_beside());
+        let (method, status, duration) = visit.counts();
+        self.tally.exchange(method, status, end, duration);
+        self.tally.sent(&sent, &beside);
+        self.tally.other_bytes.add(visit.bytes_before());
+        if let Some(pen) = &self.pen {
+            pen.write(&visit.record(&sent, beside, duration, end));
+            self.words.replace(visit.end());
+        } else {
+            visit.end();
+        }
+        if self.explain() == Explain::On {
+            visit.remember(&sent);
+        }
         let mut account = self.account.borrow_mut();
         let known = account.refusals.len();
-        account.add(&outbox.take_account());
+        account.add(&sent);
         for refusal in &account.refusals[known..] {
             tracing::warn!("bodies leave in another way: {refusal}");
         }
         self.spare.replace(outbox.spare());
     }
 
-    pub(crate) fn summary(&self) -> Summary {
+    /// Sums up, when what was written about the last answers is on its way to the disk.
+    pub(crate) fn finish(&self) -> Summary {
+        if let Some(pen) = &self.pen {
+            pen.finish();
+        }
         Summary {
             requests: self.requests.get(),
             account: self.account.borrow().clone(),

@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use super::observation::{Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, WATCHED};
+use super::serving::{Bench, LISTENED, WATCHED};
 use super::{TRACED, size_label};
-use crate::document::{Calls, Case, Timeline};
+use crate::document::{Calls, Case, Timeline, Travelled};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Client, Connection, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
@@ -105,6 +105,26 @@ impl Closed<'_> {
         self.bench.watch(contender, work)
     }
 
+    /// Tells for the case how bodies travel while all of it is asked for once more, as the servers
+    /// count that do.
+    pub(crate) fn add_travelled(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
+        let listen = |closed: &mut Self, contender| closed.travelled_of(contender);
+        let told = run.once_each(self, LISTENED, weight, &mut case.notes, listen)?;
+        case.travelled.extend(told.into_iter().flatten());
+        Ok(())
+    }
+
+    fn travelled_of(&mut self, contender: usize) -> Result<Vec<Travelled>> {
+        let (load, stop, specimens) = (self.load, self.stop, &self.specimens);
+        self.bench.listen(contender, |server| {
+            let targets = targets_of(specimens, server, load.connection);
+            let lane = lane(load, &targets, load.quota);
+            let mut client = Client::connect(server.address(), vec![lane], load.waiting)?;
+            let outcome = client.run(stop)?;
+            Ok(outcome.tallies.iter().map(|tally| tally.body_bytes).sum())
+        })
+    }
+
     /// Counts the system calls of some requests of each server, under strace, for the case; where
     /// they can't be counted it is said why.
     pub(crate) fn add_calls(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
@@ -137,12 +157,7 @@ impl Closed<'_> {
     }
 
     fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
-        Lane {
-            targets,
-            connections: self.load.connections,
-            pace: Pace::Closed(quota),
-            receive_bytes_max: RECEIVE_BYTES_MAX,
-        }
+        lane(self.load, targets, quota)
     }
 
     fn told(
@@ -181,6 +196,15 @@ impl Closed<'_> {
             "{connections} connections, {again}; {what} in the page cache; \
              {how_long}, and every answer is taken whole"
         )
+    }
+}
+
+fn lane(load: Load, targets: &[Target], quota: Quota) -> Lane<'_> {
+    Lane {
+        targets,
+        connections: load.connections,
+        pace: Pace::Closed(quota),
+        receive_bytes_max: RECEIVE_BYTES_MAX,
     }
 }
 

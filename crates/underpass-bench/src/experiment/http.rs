@@ -92,8 +92,8 @@ const METRICS_FURTHER: [Metric<Observation>; 8] = [
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     let contenders = (1 + options.only.len() + options.servers.len()) as u64;
-    // Beside the rounds: a warm-up, one for looking at memory, one under strace.
-    let plays = rounds as u64 + 3;
+    // Beside the rounds: a warm-up, one for memory, one for how bodies travel, one under strace.
+    let plays = rounds as u64 + 4;
     let sizes = options.sizes(scale).into_iter();
     let of_all = sizes.map(|size| options.weight_of(size, scale) * contenders * plays);
     of_all.sum()
@@ -127,6 +127,7 @@ fn play_all(
         let case = closed.case(metrics(size), weight, run)?;
         let Some(mut case) = case else { break };
         closed.add_timelines(&mut case, weight, run)?;
+        closed.add_travelled(&mut case, weight, run)?;
         closed.add_calls(&mut case, weight, run)?;
         experiment.cases.push(case);
     }

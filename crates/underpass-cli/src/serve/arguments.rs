@@ -12,6 +12,8 @@ use underpass_serve::rules::{
 };
 use underpass_serve::{Coding, Options, SiteOptions};
 
+use super::telling::Telling;
+
 /// Serve the files of a folder over HTTP
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -51,6 +53,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     files: Files,
+
+    #[command(flatten)]
+    pub(super) telling: Telling,
 }
 
 /// What a path leads to, and what is said of it; for every site that is served.
@@ -116,6 +121,7 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
     if let Some(join) = arguments.join {
         options.connections.joined_bytes_max = join;
     }
+    arguments.telling.override_in(&mut options);
     for site in &mut options.sites {
         arguments.files.override_in(site)?;
     }

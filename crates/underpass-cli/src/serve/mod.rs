@@ -1,18 +1,23 @@
 //! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
 
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
 
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Sink, Source};
 use underpass_serve::{Error, Summary};
 
+mod addresses;
 mod arguments;
 mod check;
 mod greeting;
+mod qr;
+mod telling;
+mod trial;
 
 pub(crate) use arguments::{Arguments, options};
 
-use greeting::{farewell, greeting};
+use addresses::reachable;
+use greeting::{bodies, farewell, greeting};
+use trial::trial;
 
 /// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
 /// stop it, and at the end how they did.
@@ -30,14 +35,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
     underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
+    let reopen = options.log.reopen.clone();
+    underpass_net::reopen_on_signal(move || reopen.ask()).map_err(|error| error.to_string())?;
+    let tried = match (arguments.only, options.sites.first()) {
+        (None, Some(site)) => trial(&site.root),
+        _ => None,
+    };
     say(&greeting(
-        &options.sites,
+        &options,
         &running,
-        options
-            .workers
-            .map_or_else(underpass_net::cores, NonZeroUsize::get),
-        &plan,
+        &bodies(&plan, tried.as_ref()),
     ));
+    if arguments.telling.qr {
+        let address = reachable(running.address())[0];
+        say(&qr::code(&format!("http://{address}/")).unwrap_or_default());
+    }
     let mut summary = Summary::default();
     for worker in running.join() {
         summary.add(&worker);
@@ -90,6 +102,11 @@ fn with_advice(error: &Error) -> String {
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port from 1024 on with --listen ADDR:PORT"
         }
+        Error::Log { .. } => "name a file in a folder that may be written, with --log-file FILE",
+        Error::Status { .. } => {
+            "choose another address with --status ADDR:PORT or --status unix:PATH"
+        }
+        Error::Thread { .. } => "allow this process more threads",
         Error::NoSite => "add a [[site]] with a root",
         Error::NameTaken { .. } => "take it away from one of them",
         Error::Net(_) | Error::Config(_) | Error::ConfigFile { .. } | Error::Site { .. } => {

@@ -29,6 +29,7 @@ pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// A server with a folder of its own.
 pub(crate) struct Server {
     running: Running<Summary>,
+    options: Options,
     root: TempDir,
 }
 
@@ -49,7 +50,11 @@ impl Server {
         };
         change(&mut options);
         let running = serve(&options).unwrap();
-        Server { running, root }
+        Server {
+            running,
+            options,
+            root,
+        }
     }
 
     /// With a site as a configuration has it, but for its root.
@@ -64,6 +69,11 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.running.address()
+    }
+
+    /// What it was started with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     pub(crate) fn running(&self) -> &Running<Summary> {
