@@ -169,7 +169,8 @@ pub struct Case {
     pub load: String,
     /// What was read off, the most telling first.
     pub metrics: Vec<Measured>,
-    /// How payload travelled, in all rounds together, for the contenders that tell.
+    /// How payload travelled, in all rounds together or in a pass that was not timed, for the
+    /// contenders that tell.
     pub travelled: Vec<Travelled>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<Calls>,

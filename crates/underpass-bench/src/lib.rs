@@ -54,12 +54,13 @@ mod run;
 mod scratch;
 mod server;
 pub mod stats;
+mod telling;
 mod throttle;
 mod trace;
 mod window;
 
 pub use error::Error;
-pub use load::Waiting;
+pub use load::{Connection, Waiting};
 pub use machine::Machine;
 pub use measure::{Settings, Wanted, measure};
 pub use mover::Settings as MoverSettings;

@@ -45,6 +45,15 @@ pub(crate) struct Setup {
     address: SocketAddr,
     /// A directory of its own.
     own: PathBuf,
+    /// What it is started with to tell how bodies travel, if it can: our own, by a Unix socket.
+    telling: Option<PathBuf>,
+}
+
+/// Whether a server tells how bodies travel. It costs a little, so none does while it is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    Nothing,
+    Metrics,
 }
 
 /// A server that accepts connections.
@@ -71,6 +80,7 @@ impl Setup {
             },
             configuration: None,
             address,
+            telling: Some(own.join("status")),
             own,
         })
     }
@@ -100,6 +110,7 @@ impl Setup {
             configuration,
             address,
             own,
+            telling: None,
         })
     }
 
@@ -112,6 +123,11 @@ impl Setup {
         &self.own
     }
 
+    /// Where it tells how bodies travel, when it is started for that.
+    pub(crate) fn telling(&self) -> Option<&Path> {
+        self.telling.as_deref()
+    }
+
     /// How it stands in the document.
     pub(crate) fn entry(&self) -> Contender {
         Contender {
@@ -121,12 +137,17 @@ impl Setup {
     }
 
     /// Starts it on `processor`; returns once it accepts connections.
-    pub(crate) fn start(&self, processor: Option<usize>) -> Result<Server> {
+    pub(crate) fn start(&self, processor: Option<usize>, telling: Telling) -> Result<Server> {
         let log = self.own.join("output.log");
         let doing = || format!("creating {}", log.display());
         let output = File::create(&log).doing(doing)?;
         let errors = output.try_clone().doing(doing)?;
-        let mut command = self.program.on(processor)?;
+        let mut program = self.program.clone();
+        if let (Telling::Metrics, Some(socket)) = (telling, &self.telling) {
+            let address = format!("unix:{}", socket.display());
+            program.command.extend(["--status".into(), address.into()]);
+        }
+        let mut command = program.on(processor)?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let mut process = Process::start(self.name(), &mut command)?;
         match self.wait_until_accepting(&mut process)? {

@@ -30,7 +30,7 @@ struct Arguments {
 enum Command {
     /// Never parsed: what stands behind `cp` is read as GNU reads it. It is here to be told of.
     Cp,
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Doctor(doctor::Arguments),
     Bench(Box<bench::Arguments>),
     Completions(pages::Completions),

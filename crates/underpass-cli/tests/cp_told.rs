@@ -122,6 +122,27 @@ fn calls_and_errnos_are_named_to_people_only() {
 }
 
 #[test]
+fn a_copy_that_broke_off_names_both_files_and_how_far_it_came_to_people_only() {
+    let folder = scratch();
+    let words = "error writing '/dev/full': No space left on device";
+    let gnus = output(as_cp(folder.path()).args(["s/big", "/dev/full"]));
+    assert_eq!(text(&gnus.stderr), format!("cp: {words}\n"));
+    let ours = output(tool(folder.path()).args(["s/big", "/dev/full"]));
+    let told = text(&ours.stderr);
+    let begin = format!("underpass cp: {words} (");
+    assert!(told.starts_with(&begin), "{told}");
+    let end = ": ENOSPC; from 's/big'; 0 bytes had moved)\n";
+    assert!(told.ends_with(end), "{told}");
+    let json = output(tool(folder.path()).args(["--json", "s/big", "/dev/full"]));
+    let problem = text(&json.stdout).lines().next().expect("lines");
+    let problem: Value = serde_json::from_str(problem).expect("JSON");
+    assert_eq!(problem["path"], "/dev/full");
+    assert_eq!(problem["other"], "s/big");
+    assert_eq!(problem["moved"], 0);
+    assert_eq!(problem["message"], words);
+}
+
+#[test]
 fn who_is_asked_decides() {
     let folder = scratch();
     std::fs::write(folder.path().join("b"), "old").expect("room");

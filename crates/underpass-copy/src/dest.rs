@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use crate::backup;
 use crate::decide::file_type;
 use crate::entry::{Entry, Legacy, There, Way};
-use crate::file::over;
+use crate::fifo;
+use crate::file::{over, stopped};
 use crate::ledger::Voice;
 use crate::level::{Surroundings, identity};
 use crate::metadata::{self, Held, Made};
@@ -122,7 +123,9 @@ pub(crate) fn open(
             Ok(opened) => Ok(opened),
             Err((problem, Errno::NOENT)) => create(entry, source).map_err(|_| problem),
             Err((problem, _)) if options.making_way != MakingWay::Unwritable => Err(problem),
-            Err((problem, _)) if matches!(problem.what, What::Replaced) => Err(problem),
+            Err((problem, _)) if matches!(problem.what, What::Replaced | What::Stopped(_)) => {
+                Err(problem)
+            }
             Err(_) => {
                 entry.remove(voice)?;
                 create(entry, source)
@@ -187,7 +190,15 @@ fn open_existing(entry: &Entry<'_>, there: &There) -> Result<Opened, (Failure, E
         flags |= OFlags::NOFOLLOW;
     }
     let folder = task.folders.dest.fd();
-    let fd = openat(folder, &task.dest, flags, Mode::empty()).map_err(failed)?;
+    let open = |more: OFlags| openat(folder, &task.dest, flags | more, Mode::empty());
+    let fd = match file_type(&there.stat) {
+        FileType::Fifo => fifo::open_for_reader(open, || entry.run.stopped()),
+        _ => open(OFlags::empty()),
+    };
+    let fd = fd.map_err(|errno| match errno {
+        Errno::INTR if entry.run.stopped() => (stopped(entry, 0), errno),
+        errno => failed(errno),
+    })?;
     let mut opened = Opened::new(fd, Made::Before).map_err(failed)?;
     if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
         return Err(replaced());

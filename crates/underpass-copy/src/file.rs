@@ -12,7 +12,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Owed, Plan, Policy, Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Kind, Mechanism, Owed, Plan, Policy,
+    Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
@@ -20,6 +21,7 @@ use crate::decide::file_type;
 use crate::dest::{self, Opened};
 use crate::entry::{Entry, Made, Way};
 use crate::event::{HolesSought, Travel};
+use crate::fifo::{self, Waited};
 use crate::ledger::Voice;
 use crate::level::identity;
 use crate::metadata::{self, Held};
@@ -84,8 +86,8 @@ fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Reading, Failure> {
     if !entry.run.follows(task.role) {
         flags |= OFlags::NOFOLLOW;
     }
-    if file_type(seen) == FileType::RegularFile {
-        // What has taken its place since may be a FIFO, which would block.
+    if matches!(file_type(seen), FileType::RegularFile | FileType::Fifo) {
+        // What has taken the place of a file since may be a FIFO, which would block.
         flags |= OFlags::NONBLOCK;
     }
     let cannot = |what, errno| Box::new(Problem::of(what, entry.source_shown(), errno));
@@ -98,6 +100,15 @@ fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Reading, Failure> {
             What::Replaced,
             entry.source_shown(),
         )));
+    }
+    if file_type(&stat) == FileType::Fifo {
+        let waited = fifo::until_readable(&fd, || entry.run.stopped())
+            .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
+        match waited {
+            Ok(Waited::Ready) => (),
+            Ok(Waited::Stopped) => return Err(stopped(entry, 0)),
+            Err(errno) => return Err(Box::new(cannot(What::Open, errno).by("poll"))),
+        }
     }
     let mut as_file = stat;
     as_file.st_mode = FileType::RegularFile.as_raw_mode() | (stat.st_mode & 0o7777);
@@ -174,10 +185,11 @@ fn travel(
     let plan = Driver::new(entry.run.around.host)
         .policy(policy)
         .plan(&input, &output);
-    let account = drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error))?;
+    let account =
+        drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
     Ok(Travel {
         plan,
-        holes_sought: holes_sought(source, opened, &account, policy.holes),
+        holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
         account,
     })
 }
@@ -213,18 +225,23 @@ fn drive<F: AsFd, G: AsFd>(
     let around = entry.run.around;
     let throttle = entry.run.throttle.as_ref();
     let (mut counted, mut spent) = (0, 0);
-    let mut count = |done: u64, holes: u64| {
+    let mut count = |done: u64, unmoved: u64| {
         around.progress.advanced(done.saturating_sub(counted));
         counted = done;
-        // Holes are where they should be, and nothing had to be moved for it.
-        let moved = done.saturating_sub(holes);
+        let moved = done.saturating_sub(unmoved);
         if let Some(throttle) = throttle {
             throttle.spend(moved.saturating_sub(spent), around.stop);
         }
         spent = moved;
     };
+    let pipe = (source.end.kind == Kind::Pipe).then(|| source.fd.as_fd());
     let mut watch = |progress: underpass::Progress| {
-        count(progress.done, progress.holes);
+        // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
+        count(progress.done, progress.holes + progress.shared);
+        if let (Some(pipe), 0) = (pipe, progress.held) {
+            // What went wrong here will go wrong in the call that follows, which tells.
+            let _waited = fifo::until_readable(pipe, || entry.run.stopped());
+        }
         match entry.run.stopped() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -237,43 +254,57 @@ fn drive<F: AsFd, G: AsFd>(
     let driver = driver.shielded(&entry.hand.shielded);
     let moved = driver.watch(&mut watch).follow(plan, source, sink);
     match &moved {
-        Ok(account) => count(account.bytes() + account.holes, account.holes),
-        Err(error) => count(error.moved(), error.account.holes),
+        Ok(account) => count(account.bytes() + account.holes, unmoved(account)),
+        Err(error) => count(error.moved(), unmoved(&error.account)),
     }
     moved
 }
 
-/// Who is to blame, in `cp`'s words.
-fn explain(entry: &Entry<'_>, error: &Error) -> Failure {
+/// Bytes that are where they should be without having been moved.
+fn unmoved(account: &Account) -> u64 {
+    account.holes + account.of(Mechanism::Clone).bytes
+}
+
+/// Who is to blame, in `cp`'s words. The destination had `kept` bytes before.
+fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Failure {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;
     let (what, path, other) = match error.fault {
-        Fault::Cancelled => return stopped(entry, error.moved()),
-        Fault::Truncated => (What::Shrunk, source, Some(dest)),
-        Fault::Source => (What::Read, source, None),
-        Fault::Sink | Fault::Full => (What::Write, dest, None),
-        _ if cloning => (What::Clone, dest, Some(source)),
-        Fault::Refused => (What::Refused, source, Some(dest)),
-        _ => (What::Copy, source, Some(dest)),
+        Fault::Cancelled => return stopped(entry, kept + error.moved()),
+        Fault::Truncated => (What::Shrunk, source, dest),
+        Fault::Source => (What::Read, source, dest),
+        Fault::Sink | Fault::Full => (What::Write, dest, source),
+        _ if cloning => (What::Clone, dest, source),
+        // From one mechanism it may mean that another one can; where there is none, it means what
+        // it says.
+        Fault::Refused if error.errno == Some(Errno::FBIG) => (What::Write, dest, source),
+        Fault::Refused => (What::Refused, source, dest),
+        _ => (What::Copy, source, dest),
     };
-    let mut problem = Problem::said(what, path);
-    problem.other = other;
+    let mut problem = Problem::said(what, path).and(other);
     // A clone that was not even tried was none of two files.
     let untried = (problem.what == What::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
-    problem.call = error.mechanism.map(underpass::Mechanism::name);
+    problem.call = error.mechanism.map(Mechanism::name);
+    problem.moved = Some(error.moved());
     Box::new(problem)
 }
 
-fn stopped(entry: &Entry<'_>, moved: u64) -> Failure {
-    let problem = Problem::said(What::Stopped(moved), entry.source_shown());
+/// Somebody asked for an end, when `there` bytes were where they should be.
+pub(crate) fn stopped(entry: &Entry<'_>, there: u64) -> Failure {
+    let problem = Problem::said(What::Stopped(there), entry.source_shown());
     Box::new(problem.and(entry.dest_shown()))
 }
 
-fn holes_sought(source: &Reading, opened: &Opened, account: &Account, holes: Holes) -> HolesSought {
-    let files = source.is_regular() && opened.is_regular();
-    let sparse = u64::try_from(source.stat.st_blocks).unwrap_or(0) * 512 < source.len();
-    let cloned = account.of(underpass::Mechanism::Clone).bytes > 0;
+fn holes_sought(
+    source: &Endpoint,
+    sink: &Endpoint,
+    account: &Account,
+    holes: Holes,
+) -> HolesSought {
+    let files = source.kind == Kind::File && sink.kind == Kind::File;
+    let sparse = source.allocated < source.size;
+    let cloned = account.of(Mechanism::Clone).bytes > 0;
     match holes {
         Holes::Keep if files && sparse && !cloned => HolesSought::Asked,
         Holes::Keep | Holes::Fill => HolesSought::No,
@@ -375,5 +406,42 @@ pub(crate) fn over(way: &Way) -> Over {
     match way {
         Way::New { .. } => Over::Nothing,
         Way::Into(_) => Over::Anything,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_is_not_owed_any_more() {
+        let file = Source::sample(Kind::File);
+        let all = file.end.size;
+        for (kept, left) in [(0, all), (100, all - 100), (all, 0), (all + 1, 0)] {
+            let rest = from(file, kept);
+            assert_eq!((rest.from, rest.owed), (kept, Owed::Exactly(left)));
+        }
+        assert_eq!(from(Source::sample(Kind::Pipe), 0).owed, Owed::ToEnd);
+    }
+
+    #[test]
+    fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
+        let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
+        let sparse = Endpoint {
+            allocated: 0,
+            ..dense
+        };
+        for (source, sink, holes, sought) in [
+            (&sparse, &dense, Holes::Keep, HolesSought::Asked),
+            (&dense, &dense, Holes::Keep, HolesSought::No),
+            (&sparse, &pipe, Holes::Keep, HolesSought::No),
+            (&pipe, &dense, Holes::Keep, HolesSought::No),
+            (&sparse, &dense, Holes::Fill, HolesSought::No),
+            (&sparse, &dense, Holes::Find, HolesSought::AskedAndZeros),
+            (&dense, &dense, Holes::Find, HolesSought::Zeros),
+        ] {
+            let told = holes_sought(source, sink, &Account::default(), holes);
+            assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
+        }
     }
 }

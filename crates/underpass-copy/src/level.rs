@@ -245,7 +245,7 @@ impl Drop for Level {
 }
 
 /// A folder's name as it stands before what is in it: one slash is enough.
-fn plain(name: &CStr) -> CString {
+pub(crate) fn plain(name: &CStr) -> CString {
     match without_slashes(name.to_bytes()) {
         b"" => name.to_owned(),
         plain => CString::new(plain).unwrap_or_default(),

@@ -11,6 +11,7 @@ mod dest;
 mod entry;
 mod event;
 mod existing;
+mod fifo;
 mod file;
 mod filter;
 mod ledger;
@@ -53,7 +54,7 @@ pub use options::{
     MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
     Target, Update, Verification, Wish,
 };
-pub use problem::{Problem, Severity, What, Worded};
+pub use problem::{OtherEnd, Problem, Severity, What, Worded};
 pub use progress::Progress;
 pub use quote::{Charset, Quoted, QuotedIfNeeded, Word};
 pub use summary::{Ended, Summary};

@@ -1,6 +1,6 @@
 //! What can go wrong with one name, in the words that users of `cp` know.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
@@ -22,6 +22,9 @@ pub struct Problem {
     pub errno: Option<Errno>,
     /// The call that said it.
     pub call: Option<&'static str>,
+    /// Bytes of the content that had reached the destination, holes included: of a copy that broke
+    /// off on the way.
+    pub moved: Option<u64>,
     /// Whether the copy has failed by it.
     pub severity: Severity,
 }
@@ -52,6 +55,7 @@ impl Problem {
             path: path.into(),
             other: None,
             errno: None,
+            moved: None,
             severity: Severity::Error,
         }
     }
@@ -70,6 +74,15 @@ impl Problem {
         self.severity = Severity::Warning;
         self
     }
+}
+
+/// The file at the other end of content that did not get there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherEnd<'a> {
+    /// It came from this one.
+    From(&'a OsStr),
+    /// It was to get into this one.
+    To(&'a OsStr),
 }
 
 /// What could not be done.
@@ -143,9 +156,9 @@ pub enum What {
     RelativeSymlink,
     /// Shared blocks that were demanded: destination, source.
     Clone,
-    /// Reading the source.
+    /// Reading the source: it, and the destination if content was on its way.
     Read,
-    /// Writing the destination.
+    /// Writing the destination: it, and the source.
     Write,
     /// Bytes did not get there, and neither side is known to be at fault.
     Copy,
@@ -229,6 +242,16 @@ impl Problem {
     pub fn worded(&self, charset: Charset) -> Worded<'_> {
         let problem = self;
         Worded { problem, charset }
+    }
+
+    /// The other file of a copy that broke off, where the words name one only.
+    pub fn other_end(&self) -> Option<OtherEnd<'_>> {
+        let other = self.other.as_deref()?;
+        match self.what {
+            What::Write => Some(OtherEnd::From(other)),
+            What::Read | What::Shrunk | What::Stopped(_) => Some(OtherEnd::To(other)),
+            _ => None,
+        }
     }
 }
 
@@ -351,6 +374,24 @@ impl What {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_file_is_told_where_the_words_name_one() {
+        let problem = |what| Problem::said(what, "a").and("b");
+        let other = |what| problem(what).other_end().map(|end| format!("{end:?}"));
+        assert_eq!(other(What::Write).as_deref(), Some(r#"From("b")"#));
+        for what in [What::Read, What::Shrunk, What::Stopped(3)] {
+            assert_eq!(other(what).as_deref(), Some(r#"To("b")"#));
+        }
+        for what in [What::Copy, What::Clone, What::Refused, What::SameFile] {
+            assert!(
+                problem(what.clone()).to_string().contains("'b'"),
+                "{what:?}"
+            );
+            assert_eq!(other(what), None);
+        }
+        assert_eq!(Problem::said(What::Read, "a").other_end(), None);
+    }
 
     #[test]
     fn a_problem_reads_as_gnu_words_it() {

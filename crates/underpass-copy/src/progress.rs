@@ -17,7 +17,7 @@ pub struct Progress {
     pub bytes_found: AtomicU64,
     /// Bytes that are where they should be, holes included.
     pub bytes_done: AtomicU64,
-    /// Not 0 once a survey has ended: nothing more will be found.
+    /// Not 0 once a survey has seen all there is: nothing more will be found.
     pub all_found: AtomicU64,
 }
 

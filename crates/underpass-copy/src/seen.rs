@@ -39,6 +39,8 @@ struct Operands {
     sources: HashSet<Named>,
     made: HashSet<Named>,
     folders: HashMap<Identity, MetFolder>,
+    /// Folders that are there, and the names that would be made in them (`--dry-run`).
+    imagined: HashMap<Identity, Vec<CString>>,
 }
 
 /// A name in a folder, and what it stood for.
@@ -122,6 +124,19 @@ impl Seen {
 
     pub(crate) fn met_folder(&self, folder: Identity, what: MetFolder) {
         lock(&self.operands).folders.entry(folder).or_insert(what);
+    }
+
+    /// A folder would have been made in `above`, had anything been done: the first one that was
+    /// made for an operand is what [`MetFolder::Made`] stands for.
+    pub(crate) fn imagined_in(&self, above: Identity, name: CString) {
+        let mut operands = lock(&self.operands);
+        operands.imagined.entry(above).or_default().push(name);
+    }
+
+    /// Names of folders that would be met in `above`, had anything been done.
+    pub(crate) fn imagined(&self, above: Identity) -> Vec<CString> {
+        let operands = lock(&self.operands);
+        operands.imagined.get(&above).cloned().unwrap_or_default()
     }
 }
 

@@ -42,6 +42,9 @@ pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, sto
     };
     for source in sources {
         survey.operand(source);
+        if survey.is_over() {
+            return;
+        }
     }
     progress.walked();
 }
@@ -63,6 +66,11 @@ struct Frame {
 }
 
 impl Survey<'_> {
+    /// Whether nobody wants to know any more.
+    fn is_over(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
     fn operand(&self, source: &OsString) {
         let mut stack = Vec::new();
         self.look(CWD, source.as_bytes(), Vec::new(), &mut stack);
@@ -72,7 +80,7 @@ impl Survey<'_> {
                 stack.pop();
                 continue;
             };
-            if self.stop.load(Relaxed) {
+            if self.is_over() {
                 return;
             }
             let mut path = frame.path.clone();
@@ -116,5 +124,40 @@ impl Survey<'_> {
                 path,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found below a folder with two files, and whether that is said to be all.
+    fn found(stop: &AtomicBool) -> (u64, u64, u64) {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("below")).expect("room");
+        for name in ["one", "below/two"] {
+            std::fs::write(folder.path().join(name), name).expect("room");
+        }
+        let options = Options {
+            recursion: Recursion::On,
+            ..Options::default()
+        };
+        let operands = [folder.path().into(), OsString::from("nowhere")];
+        let progress = Progress::default();
+        survey(&operands, &options, &progress, stop);
+        let all = [
+            &progress.files_found,
+            &progress.bytes_found,
+            &progress.all_found,
+        ];
+        let [files, bytes, whole] = all.map(|counter| counter.load(Relaxed));
+        (files, bytes, whole)
+    }
+
+    #[test]
+    fn what_was_stopped_is_not_said_to_be_all() {
+        assert_eq!(found(&AtomicBool::new(false)), (2, 12, 1));
+        let (_, _, whole) = found(&AtomicBool::new(true));
+        assert_eq!(whole, 0);
     }
 }

@@ -4,6 +4,8 @@
 //! again from its child by `..`, and must then be the folder that it was: so a tree may be a
 //! hundred thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
 
+mod imagined;
+
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -229,8 +231,12 @@ impl<'a> Walk<'a> {
             self.device = source.st_dev;
         }
         let device_kept = self.run.options.borders == Borders::Kept && source.st_dev != self.device;
+        let done = match surroundings {
+            Surroundings::Imagined => Outcome::Planned,
+            _ => Outcome::Copied,
+        };
         if device_kept {
-            entry.finished(source, Outcome::Copied, Made::default(), voice);
+            entry.finished(source, done, Made::default(), voice);
             self.close_at_once(entry, source, dest, made);
             return Ok(());
         }
@@ -246,10 +252,6 @@ impl<'a> Walk<'a> {
         let dest_identity = match &dest {
             Folder::Imagined => None,
             dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
-        };
-        let done = match surroundings {
-            Surroundings::Imagined => Outcome::Planned,
-            _ => Outcome::Copied,
         };
         if matches!(made, metadata::Made::New(_)) {
             entry.finished(source, done, Made::default(), voice);
@@ -272,6 +274,7 @@ impl<'a> Walk<'a> {
             surroundings,
             reached: self.reached(entry, way),
         });
+        self.meet_imagined(source, voice);
         self.close_one();
         Ok(())
     }
@@ -305,26 +308,21 @@ impl<'a> Walk<'a> {
         voice: &mut Voice<'_>,
     ) -> Result<bool, Box<Problem>> {
         if self.filling.contains(&identity(source)) {
-            let (top_source, top_dest) = &self.top;
-            let problem = Problem::said(What::IntoItself, top_source.clone());
-            return Err(Box::new(problem.and(top_dest.clone())));
+            return Err(Box::new(self.met_itself()));
         }
         if self.above.contains(&identity(source)) {
             let problem = Problem::said(What::Cycle, entry.source_shown());
             return Err(Box::new(problem));
         }
-        let (top_source, top_dest) = &self.top;
         match entry.met(source) {
             None => Ok(true),
-            Some(MetFolder::Made) => {
-                let problem = Problem::said(What::IntoItself, top_source.clone());
-                Err(Box::new(problem.and(top_dest.clone())))
-            }
+            Some(MetFolder::Made) => Err(Box::new(self.met_itself())),
             Some(MetFolder::Copied(folder, name)) => {
                 let here = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty());
                 let again = here.is_ok_and(|here| identity(&here) == folder)
                     && name == entry.task.dest.to_bytes();
                 if again {
+                    let (top_source, _) = &self.top;
                     let twice = Problem::said(What::DirectoryTwice, top_source.clone());
                     voice.problem(twice.warning());
                     return Ok(false);
@@ -358,6 +356,7 @@ impl<'a> Walk<'a> {
         };
         if self.run.options.effect == Effect::ToldOnly {
             entry.say_making(backup.as_deref(), voice);
+            self.imagine(entry);
             let made = metadata::Made::New(0o700);
             return Ok((Folder::Imagined, made, Surroundings::Imagined));
         }
@@ -376,6 +375,11 @@ impl<'a> Walk<'a> {
         }
         entry.note_made();
         Ok((dest, metadata::Made::New(mode), Surroundings::Fresh))
+    }
+
+    fn met_itself(&self) -> Problem {
+        let (source, dest) = &self.top;
+        Problem::said(What::IntoItself, source.clone()).and(dest.clone())
     }
 
     fn reached(&self, entry: &Entry<'_>, way: &Way) -> Reached {
@@ -580,5 +584,30 @@ fn open_folder(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Fol
             Ok(Folder::Place(fd))
         }
         Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::CWD;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_was_moved_does_not_lead_to_its_old_parent() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| root.path().join(name);
+        for name in ["parent", "parent/child", "elsewhere"] {
+            std::fs::create_dir(path(name)).expect("room");
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |name: &str| openat(CWD, path(name), flags, Mode::empty()).expect("a folder");
+        let parent = identity(&fstat(open("parent")).expect("open"));
+        let child = Folder::Open(open("parent/child"));
+        let found = parent_of(&child, parent).expect("it is there");
+        assert_eq!(identity(&fstat(found.fd()).expect("open")), parent);
+        std::fs::rename(path("parent/child"), path("elsewhere/child")).expect("ours");
+        let found = parent_of(&child, parent).map(drop);
+        assert_eq!(found, Err(Errno::NOENT));
     }
 }

@@ -33,7 +33,7 @@ mod workers;
 pub use error::{Error, StreamError};
 pub use limits::Limits;
 pub use shutdown::{Phase, Shutdown};
-pub use signals::obey_signals;
+pub use signals::{obey_signals, reopen_on_signal};
 pub use stream::{Filled, Patience, Stream};
 pub use trouble::{Burst, Trouble};
 pub use workers::{Protocol, Running, cores, start};

@@ -74,9 +74,12 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// What all connections of a worker may send before the first one has its turn again, unless there
-/// are so many that their smallest turns come to more: within a millisecond or so a new request is
-/// looked at.
-pub(crate) const ROUND_BYTES: u64 = 8 << 20;
+/// are so many that their smallest turns come to more: within two milliseconds or so a new
+/// connection is looked at.
+pub(crate) const ROUND_BYTES: u64 = 16 << 20;
+
+/// The same while somebody is connected who is sent nothing, and whose request would have to wait.
+pub(crate) const ROUND_BYTES_WATCHED: u64 = 2 << 20;
 
 /// Threads of one worker that wait for disks, so that the worker itself never does. They sleep
 /// while the disk works; this many requests keep it busy, and more would only queue there.

@@ -40,11 +40,16 @@ impl Shutdown {
 
     /// One phase further: what a signal asks for.
     pub fn hurry(&self) {
-        let next = match *self.phase.borrow() {
+        let next = match self.phase() {
             Phase::Running => Phase::Draining,
             Phase::Draining | Phase::Now => Phase::Now,
         };
         self.advance(next);
+    }
+
+    /// How far it has come.
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
     }
 
     pub(crate) fn phases(&self) -> watch::Receiver<Phase> {

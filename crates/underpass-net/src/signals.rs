@@ -1,4 +1,5 @@
 //! Ctrl-C and SIGTERM ask for a stop: the first one lets running answers end, the second does not.
+//! SIGUSR1 asks for logs to be opened anew.
 
 use std::io;
 use std::thread;
@@ -26,6 +27,35 @@ pub fn obey_signals(shutdown: Shutdown) -> Result<(), Error> {
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || runtime.block_on(pass_on(interrupt, terminate, &shutdown)))
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// From now on SIGUSR1 has `reopen` called, on a thread that lives as long as the process, instead
+/// of ending the process. Returns at once.
+///
+/// # Errors
+/// [`Error::Worker`] if the thread cannot be made or the signal not be taken.
+pub fn reopen_on_signal(reopen: impl Fn() + Send + 'static) -> Result<(), Error> {
+    let failed = |source| Error::Worker {
+        doing: "watch for SIGUSR1",
+        source,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(failed)?;
+    let mut asked = runtime
+        .block_on(async { signal(SignalKind::user_defined1()) })
+        .map_err(failed)?;
+    let watch = async move {
+        while asked.recv().await.is_some() {
+            reopen();
+        }
+    };
+    thread::Builder::new()
+        .name("reopen".into())
+        .spawn(move || runtime.block_on(watch))
         .map_err(failed)?;
     Ok(())
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
-use underpass::drive::tokio::{Turn, turn};
-use underpass::{Fault, Outbox};
+use underpass::drive::tokio::{Turn, forecast, turn};
+use underpass::{Fault, Forecast, Outbox};
 
 use crate::deadline::Deadline;
 use crate::error::StreamError;
@@ -136,6 +136,8 @@ impl Stream {
     /// `TimedOut`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was owed, and the
     /// connection is of no more use.
     pub async fn flush(&mut self) -> Result<(), StreamError> {
+        let ground = Rc::clone(&self.ground);
+        let _sending = Sending::on(&ground);
         while !self.outbox.is_empty() {
             self.deadline.start(self.ground.limits.stall_timeout);
             let wait = Wait {
@@ -193,6 +195,19 @@ impl Stream {
         .await
     }
 
+    /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
+    /// for those who debug. A few system calls.
+    pub fn forecast(&self, longer: u64) -> Option<Forecast> {
+        let ground = &*self.ground;
+        forecast(
+            &self.outbox,
+            &self.socket,
+            &ground.host,
+            &ground.policy,
+            longer,
+        )
+    }
+
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
     /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
     /// destroy the last answer on its way.
@@ -225,6 +240,22 @@ impl Stream {
             Phase::Now => Err(StreamError::Stopped),
             Phase::Running | Phase::Draining => Ok(()),
         }
+    }
+}
+
+/// Somebody who is being sent something, for as long as this lives.
+struct Sending<'g>(&'g Ground);
+
+impl Sending<'_> {
+    fn on(ground: &Ground) -> Sending<'_> {
+        ground.sending.set(ground.sending.get() + 1);
+        Sending(ground)
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.sending.set(self.0.sending.get() - 1);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The workers: threads that each take, keep and answer their own connections.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +18,7 @@ use underpass::{Host, Policy};
 use crate::accept::accept;
 use crate::descriptors;
 use crate::error::Error;
-use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, STOP_NOW_TIMEOUT};
+use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
 use crate::listen::listen;
 use crate::roster::Roster;
 use crate::shutdown::{Phase, Shutdown, reached};
@@ -46,13 +47,19 @@ pub(crate) struct Ground {
     pub(crate) roster: Rc<Roster>,
     pub(crate) host: Host,
     pub(crate) policy: Policy,
+    /// How many connections are being sent something.
+    pub(crate) sending: Cell<usize>,
 }
 
 impl Ground {
     /// What a connection may send in one turn: a fair share of the round.
     pub(crate) fn turn_bytes(&self) -> u64 {
-        let connections = self.roster.len().max(1) as u64;
-        (ROUND_BYTES / connections).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
+        let sending = self.sending.get().max(1);
+        let round = match self.roster.len() > sending {
+            true => ROUND_BYTES_WATCHED,
+            false => ROUND_BYTES,
+        };
+        (round / sending as u64).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
     }
 }
 
@@ -180,6 +187,7 @@ impl<P: Protocol> Worker<P> {
                     roster: Rc::new(Roster::new()),
                     host: Host::probe(),
                     policy: self.policy,
+                    sending: Cell::new(0),
                 });
                 let work = work::<P>(listener, Rc::clone(&state), ground, self.phases);
                 runtime.block_on(work);

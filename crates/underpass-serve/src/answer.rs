@@ -1,7 +1,11 @@
-//! Decides what a request gets. Pure but for the one question it asks: what a path leads to.
+//! Decides what a request gets. Pure but for what it asks of [`Lookup`]: what a path leads to, and
+//! whether a copy of it lies beside.
 //!
 //! ```text
-//!  method ─► expectation ─► target ─► found? ─► conditions ─► range
+//!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► found? ─┐
+//!                                                                                │
+//!                range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄─┤
+//!                                           listing or archive of a folder ◄───────┘
 //! ```
 
 use std::borrow::Cow;
@@ -9,6 +13,7 @@ use std::borrow::Cow;
 use rustix::io::Errno;
 
 use crate::accept::preferred;
+use crate::coding::{Acceptable, Coding};
 use crate::condition::{Conditions, Verdict};
 use crate::digest::Algorithm;
 use crate::file::File;
@@ -16,11 +21,12 @@ use crate::folder::Folder;
 use crate::head::{Expect, Request};
 use crate::listing::View;
 use crate::path::{Form, SitePath};
+use crate::precompressed::is_compressed;
 use crate::query::{Compression, Query};
 use crate::range::{Selection, Span, select};
 use crate::request_line::Method;
 use crate::resolve::Found;
-use crate::site::{Archives, Extras, Hashes, Listings};
+use crate::rules::{Archives, Extras, Hashes, Listings, Redirection, Rewritten, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
 
@@ -44,12 +50,16 @@ pub(crate) enum Answer<'b> {
         folder: SitePath,
         query: Option<&'b [u8]>,
     },
+    /// A redirect of the configuration.
+    Redirected(Redirection),
     /// 200: what is in a folder.
     Listing(Folder, View),
     /// 200: a folder as one file.
     Archive(Folder, Compression),
     /// 200: the hash of a file, which is not known yet.
     Hash(File, Algorithm),
+    /// 406: the client refuses the plain file and takes no copy that is there.
+    NotAcceptable,
     /// 204 with what is allowed.
     Options,
     /// 405 with what is allowed.
@@ -60,21 +70,43 @@ pub(crate) enum Answer<'b> {
     Trouble(Refusal, Errno),
 }
 
-/// What of a folder is looked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sought {
-    /// Its index, if it has one.
-    Index,
-    /// The folder.
-    Itself,
+impl Answer<'_> {
+    /// The status of one that is an error.
+    pub(crate) fn error(&self) -> Option<Status> {
+        match self {
+            Answer::PreconditionFailed(_) => Some(Status::PreconditionFailed),
+            Answer::Unsatisfiable(_) => Some(Status::RangeNotSatisfiable),
+            Answer::NotAcceptable => Some(Status::NotAcceptable),
+            Answer::NotAllowed => Some(Status::MethodNotAllowed),
+            Answer::Plain(refusal) | Answer::Trouble(refusal, _) => Some(refusal.status),
+            Answer::Whole(_)
+            | Answer::Part(..)
+            | Answer::Parts(..)
+            | Answer::NotModified(_)
+            | Answer::Listing(..)
+            | Answer::Archive(..)
+            | Answer::Hash(..)
+            | Answer::Moved { .. }
+            | Answer::Redirected(_)
+            | Answer::Options => None,
+        }
+    }
 }
 
-/// Decides; `find` opens what a path leads to.
-pub(crate) fn answer<'b>(
-    request: Request<'b>,
-    extras: Extras,
-    find: impl FnOnce(SitePath, Sought) -> Found,
-) -> Answer<'b> {
+/// What an answer may ask of the file system.
+pub(crate) trait Lookup {
+    /// What a path leads to.
+    fn find(&self, path: SitePath) -> Found;
+
+    /// The folder of a path, whether it has an index or not.
+    fn folder(&self, path: SitePath) -> Found;
+
+    /// The copy of a file in a coding.
+    fn sibling(&self, file: &File, coding: Coding) -> Option<File>;
+}
+
+/// Decides by the rules of a site.
+pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Lookup) -> Answer<'b> {
     match request.method {
         Method::Disabled | Method::Connect => return Answer::NotAllowed,
         Method::Unknown => return plain(Status::NotImplemented, "no such method"),
@@ -84,48 +116,111 @@ pub(crate) fn answer<'b>(
         Method::Options => return Answer::Options,
         Method::Get | Method::Head => {}
     }
-    let Target::Path { path, query } = request.target else {
+    let Request {
+        method,
+        target,
+        conditions,
+        range,
+        fields,
+        ..
+    } = request;
+    let Target::Path { path, query } = target else {
         return plain(Status::BadRequest, "the target is no path");
     };
-    let asked = Query::parse(query);
-    let sought = match (path.form(), asked.archive) {
-        (Form::Folder, Some(_)) => Sought::Itself,
-        _ => Sought::Index,
-    };
-    match find(path, sought) {
+    if let Some(redirection) = rules.redirected(&path, query) {
+        return Answer::Redirected(redirection);
+    }
+    let Rewritten { path, asked } = rules.rewritten(path);
+    let parameters = Query::parse(query);
+    match located(path, &parameters, rules, lookup) {
         Found::File(file) => {
-            let hash = asked.hash.filter(|_| extras.hashes == Hashes::Offered);
-            selected(
-                file,
-                request.method,
-                &request.conditions,
-                request.range,
-                hash,
-            )
+            let wish = Wish {
+                method,
+                conditions,
+                range,
+                accept_encoding: fields.accept_encoding.value(),
+                parameters,
+            };
+            of_file(file, wish, rules, lookup)
         }
-        Found::Folder(folder) => Answer::Moved { folder, query },
-        Found::NoIndex(folder) => of_folder(folder, asked, extras, request.fields.accept.value()),
-        Found::Nothing => plain(Status::NotFound, "there is no such file"),
-        Found::Forbidden => plain(Status::Forbidden, "the server may not read it"),
-        Found::Busy(errno) => Answer::Trouble(
-            Refusal::new(Status::ServiceUnavailable, "try again later"),
-            errno,
-        ),
-        Found::Failed(errno) => Answer::Trouble(
-            Refusal::new(Status::InternalServerError, "the file cannot be opened"),
-            errno,
-        ),
+        Found::Folder(folder) => {
+            let folder = asked.unwrap_or(folder);
+            Answer::Moved { folder, query }
+        }
+        Found::NoIndex(folder) => {
+            let path = asked.unwrap_or_else(|| folder.path.clone());
+            let accept = fields.accept.value();
+            of_folder(folder, path, parameters, rules.extras, accept)
+        }
+        found => without(found),
     }
 }
 
-/// What is sent of a folder.
+/// What a path leads to, or what stands in where there is nothing. A hidden path leads nowhere, or
+/// whoever looks for `.git` would learn of a page there.
+fn located(path: SitePath, asked: &Query, rules: &Rules, lookup: &impl Lookup) -> Found {
+    if rules.hides(&path) {
+        return Found::Nothing;
+    }
+    let found = match (path.form(), asked.archive(), rules.extras.archives) {
+        (Form::Folder, Some(_), Archives::Offered) => lookup.folder(path),
+        _ => lookup.find(path),
+    };
+    match (found, &rules.fallback) {
+        (Found::Nothing, Some(fallback)) => lookup.find(fallback.clone()),
+        (found, _) => found,
+    }
+}
+
+/// What somebody wants of a file.
+struct Wish<'b> {
+    method: Method,
+    conditions: Conditions<'b>,
+    range: Option<Cow<'b, [u8]>>,
+    accept_encoding: Option<&'b [u8]>,
+    parameters: Query,
+}
+
+/// What is sent of a file: its hash, if that is asked for, or its content.
+fn of_file(file: File, wish: Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> Answer<'static> {
+    if let (Some(algorithm), Hashes::Offered) = (wish.parameters.hash, rules.extras.hashes) {
+        return match wish.conditions.judge(&file.state.validators) {
+            Verdict::NotModified => Answer::NotModified(file),
+            Verdict::Failed => Answer::PreconditionFailed(file),
+            Verdict::Proceed => Answer::Hash(file, algorithm),
+        };
+    }
+    let file = match rules.offers_downloads() && wish.parameters.download.is_some() {
+        true => file.into_download(),
+        false => file,
+    };
+    match coded(file, wish.accept_encoding, rules, lookup) {
+        Some(file) => selected(file, wish.method, &wish.conditions, wish.range),
+        None => Answer::NotAcceptable,
+    }
+}
+
+/// The file in the coding that the client likes best; none if it takes none that is there.
+fn coded(file: File, accepted: Option<&[u8]>, rules: &Rules, lookup: &impl Lookup) -> Option<File> {
+    if rules.precompressed.is_empty() || is_compressed(file.path.bytes()) {
+        return Some(file);
+    }
+    let acceptable = Acceptable::parse(accepted);
+    let copy = acceptable
+        .choices(&rules.precompressed)
+        .find_map(|coding| lookup.sibling(&file, coding));
+    copy.or_else(|| acceptable.takes_identity().then_some(file))
+}
+
+/// What is sent of a folder, which is called by `path`.
 fn of_folder(
     folder: Folder,
+    path: SitePath,
     asked: Query,
     extras: Extras,
     accept: Option<&[u8]>,
 ) -> Answer<'static> {
-    match (asked.archive, extras.archives, extras.listing) {
+    match (asked.archive(), extras.archives, extras.listing) {
         (Some(compression), Archives::Offered, _) => Answer::Archive(folder, compression),
         (Some(_), Archives::Off, _) => {
             plain(Status::Forbidden, "folders are not sent as archives here")
@@ -136,7 +231,7 @@ fn of_folder(
         ),
         (None, archives, Listings::Offered) => {
             let view = View {
-                path: folder.path.clone(),
+                path,
                 format: asked.format.unwrap_or_else(|| preferred(accept)),
                 order: asked.order(),
                 search: asked.search,
@@ -147,21 +242,35 @@ fn of_folder(
     }
 }
 
+/// What is answered where there is neither file nor folder.
+fn without(found: Found) -> Answer<'static> {
+    match found {
+        Found::Forbidden => plain(Status::Forbidden, "the server may not read it"),
+        Found::Busy(errno) => Answer::Trouble(
+            Refusal::new(Status::ServiceUnavailable, "try again later"),
+            errno,
+        ),
+        Found::Failed(errno) => Answer::Trouble(
+            Refusal::new(Status::InternalServerError, "the file cannot be opened"),
+            errno,
+        ),
+        Found::Nothing | Found::File(_) | Found::Folder(_) | Found::NoIndex(_) => {
+            plain(Status::NotFound, "there is no such file")
+        }
+    }
+}
+
 /// What is sent of a file that is there.
 fn selected(
     file: File,
     method: Method,
     conditions: &Conditions<'_>,
     range: Option<Cow<'_, [u8]>>,
-    hash: Option<Algorithm>,
 ) -> Answer<'static> {
     match conditions.judge(&file.state.validators) {
         Verdict::NotModified => return Answer::NotModified(file),
         Verdict::Failed => return Answer::PreconditionFailed(file),
         Verdict::Proceed => {}
-    }
-    if let Some(algorithm) = hash {
-        return Answer::Hash(file, algorithm);
     }
     let selection = match (method, range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {

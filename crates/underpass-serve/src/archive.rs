@@ -25,11 +25,12 @@ use underpass::{FileRange, SharedFile};
 
 use crate::archive::header::{Kind, Member, padding};
 use crate::feed::{Batch, Feed, Progress};
-use crate::folder::{Folder, is_hidden};
+use crate::folder::{Folder, is_dots};
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
-use crate::resolve::look_beneath;
+use crate::resolve::look_through;
+use crate::rules::{Sight, Symlinks};
 use crate::validator::FileTime;
 
 /// A tar file being made.
@@ -37,6 +38,8 @@ use crate::validator::FileTime;
 pub(crate) struct Archive {
     /// The folder, which links may not lead out of.
     base: OwnedFd,
+    /// Which names go in.
+    sight: Sight,
     /// What the members' names begin with.
     name: Vec<u8>,
     state: State,
@@ -72,6 +75,7 @@ impl Archive {
     /// Of `folder`, whose name in the archive is `name`.
     pub(crate) fn new(folder: Folder, name: &[u8], place: OwnedSemaphorePermit) -> Archive {
         Archive {
+            sight: folder.sight(),
             base: folder.into_descriptor(),
             name: name.to_vec(),
             state: State::Fresh,
@@ -106,7 +110,7 @@ impl Archive {
                 }
                 Some(Err(errno)) => return Err(errno.into()),
             };
-            if !is_hidden(&name) {
+            if !is_dots(&name) && !self.sight.hides(&name) {
                 self.add(&name, batch)?;
             }
             if batch.is_full() || batch.ranges() >= ARCHIVE_RANGES_PER_BATCH {
@@ -168,7 +172,8 @@ impl Archive {
         Ok(())
     }
 
-    /// A link goes in as it is, if what it leads to lies within the folder that is sent.
+    /// A link goes in as it is, if links are followed and what it leads to lies within the folder
+    /// that is sent.
     fn add_link(
         &self,
         name: &[u8],
@@ -176,7 +181,10 @@ impl Archive {
         stat: &Stat,
         batch: &mut Batch,
     ) -> Result<(), Errno> {
-        match look_beneath(self.base.as_fd(), path) {
+        if self.sight.symlinks == Symlinks::None {
+            return Ok(());
+        }
+        match look_through(self.base.as_fd(), path, Symlinks::Inside) {
             Ok(_) => {}
             Err(Errno::AGAIN) => return Err(Errno::AGAIN),
             Err(_) => return Ok(()),

@@ -150,7 +150,7 @@ mod tests {
             nanoseconds: 7,
         };
         let now = UNIX_EPOCH + Duration::from_secs(now);
-        Validators::new(changed, 1000, 9, now)
+        Validators::new(changed, 1000, Some(9), None, now)
     }
 
     fn settled() -> Validators {

@@ -14,16 +14,20 @@
 
 use std::rc::Rc;
 
-use underpass::Fault;
+use underpass::{Fault, Forecast, Piece};
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::body::{self, Plan, Unskipped};
 use crate::digest::Digest;
+use crate::explain;
 use crate::feed::{Broken, Delimiter, Feeding};
 use crate::head::{Expect, Persistence, Progress, Request, Scan};
+use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
+use crate::tally::End;
+use crate::visit::{Attention, BodyLength, Meter, Visit};
 use crate::worker::{Owed, Worker};
 use crate::workshop::Hashing;
 
@@ -41,9 +45,34 @@ enum Next {
 }
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
-pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
+pub(crate) async fn converse(worker: Rc<Worker>, stream: Stream) {
+    let meter = Rc::new(Meter::default());
+    let visit = worker.visit(stream.peer().ip(), Rc::clone(&meter));
+    let attention = worker.attention();
+    let leaving = Leaving(Rc::clone(&worker));
+    match attention {
+        // Boxed, so that connections that are not measured are not larger for it.
+        Attention::Processor => {
+            let exchanges = Box::pin(exchanges(worker, stream, visit));
+            meter.measure(exchanges).await;
+        }
+        _ => exchanges(worker, stream, visit).await,
+    }
+    drop(leaving);
+}
+
+/// A connection's task may be dropped while it waits; it has ended then too.
+struct Leaving(Rc<Worker>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
     loop {
-        match exchange(&worker, &mut stream).await {
+        match exchange(&worker, &mut stream, &mut visit).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
             Next::Close => return stream.close().await,
@@ -54,35 +83,41 @@ pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
 }
 
 /// One request and its answer.
-async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
-    let scan = match read_head(worker, stream).await {
+async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Next {
+    let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
-        Err(Unread::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unread::Refused(refusal)) => return misread(worker, stream, visit, refusal).await,
         Err(Unread::Gone) => return Next::Drop,
     };
     let phase = stream.phase();
     let (input, outbox) = stream.parts();
     let request = match scan.parse(input) {
         Ok(request) => request,
-        Err(refusal) => return refuse(worker, stream, refusal).await,
+        Err(refusal) => return misread(worker, stream, visit, refusal).await,
     };
+    visit.understand(&input[..scan.length()], Some(&request), || worker.words());
     match body::plan(&request) {
         Plan::Nothing => {
             let persistence = persistence(&request, phase);
+            let is_last = request.persistence == Persistence::Close;
             let owed = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
-            send(worker, stream, persistence, owed).await
+            match send(worker, stream, visit, persistence, owed).await {
+                // Who said so sends nothing that a close could be in the way of (RFC 9112, 9.6).
+                Next::Close if is_last && stream.input().is_empty() => Next::Drop,
+                next => next,
+            }
         }
         Plan::Leave => {
             let owed = worker.answer(request, Persistence::Close, outbox);
             stream.consume(scan.length());
-            send(worker, stream, Persistence::Close, owed).await
+            send(worker, stream, visit, Persistence::Close, owed).await
         }
         Plan::Skip(body) => {
             let head = input[..scan.length()].to_vec();
             stream.consume(scan.length());
             let skipped = body.skip(stream, &worker.limits).await;
-            answer_after_body(worker, stream, &scan, &head, skipped).await
+            answer_after_body(worker, stream, visit, &scan, &head, skipped).await
         }
     }
 }
@@ -95,12 +130,17 @@ enum Unread {
 
 /// Reads until a head is complete. The first byte may take as long as a connection may be idle,
 /// the rest has its own deadline, which no trickle extends.
-async fn read_head(worker: &Worker, stream: &mut Stream) -> Result<Scan, Unread> {
+async fn read_head(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+) -> Result<Scan, Unread> {
     let mut scan = Scan::default();
     let mut patience = Patience::Idle;
     stream.expect_when_idle();
     loop {
         if !stream.input().is_empty() {
+            visit.begin();
             match scan.advance(stream.input()) {
                 Ok(Progress::Complete) => return Ok(scan),
                 Ok(Progress::Partial) => {}
@@ -127,22 +167,23 @@ const LATE: Refusal = Refusal::new(Status::RequestTimeout, "the request did not 
 async fn answer_after_body(
     worker: &Worker,
     stream: &mut Stream,
+    visit: &mut Visit,
     scan: &Scan,
     head: &[u8],
     skipped: Result<(), Unskipped>,
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
-        (Err(refusal), _) => return refuse(worker, stream, refusal).await,
+        (Err(refusal), _) => return refuse(worker, stream, visit, refusal).await,
     };
     let persistence = match skipped {
         Ok(()) => persistence(&request, stream.phase()),
         Err(Unskipped::TooLong) => Persistence::Close,
-        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, visit, refusal).await,
         Err(Unskipped::Gone) => return Next::Drop,
     };
     let owed = worker.answer(request, persistence, stream.outbox());
-    send(worker, stream, persistence, owed).await
+    send(worker, stream, visit, persistence, owed).await
 }
 
 /// What becomes of the connection after a request whose end is known.
@@ -154,24 +195,52 @@ fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
     }
 }
 
-async fn refuse(worker: &Worker, stream: &mut Stream, refusal: Refusal) -> Next {
-    worker.refuse(refusal, stream.outbox());
-    send(worker, stream, Persistence::Close, Owed::Nothing).await
+/// Answers what came instead of a head that makes sense.
+async fn misread(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    refusal: Refusal,
+) -> Next {
+    visit.understand(stream.input(), None, || worker.words());
+    refuse(worker, stream, visit, refusal).await
 }
 
-/// Sends an answer and keeps account of it.
-async fn send(worker: &Worker, stream: &mut Stream, persistence: Persistence, owed: Owed) -> Next {
-    let sending = match owed {
-        Owed::Nothing => None,
-        Owed::File(sending) => Some(sending),
-        Owed::Feed(feeding) => return feed(worker, stream, persistence, feeding).await,
+async fn refuse(worker: &Worker, stream: &mut Stream, visit: &mut Visit, refusal: Refusal) -> Next {
+    worker.refuse(refusal, stream.outbox());
+    send(worker, stream, visit, Persistence::Close, Owed::Nothing).await
+}
+
+/// Sends what is in the outbox and what is owed beside it, and keeps account of it.
+async fn send(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    persistence: Persistence,
+    owed: Owed,
+) -> Next {
+    let owed = match owed {
         Owed::Hash(hashing) => match hash(worker, stream, &hashing).await {
-            Ok(()) => None,
-            Err(_) => return Next::Drop,
+            Ok(owed) => owed,
+            Err(error) => {
+                visit.ready(stream.outbox(), BodyLength::Unknown);
+                worker.record(stream.outbox(), visit, end(&Err(error)));
+                return Next::Drop;
+            }
         },
+        owed => owed,
     };
+    if worker.explain() == Explain::On {
+        explain(stream, visit);
+    }
+    let sending = match owed {
+        Owed::Feed(feeding) => return feed(worker, stream, visit, persistence, feeding).await,
+        Owed::File(sending) => Some(sending),
+        Owed::Nothing | Owed::Hash(_) => None,
+    };
+    visit.ready(stream.outbox(), BodyLength::Known);
     let sent = stream.flush().await;
-    worker.record(stream.outbox());
+    worker.record(stream.outbox(), visit, end(&sent));
     match sent {
         Ok(()) => after(persistence),
         Err(StreamError::Move(error)) => {
@@ -193,11 +262,13 @@ fn after(persistence: Persistence) -> Next {
 async fn feed(
     worker: &Worker,
     stream: &mut Stream,
+    visit: &mut Visit,
     persistence: Persistence,
     mut feeding: Feeding,
 ) -> Next {
+    visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
-    worker.record(stream.outbox());
+    worker.record(stream.outbox(), visit, end_of_feed(&sent));
     match sent {
         Ok(()) if feeding.delimiter() == Delimiter::Close => Next::Close,
         Ok(()) => after(persistence),
@@ -211,14 +282,62 @@ async fn feed(
 }
 
 /// Answers with the hash of a file, unless the client goes away before it is known.
-async fn hash(worker: &Worker, stream: &mut Stream, hashing: &Hashing) -> Result<(), StreamError> {
-    let digest = match hashing.circumstances.method {
+async fn hash(
+    worker: &Worker,
+    stream: &mut Stream,
+    hashing: &Hashing,
+) -> Result<Owed, StreamError> {
+    let digest = match hashing.occasion.method {
         // All hashes are of the same length.
         Method::Head => Ok(Digest::UNKNOWN),
         _ => stream.unless_gone(worker.hash(hashing)).await?,
     };
-    worker.answer_hash(hashing, digest, stream.outbox());
-    Ok(())
+    Ok(worker.answer_hash(hashing, digest, stream.outbox()))
+}
+
+/// Adds to the head how the body is planned to leave, and how the one before did.
+fn explain(stream: &mut Stream, visit: &Visit) {
+    // What the fields make of a small answer is known only when they are written.
+    let longer = |forecast: &Forecast| {
+        let planned = explain::planned(forecast);
+        explain::fields(Some(&planned), visit.previous()).len() as u64
+    };
+    let forecast = stream.forecast(0);
+    let forecast = forecast.and_then(|forecast| stream.forecast(longer(&forecast)));
+    let planned = match stream.outbox().pieces().next() {
+        Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
+        _ => forecast.as_ref().map(explain::planned),
+    };
+    let fields = explain::fields(planned.as_deref(), visit.previous());
+    stream
+        .outbox()
+        .amend_head(|head| explain::insert(head, &fields));
+}
+
+/// How it is told in logs and metrics.
+fn end(sent: &Result<(), StreamError>) -> End {
+    match sent {
+        Ok(()) => End::Complete,
+        Err(error) => end_by(error),
+    }
+}
+
+fn end_of_feed(sent: &Result<(), Broken>) -> End {
+    match sent {
+        Ok(()) => End::Complete,
+        Err(Broken::Source(_)) => End::Failed,
+        Err(Broken::Stream(error)) => end_by(error),
+    }
+}
+
+fn end_by(error: &StreamError) -> End {
+    match error {
+        StreamError::PeerGone => End::PeerGone,
+        StreamError::TimedOut => End::Stalled,
+        StreamError::Stopped => End::Stopped,
+        StreamError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
+        _ => End::Failed,
+    }
 }
 
 /// Says which file could not be sent as promised, where it happened and why.

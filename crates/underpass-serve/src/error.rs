@@ -1,6 +1,7 @@
 //! Why a site cannot be served.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -22,12 +23,47 @@ pub enum Error {
     },
     /// The configuration cannot be read: what is wrong and where, over several lines.
     Config(String),
+    /// The file of a configuration cannot be read.
+    ConfigFile {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// Options of a site that contradict each other.
+    Site {
+        /// Its root.
+        root: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// There is no site to serve.
     NoSite,
     /// Two sites have the same name.
     NameTaken {
         /// The name.
         name: String,
+    },
+    /// The access log cannot be opened.
+    Log {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The address for metrics could not be taken.
+    Status {
+        /// Which one.
+        listen: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A thread beside the workers could not be made.
+    Thread {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// The port could not be taken, or a worker not be started.
     Net(underpass_net::Error),
@@ -44,8 +80,27 @@ impl fmt::Display for Error {
                 "cannot keep requests beneath the served folder: openat2: {errno}"
             ),
             Error::Config(what) => f.write_str(what),
+            Error::ConfigFile { path, error } => {
+                write!(
+                    f,
+                    "cannot read the configuration {}: {error}",
+                    path.display()
+                )
+            }
+            Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
             Error::NoSite => f.write_str("there is no site to serve"),
             Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
+            Error::Log { path, source } => {
+                write!(
+                    f,
+                    "cannot write the access log {}: {source}",
+                    path.display()
+                )
+            }
+            Error::Status { listen, source } => {
+                write!(f, "cannot listen for metrics on {listen}: {source}")
+            }
+            Error::Thread { doing, source } => write!(f, "cannot {doing}: {source}"),
             Error::Net(error) => error.fmt(f),
         }
     }
@@ -55,8 +110,12 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Root { errno, .. } | Error::NoBeneath { errno } => Some(errno),
+            Error::Log { source, .. }
+            | Error::Status { source, .. }
+            | Error::Thread { source, .. } => Some(source),
             Error::Net(error) => Some(error),
-            Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => None,
+            Error::ConfigFile { error, .. } => Some(error),
+            Error::Config(_) | Error::Site { .. } | Error::NoSite | Error::NameTaken { .. } => None,
         }
     }
 }

@@ -99,7 +99,7 @@ impl Batch {
     /// Whether so much memory is taken that it should leave.
     pub(crate) fn is_full(&self) -> bool {
         let in_memory = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len(),
             Piece::Range(_) => 0,
         };
         self.pieces.iter().map(in_memory).sum::<usize>() >= BATCH_BYTES_MAX
@@ -115,7 +115,7 @@ impl Batch {
 
     fn length(&self) -> u64 {
         let length = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
             Piece::Range(range) => range.len,
         };
         self.pieces.iter().map(length).sum::<u64>() - SIZE_LINE_BYTES as u64

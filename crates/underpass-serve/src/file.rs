@@ -1,5 +1,6 @@
 //! A regular file of the site, open, with everything an answer says about it.
 
+use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,9 +8,12 @@ use std::time::SystemTime;
 
 use rustix::fs::Stat;
 use underpass::SharedFile;
+use underpass::drive::tokio::read_cached;
 
-use crate::mime::MediaType;
+use crate::limits::CONTENT_BYTES_MAX;
 use crate::path::SitePath;
+use crate::precompressed::Siblings;
+use crate::rules::{Etag, Label, push_field};
 use crate::validator::{FileTime, Validators};
 
 /// An open file under the path that led to it.
@@ -17,6 +21,8 @@ use crate::validator::{FileTime, Validators};
 pub(crate) struct File {
     pub(crate) path: SitePath,
     pub(crate) state: Rc<State>,
+    /// The name it is to be saved under, if it is not to be shown.
+    pub(crate) save_as: Option<Box<[u8]>>,
 }
 
 /// What was true of a file when it was last looked at.
@@ -25,36 +31,75 @@ pub(crate) struct State {
     pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) size: u64,
     pub(crate) validators: Validators,
-    pub(crate) media: MediaType,
+    pub(crate) label: Rc<Label>,
     /// The fields of every answer with content of this file, written out: most answers to most
     /// requests are the same but for their date.
     pub(crate) fields: Vec<u8>,
-    changed: FileTime,
+    /// Copies of it in content codings, as far as anybody asked for them.
+    pub(crate) siblings: Siblings,
+    /// What it holds, once that has been worth keeping.
+    content: OnceCell<Vec<u8>>,
+    pub(crate) changed: FileTime,
+    /// When anything of it changed, its times included: nobody sets this one.
+    touched: FileTime,
 }
 
 impl File {
     /// A file that was just opened, at the time `now`.
-    pub(crate) fn new(opened: OwnedFd, path: SitePath, stat: &Stat, now: SystemTime) -> File {
-        let media = MediaType::of(path.bytes());
-        let state = Rc::new(State::new(SharedFile::new(opened), stat, media, now));
-        File { path, state }
+    pub(crate) fn new(
+        opened: OwnedFd,
+        path: SitePath,
+        stat: &Stat,
+        label: Label,
+        now: SystemTime,
+    ) -> File {
+        let state = State::new(SharedFile::new(opened), stat, Rc::new(label), now);
+        File::known(path, Rc::new(state))
+    }
+
+    /// A file whose state is known.
+    pub(crate) fn known(path: SitePath, state: Rc<State>) -> File {
+        let save_as = None;
+        File {
+            path,
+            state,
+            save_as,
+        }
+    }
+
+    /// The same, to be saved under its own name.
+    pub(crate) fn into_download(self) -> File {
+        let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
+        let save_as = name.map(Box::from);
+        File { save_as, ..self }
     }
 }
 
 impl State {
-    fn new(descriptor: Arc<SharedFile>, stat: &Stat, media: MediaType, now: SystemTime) -> State {
+    fn new(descriptor: Arc<SharedFile>, stat: &Stat, label: Rc<Label>, now: SystemTime) -> State {
         let (size, changed) = (size(stat), FileTime::of(stat));
-        let validators = Validators::new(changed, size, stat.st_ino, now);
-        let mut fields = Vec::with_capacity(FIELDS_BYTES);
+        let inode = match label.etag {
+            Etag::MtimeSizeInode => Some(stat.st_ino),
+            Etag::MtimeSize => None,
+        };
+        let validators = Validators::new(changed, size, inode, label.coding, now);
+        let mut fields = Vec::with_capacity(FIELDS_BYTES + label.fields.len());
         validators.push_to(&mut fields);
         fields.extend_from_slice(b"\r\nAccept-Ranges: bytes");
+        fields.extend_from_slice(&label.fields);
+        if let Some(coding) = label.coding {
+            push_field(&mut fields, "Content-Encoding", coding.name());
+        }
         State {
             descriptor,
             size,
             validators,
-            media,
+            label,
             fields,
+            content: OnceCell::new(),
+            siblings: Siblings::default(),
             changed,
+            touched: touched(stat),
         }
     }
 
@@ -64,7 +109,7 @@ impl State {
             true => Rc::clone(self),
             false => {
                 let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(State::new(descriptor, stat, self.media, now))
+                Rc::new(State::new(descriptor, stat, Rc::clone(&self.label), now))
             }
         }
     }
@@ -73,7 +118,36 @@ impl State {
     fn is_as(&self, stat: &Stat) -> bool {
         self.size == size(stat)
             && self.changed == FileTime::of(stat)
+            && self.touched == touched(stat)
             && self.validators.modified.is_some()
+    }
+
+    /// What the file holds, if that is in memory.
+    pub(crate) fn content(&self) -> Option<&[u8]> {
+        self.content.get().map(Vec::as_slice)
+    }
+
+    /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
+    /// shows could go unseen), and nobody has to wait for it. Says how many bytes that takes.
+    pub(crate) fn keep_content(&self) -> usize {
+        if self.size > CONTENT_BYTES_MAX
+            || self.validators.modified.is_none()
+            || self.content.get().is_some()
+        {
+            return 0;
+        }
+        let content = read_cached(&self.descriptor, self.size as usize).unwrap_or_default();
+        match content.is_empty() {
+            true => 0,
+            false => self.content.get_or_init(|| content).len(),
+        }
+    }
+}
+
+fn touched(stat: &Stat) -> FileTime {
+    FileTime {
+        seconds: stat.st_ctime,
+        nanoseconds: stat.st_ctime_nsec as u32,
     }
 }
 

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!  getdents ─► hidden? ─► statx of the name ─┬─► folder, file          ─► Entry
-//!              out             │             ├─► link: what it leads to beneath the root, or out
+//!              out             │             ├─► link: what it leads to by the site's rule, or out
 //!              of the list ◄───┴─ vanished   └─► all else is out of the list
 //! ```
 //!
 //! All of it waits for disks: call it on blocking threads.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use rustix::io::Errno;
 
 use crate::path::SitePath;
-use crate::resolve::look_beneath;
+use crate::resolve::look_through;
+use crate::rules::Sight;
+use crate::site::Site;
 use crate::validator::FileTime;
 
 /// An open folder of a site.
@@ -22,8 +24,9 @@ use crate::validator::FileTime;
 pub(crate) struct Folder {
     pub(crate) path: SitePath,
     descriptor: OwnedFd,
-    /// What its links may not lead out of.
+    /// Where its links are followed from.
     root: OwnedFd,
+    sight: Sight,
 }
 
 /// Something in a folder, by the name it has there.
@@ -46,22 +49,25 @@ pub(crate) enum Kind {
 pub(crate) struct Entries {
     dir: Dir,
     root: OwnedFd,
+    sight: Sight,
     /// The folder's path, with a slash behind where it is not the root; a name is put there.
     prefix: Vec<u8>,
 }
 
 impl Folder {
-    pub(crate) fn new(
-        descriptor: OwnedFd,
-        root: BorrowedFd<'_>,
-        path: SitePath,
-    ) -> Result<Folder, Errno> {
-        let root = rustix::io::fcntl_dupfd_cloexec(root, 0)?;
+    pub(crate) fn new(descriptor: OwnedFd, site: &Site, path: SitePath) -> Result<Folder, Errno> {
+        let root = rustix::io::fcntl_dupfd_cloexec(site.root(), 0)?;
         Ok(Folder {
             path,
             descriptor,
             root,
+            sight: site.rules.sight(),
         })
+    }
+
+    /// Which of its names may be seen.
+    pub(crate) fn sight(&self) -> Sight {
+        self.sight
     }
 
     pub(crate) fn into_descriptor(self) -> OwnedFd {
@@ -76,14 +82,10 @@ impl Folder {
         Ok(Entries {
             dir: Dir::new(self.descriptor)?,
             root: self.root,
+            sight: self.sight,
             prefix,
         })
     }
-}
-
-/// Whether a name in a folder is kept from others.
-pub(crate) fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".")
 }
 
 impl Entries {
@@ -99,11 +101,11 @@ impl Entries {
             None | Some(Err(Errno::NOENT)) => return Ok(Look::End),
             Some(Err(errno)) => return Err(errno),
         };
-        if is_hidden(&name) || !filter(&name) {
+        if is_dots(&name) || self.sight.hides(&name) || !filter(&name) {
             return Ok(Look::Passed);
         }
         let stat = match statat(self.dir.fd()?, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if is_link(&stat) => self.look_through(&name),
+            Ok(stat) if is_link(&stat) => self.target(&name),
             other => other,
         };
         let seen = stat.ok().and_then(|stat| Entry::of(name, &stat));
@@ -111,10 +113,10 @@ impl Entries {
     }
 
     /// A link's target. One that leads out or nowhere, or has become something else, is an error.
-    fn look_through(&mut self, name: &[u8]) -> Result<Stat, Errno> {
+    fn target(&mut self, name: &[u8]) -> Result<Stat, Errno> {
         let length = self.prefix.len();
         self.prefix.extend_from_slice(name);
-        let found = look_beneath(self.root.as_fd(), &self.prefix);
+        let found = look_through(self.root.as_fd(), &self.prefix, self.sight.symlinks);
         self.prefix.truncate(length);
         found
     }
@@ -157,6 +159,11 @@ impl Entry {
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Entry>() + self.name.capacity()
     }
+}
+
+/// Whether a name is that of the folder itself or of the one above.
+pub(crate) fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 fn is_link(stat: &Stat) -> bool {

@@ -10,17 +10,20 @@
 //! |---|---|
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
-//! | `options` | what is asked of a server |
+//! | `options`, `mistakes` | what is asked of a server, and what is wrong with it |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
-//! | `file`, `open_files` | what is known of a file, and for how long |
-//! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
+//! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
+//! | [`rules`], `mime` | what the configuration of a site says of a path |
+//! | `coding`, `precompressed` | what a client takes, and what lies compressed beside a file |
 //! | `query`, `accept` | what else is asked for, in which form |
+//! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
 //! | `digest`, `base64` | hashes of files |
 //! | `feed`, `workshop` | bodies that are made while they are sent |
-//! | `answer`, `status`, `reply`, `disposition` | what an answer is and how it is written |
-//! | `clock`, `decimal` | parts of heads |
+//! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
+//! | `visit`, `tally`, `board` | what is known of an exchange, and counted |
+//! | `log`, `monitor`, `explain` | what is told of it: lines, metrics, its way |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 
@@ -29,22 +32,26 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use underpass::Mechanism;
 use underpass_net::{Protocol, Running, Stream};
 
 mod accept;
 mod answer;
 mod archive;
 mod base64;
+mod board;
 mod body;
 mod calendar;
 mod chunked;
 mod clock;
+mod coding;
 mod condition;
 mod connection;
 mod decimal;
 mod digest;
 mod disposition;
 mod error;
+mod explain;
 mod feed;
 mod fields;
 mod file;
@@ -54,29 +61,45 @@ mod head;
 mod host;
 mod limits;
 mod listing;
+mod log;
 mod mime;
+mod mistakes;
+mod monitor;
 mod multipart;
 mod open_files;
 mod options;
 mod path;
+mod precompressed;
 mod query;
 mod range;
 mod reply;
 mod request_line;
 mod resolve;
+pub mod rules;
 mod site;
 mod status;
+mod tally;
 mod target;
 mod validator;
+mod visit;
+mod watch;
 mod worker;
 mod workshop;
 
+use board::{Board, Metrics, Presence};
 use digest::Digests;
+use log::Log;
+use monitor::Monitor;
+use reply::Joining;
 use site::Sites;
 
+pub use coding::Coding;
 pub use error::Error;
 pub use limits::Limits;
-pub use options::{Options, SiteOptions};
+pub use log::{Access, LogFormat, LogOptions, Reopen};
+pub use mime::TypeOptions;
+pub use monitor::{StatusAddress, StatusOptions};
+pub use options::{Explain, Options, SiteOptions};
 
 pub use worker::{Summary, Worker};
 
@@ -96,17 +119,50 @@ pub use worker::{Summary, Worker};
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
 pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
+    let sites = Arc::new(Sites::open(&options.sites)?);
+    let monitor = Monitor::listen(&options.status)?;
+    let metrics = match &monitor {
+        Some(_) => Metrics::Read,
+        None => Metrics::Unread,
+    };
     let http = Http {
-        sites: Arc::new(Sites::open(&options.sites)?),
+        sites,
         limits: options.requests.clone(),
         digests: Arc::default(),
+        joining: joining(options),
+        board: Arc::new(Board::new(
+            Log::open(&options.log)?,
+            metrics,
+            options.explain,
+        )),
+        presence: Presence::new(),
     };
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, Into::into);
     let (listen, policy) = (options.listen, options.policy);
     let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
+    if let Some(monitor) = monitor {
+        monitor.start(Arc::clone(&http.board), running.shutdown(), &http.presence)?;
+    }
     Ok(running)
+}
+
+/// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
+/// what [`serve`] would open, but takes no port and starts nothing.
+///
+/// # Errors
+/// None: mistakes are the result, an empty list if there are none.
+pub fn check(options: &Options) -> Vec<Error> {
+    site::check(&options.sites)
+}
+
+fn joining(options: &Options) -> Joining {
+    let is_allowed = options.policy.allows(Mechanism::ReadWrite);
+    match is_allowed && options.connections.joined_bytes_max > 0 {
+        true => Joining::Allowed,
+        false => Joining::Forbidden,
+    }
 }
 
 /// HTTP as a protocol of the network ground.
@@ -115,6 +171,9 @@ struct Http {
     sites: Arc<Sites>,
     limits: Limits,
     digests: Arc<Digests>,
+    joining: Joining,
+    board: Arc<Board>,
+    presence: Presence,
 }
 
 impl Protocol for Http {
@@ -122,8 +181,7 @@ impl Protocol for Http {
     type Summary = Summary;
 
     fn worker(&self) -> Worker {
-        let (sites, digests) = (Arc::clone(&self.sites), Arc::clone(&self.digests));
-        Worker::new(sites, self.limits.clone(), digests)
+        Worker::new(self)
     }
 
     async fn converse(worker: Rc<Worker>, stream: Stream) {
@@ -131,6 +189,6 @@ impl Protocol for Http {
     }
 
     fn finish(worker: &Worker) -> Summary {
-        worker.summary()
+        worker.finish()
     }
 }

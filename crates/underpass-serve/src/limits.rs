@@ -38,6 +38,16 @@ pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
 /// Files a worker keeps open. More than that many different ones a second are not worth keeping.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 
+/// A file whose content is kept in memory while it is kept open. Larger ones leave by sendfile,
+/// which costs less than copying them.
+pub(crate) const CONTENT_BYTES_MAX: u64 = 16 << 10;
+
+/// What a worker keeps of contents in all. A sweep ends it with the files.
+pub(crate) const CONTENTS_BYTES_MAX: usize = 8 << 20;
+
+/// Events about files that are read at a time: each is 16 bytes, without a name.
+pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
+
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 
@@ -48,6 +58,26 @@ pub(crate) const LINK_TRIES_MAX: usize = 64;
 /// A file changed less than this ago may change again without its date showing it, because HTTP's
 /// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
+
+/// Different refusals (mechanism and cause) that a worker counts apart. A machine shows one or two.
+pub(crate) const TALLIED_REFUSALS_MAX: usize = 16;
+
+/// How long the log's thread waits for more lines after the first one: it wakes, and writes, at
+/// most so often, and nobody who looks at a log notices.
+pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
+
+/// How long a worker that ends waits for its lines to be written. A disk that takes longer has
+/// lost them.
+pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the status address waits where no connection can be taken, for want of descriptors.
+pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Connections to the status address at once: a scraper, a health check and somebody who looks.
+pub(crate) const MONITOR_CONNECTIONS_MAX: usize = 16;
+
+/// How long one of them may take, from its first byte to its last.
+pub(crate) const MONITOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Entries of a folder that are sorted before they are listed. Nobody reads more rows than this,
 /// and they are a few megabytes at the most.

@@ -26,7 +26,7 @@ use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
 use crate::listing::order::Order;
 use crate::path::SitePath;
 use crate::query::Format;
-use crate::site::Archives;
+use crate::rules::Archives;
 
 /// What a listing is asked to be.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(crate) enum Sorting {
 
 /// What was listed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct Totals {
     pub(crate) folders: u64,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Listing {
     view: View,
     entries: Entries,
     state: State,
-    tally: Tally,
+    tally: Totals,
     share: Share,
 }
 
@@ -96,7 +96,7 @@ impl Listing {
             view,
             entries: folder.into_entries()?,
             state: State::Collecting(Vec::new()),
-            tally: Tally::default(),
+            tally: Totals::default(),
             share: Share {
                 room: room.clone(),
                 bytes: 0,
@@ -234,7 +234,7 @@ impl Drop for Share {
     }
 }
 
-impl Tally {
+impl Totals {
     fn count(&mut self, entry: &Entry) {
         match entry.kind {
             Kind::Folder => self.folders += 1,

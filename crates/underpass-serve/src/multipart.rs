@@ -61,7 +61,7 @@ impl Multipart {
     pub(crate) fn new(
         spans: &[Span],
         size: u64,
-        media: MediaType,
+        media: &MediaType,
         boundary: &Boundary,
     ) -> Multipart {
         let parts = spans
@@ -83,7 +83,7 @@ impl Multipart {
     }
 }
 
-fn part_head(span: Span, size: u64, media: MediaType, boundary: &Boundary) -> Vec<u8> {
+fn part_head(span: Span, size: u64, media: &MediaType, boundary: &Boundary) -> Vec<u8> {
     let mut head = Vec::with_capacity(160);
     head.extend_from_slice(b"\r\n--");
     head.extend_from_slice(boundary.as_bytes());
@@ -108,12 +108,14 @@ pub(crate) fn push_content_range(head: &mut Vec<u8>, span: Span, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mime::{TypeOptions, Types};
 
     #[test]
     fn the_layout_and_its_length() {
         let spans = [(0, 10), (990, 10)].map(|(first, length)| Span { first, length });
         let boundary = Boundary::new(0);
-        let body = Multipart::new(&spans, 1000, MediaType::of(b"a.txt"), &boundary);
+        let media = Types::new(&TypeOptions::default()).of(b"a.txt");
+        let body = Multipart::new(&spans, 1000, &media, &boundary);
         let mut written = Vec::new();
         for (head, span) in &body.parts {
             written.extend_from_slice(head);

@@ -3,15 +3,25 @@
 //! Keys are the names of the fields with dashes, every one may be left out, and one that is not
 //! known is an error with its place: a limit that is misspelt must not be missing silently.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use underpass::Policy;
 
+use crate::coding::Coding;
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::log::LogOptions;
+use crate::mime::TypeOptions;
+use crate::mistakes::mistakes;
+use crate::monitor::StatusOptions;
+use crate::rules::{
+    CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, PageStatus, Redirect,
+    Rewrite, SecurityOptions, Symlinks, UrlPath,
+};
 
 /// How sites are served.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,38 +39,94 @@ pub struct Options {
     pub requests: Limits,
     /// The bounds of connections.
     pub connections: underpass_net::Limits,
+    /// What is written about requests.
+    pub log: LogOptions,
+    /// Who may ask for metrics, and where.
+    pub status: StatusOptions,
+    /// Whether answers say how their bodies are planned to leave, and how the previous one did.
+    pub explain: Explain,
     /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
     #[serde(skip)]
     pub policy: Policy,
 }
 
-/// How one site is served.
+/// How one site is served: what a path leads to, and what is said of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteOptions {
-    /// The folder whose files are served; nothing outside of it can be read.
+    /// The folder whose files are served; nothing outside of it can be read. In a file a relative
+    /// one is relative to that file.
     pub root: PathBuf,
-    /// The host names it answers to, without ports, in any case.
-    pub names: Vec<String>,
+    /// The host names it answers to: `example.org`, or `*.example.org` for all below.
+    pub names: Vec<HostName>,
     /// Whether folders without an index are listed, as a page or as JSON. Without it they are
-    /// answered with 403. On unless it is turned off.
+    /// answered with 403.
     pub listing: bool,
-    /// Whether folders can be downloaded as one file, by `?download=tar` and `?download=tar.zst`.
-    /// On unless it is turned off.
-    pub archives: bool,
+    /// Whether folders can be downloaded as one file, by `?download=tar` and `?download=tar.zst`;
+    /// as `listing` where it is left out, since an archive tells what is in a folder too.
+    pub archives: Option<bool>,
     /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file. Off unless it is
     /// turned on: it lets everybody who may ask have whole files read for one line of answer.
     pub hashes: bool,
+    /// What a folder is answered with: the first of these that is there.
+    pub index: Vec<FileName>,
+    /// Whether `/about` is answered with `about.html` where there is no file of the very name.
+    pub pretty: bool,
+    /// What is answered, with status 200, where nothing is: the page of a web application that
+    /// reads the path itself.
+    pub fallback: Option<UrlPath>,
+    /// Pages for answers that are errors, by status.
+    pub error_pages: BTreeMap<PageStatus, UrlPath>,
+    /// Paths that clients are sent away from, before anything else is looked at.
+    #[serde(rename = "redirect")]
+    pub redirects: Vec<Redirect>,
+    /// Paths that are answered with what another path leads to.
+    #[serde(rename = "rewrite")]
+    pub rewrites: Vec<Rewrite>,
+    /// Names that begin with a dot.
+    pub hidden: Hidden,
+    /// Symbolic links.
+    pub symlinks: Symlinks,
+    /// Codings whose files are looked for beside a file (`app.js.br`) and sent to those who take
+    /// them, the ones preferred first. None costs nothing.
+    pub precompressed: Vec<Coding>,
+    /// What entity-tags are made of.
+    pub etag: Etag,
+    /// Media types.
+    pub types: TypeOptions,
+    /// How long files may be kept by clients and caches.
+    pub cache: Vec<CacheRule>,
+    /// Whether files whose names carry a hash of their content are told as never changing, if no
+    /// rule of `cache` is about them.
+    pub immutable: bool,
+    /// Fields that are sent with files.
+    #[serde(rename = "header")]
+    pub headers: Vec<HeaderRule>,
+    /// Fields that tell browsers to be careful.
+    pub security: SecurityOptions,
+    /// Which other web sites may read what is served.
+    pub cors: CorsOptions,
+    /// Whether a file that is asked for with `?download` is to be saved, not shown.
+    pub download: bool,
 }
 
-impl Default for SiteOptions {
-    fn default() -> SiteOptions {
-        SiteOptions {
-            root: PathBuf::new(),
-            names: Vec::new(),
-            listing: true,
-            archives: true,
-            hashes: false,
+/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
+/// system calls for each: for debugging.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(from = "bool")]
+pub enum Explain {
+    /// No.
+    #[default]
+    Off,
+    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
+    On,
+}
+
+impl From<bool> for Explain {
+    fn from(wanted: bool) -> Explain {
+        match wanted {
+            true => Explain::On,
+            false => Explain::Off,
         }
     }
 }
@@ -74,6 +140,9 @@ impl Default for Options {
             sites: Vec::new(),
             requests: Limits::default(),
             connections: underpass_net::Limits::default(),
+            log: LogOptions::default(),
+            status: StatusOptions::default(),
+            explain: Explain::default(),
             policy: Policy::default(),
         }
     }
@@ -86,6 +155,27 @@ impl Options {
             sites: vec![SiteOptions::of(root)],
             ..Options::default()
         }
+    }
+
+    /// Reads the configuration in a file. Roots that are relative are relative to its folder.
+    ///
+    /// # Errors
+    /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
+    pub fn load(file: &Path) -> Result<Options, Error> {
+        let path = || file.to_owned();
+        let text = std::fs::read_to_string(file).map_err(|error| Error::ConfigFile {
+            path: path(),
+            error,
+        })?;
+        let mut options = Options::parse(&text).map_err(|error| match error {
+            Error::Config(what) => Error::Config(format!("{}: {what}", file.display())),
+            error => error,
+        })?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        for site in &mut options.sites {
+            site.root = folder.join(&site.root);
+        }
+        Ok(options)
     }
 
     /// Reads a configuration.
@@ -103,7 +193,38 @@ impl Options {
     /// # Ok::<(), underpass_serve::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Options, Error> {
-        toml::from_str(text).map_err(|error| Error::Config(error.to_string()))
+        toml::from_str(text).map_err(|error| Error::Config(mistakes(text, error)))
+    }
+}
+
+impl Default for SiteOptions {
+    /// The current folder, under every name, as it lies there: `index.html` for folders, names
+    /// with dots hidden, links inside followed, nothing compressed, folders without an index listed.
+    fn default() -> SiteOptions {
+        SiteOptions {
+            root: PathBuf::from("."),
+            names: Vec::new(),
+            listing: true,
+            archives: None,
+            hashes: false,
+            index: FileName::parse("index.html").into_iter().collect(),
+            pretty: false,
+            fallback: None,
+            error_pages: BTreeMap::new(),
+            redirects: Vec::new(),
+            rewrites: Vec::new(),
+            hidden: Hidden::default(),
+            symlinks: Symlinks::default(),
+            precompressed: Vec::new(),
+            etag: Etag::default(),
+            types: TypeOptions::default(),
+            cache: Vec::new(),
+            immutable: false,
+            headers: Vec::new(),
+            security: SecurityOptions::default(),
+            cors: CorsOptions::default(),
+            download: true,
+        }
     }
 }
 

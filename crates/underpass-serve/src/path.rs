@@ -6,14 +6,15 @@
 //!
 //! Everything that decides about a request (what is hidden, what is opened) sees this form only.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::status::Refusal;
 
-/// What a folder is answered with.
-pub(crate) const INDEX: &[u8] = b"index.html";
+/// Room for what is put behind a path: an index, `.html`, `.zst`.
+const ROOM: usize = 16;
 
 /// The characters a path segment must not have as they are (RFC 3986, section 3.3), and `\`, which
 /// browsers take for a slash.
@@ -67,7 +68,7 @@ impl SitePath {
     /// at the root then, but nobody who asks for it means well.)
     pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, Refusal> {
         let mut path = Builder {
-            bytes: Vec::with_capacity(raw.len() + INDEX.len() + 1),
+            bytes: Vec::with_capacity(raw.len() + ROOM),
             segment: 0,
         };
         let mut rest = raw;
@@ -91,14 +92,32 @@ impl SitePath {
         self.form
     }
 
-    /// The path of the folder's index file.
-    pub(crate) fn into_index(mut self) -> SitePath {
-        if !self.bytes.is_empty() {
-            self.bytes.push(b'/');
+    /// What no other path has: a folder's ends with a slash.
+    pub(crate) fn key(&self) -> Cow<'_, [u8]> {
+        match self.form {
+            Form::File => Cow::Borrowed(&self.bytes),
+            Form::Folder => Cow::Owned([&self.bytes[..], b"/"].concat()),
         }
-        self.bytes.extend_from_slice(INDEX);
-        self.form = Form::File;
-        self
+    }
+
+    /// The path of something beneath this folder, which is normalised itself.
+    pub(crate) fn join(&self, beneath: &[u8], form: Form) -> SitePath {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + beneath.len() + ROOM);
+        bytes.extend_from_slice(&self.bytes);
+        if !bytes.is_empty() && !beneath.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(beneath);
+        SitePath { bytes, form }
+    }
+
+    /// The path of a file whose name goes on with `suffix`.
+    pub(crate) fn with_suffix(&self, suffix: &str) -> SitePath {
+        let bytes = [&self.bytes[..], suffix.as_bytes()].concat();
+        SitePath {
+            bytes,
+            form: Form::File,
+        }
     }
 
     /// The last segment, or nothing for the root itself.
@@ -123,9 +142,14 @@ impl SitePath {
     /// Appends it to a `Location`: absolute, percent-encoded, beginning with exactly one slash.
     pub(crate) fn encode_into(&self, location: &mut Vec<u8>) {
         location.push(b'/');
-        for part in percent_encode(&self.bytes, ENCODED) {
-            location.extend_from_slice(part.as_bytes());
-        }
+        encode_path(&self.bytes, location);
+    }
+}
+
+/// Appends what is beneath a folder, percent-encoded.
+pub(crate) fn encode_path(beneath: &[u8], location: &mut Vec<u8>) {
+    for part in percent_encode(beneath, ENCODED) {
+        location.extend_from_slice(part.as_bytes());
     }
 }
 
@@ -304,10 +328,22 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_an_index() {
-        let index = |raw: &[u8]| SitePath::parse(raw).unwrap().into_index();
-        assert_eq!(index(b"/").bytes(), b"index.html");
-        assert_eq!(index(b"/a/b/").bytes(), b"a/b/index.html");
+    fn paths_are_joined_by_one_slash() {
+        let join = |raw: &[u8], beneath: &[u8]| {
+            let folder = SitePath::parse(raw).unwrap();
+            format!("{:?}", folder.join(beneath, Form::File))
+        };
+        assert_eq!(join(b"/", b"index.html"), "index.html");
+        assert_eq!(join(b"/a/b/", b"index.html"), "a/b/index.html");
+        assert_eq!(join(b"/a/", b""), "a");
+    }
+
+    #[test]
+    fn a_folder_has_another_key_than_a_file() {
+        let key = |raw: &[u8]| SitePath::parse(raw).unwrap().key().into_owned();
+        assert_eq!(key(b"/"), b"/");
+        assert_eq!(key(b"/a"), b"a");
+        assert_eq!(key(b"/a/"), b"a/");
     }
 
     proptest! {

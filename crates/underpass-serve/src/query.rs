@@ -16,8 +16,8 @@ pub(crate) struct Query {
     pub(crate) search: Vec<u8>,
     /// `format`
     pub(crate) format: Option<Format>,
-    /// `download` of a folder
-    pub(crate) archive: Option<Compression>,
+    /// `download`, with any value or none
+    pub(crate) download: Option<Download>,
     /// `hash`
     pub(crate) hash: Option<Algorithm>,
 }
@@ -27,6 +27,15 @@ pub(crate) struct Query {
 pub(crate) enum Format {
     Html,
     Json,
+}
+
+/// What is to be saved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Download {
+    /// A file as it is.
+    File,
+    /// A folder as one file; a file as it is.
+    Archive(Compression),
 }
 
 /// How an archive is written.
@@ -53,10 +62,18 @@ impl Query {
             b"sort" => self.key = self.key.or(Key::named(value)),
             b"order" => self.direction = self.direction.or(Direction::named(value)),
             b"format" => self.format = self.format.or(Format::named(value)),
-            b"download" => self.archive = self.archive.or(Compression::named(value)),
+            b"download" => self.download = self.download.or(Some(Download::named(value))),
             b"hash" => self.hash = self.hash.or(Algorithm::named(value)),
             b"search" if self.search.is_empty() => self.search = decode_lossy(value),
             _ => {}
+        }
+    }
+
+    /// What a folder is to be sent as, if it is to be one file.
+    pub(crate) fn archive(&self) -> Option<Compression> {
+        match self.download {
+            Some(Download::Archive(compression)) => Some(compression),
+            Some(Download::File) | None => None,
         }
     }
 
@@ -66,6 +83,12 @@ impl Query {
             key: self.key.unwrap_or(Key::Name),
             direction: self.direction.unwrap_or(Direction::Ascending),
         }
+    }
+}
+
+impl Download {
+    fn named(value: &[u8]) -> Download {
+        Compression::named(value).map_or(Download::File, Download::Archive)
     }
 }
 
@@ -117,7 +140,7 @@ mod tests {
         assert_eq!(query.order().direction, Direction::Descending);
         assert_eq!(query.search, b"a b%%zz");
         assert_eq!(query.format, Some(Format::Json));
-        assert_eq!(query.archive, Some(Compression::Zstd));
+        assert_eq!(query.archive(), Some(Compression::Zstd));
         assert_eq!(query.hash, Some(Algorithm::Blake3));
         for nothing in [
             &b""[..],
@@ -136,5 +159,15 @@ mod tests {
     fn of_two_the_first_counts() {
         let query = Query::parse(Some(b"sort=date&sort=size"));
         assert_eq!(query.order().key, Key::Date);
+    }
+
+    #[test]
+    fn a_download_needs_no_value() {
+        for file in [&b"download"[..], b"a=b&download=", b"download=1"] {
+            let query = Query::parse(Some(file));
+            assert_eq!(query.download, Some(Download::File));
+            assert_eq!(query.archive(), None);
+        }
+        assert_eq!(Query::parse(Some(b"downloads")).download, None);
     }
 }

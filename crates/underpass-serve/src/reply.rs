@@ -10,21 +10,35 @@ use underpass::{FileRange, Outbox, Piece};
 use crate::answer::Answer;
 use crate::clock::DATE_BYTES;
 use crate::decimal::push_decimal;
+use crate::disposition::push_attachment;
 use crate::file::File;
 use crate::head::Persistence;
 use crate::multipart::{Boundary, Multipart, push_content_range};
 use crate::path::{Form, SitePath};
 use crate::range::Span;
 use crate::request_line::{Method, Version};
+use crate::rules::{Redirection, Rules};
 use crate::status::{Refusal, Status};
 
 /// What a reply depends on beside the answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub(crate) struct Circumstances<'c> {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) persistence: Persistence,
     pub(crate) date: [u8; DATE_BYTES],
+    pub(crate) joining: Joining,
+    pub(crate) rules: &'c Rules,
+    /// The origin whose scripts may read it.
+    pub(crate) admitted: Option<&'c [u8]>,
+}
+
+/// Whether a body that is in memory leaves with its head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Joining {
+    Allowed,
+    /// What is sent from memory is not sent by the only mechanism that is allowed.
+    Forbidden,
 }
 
 /// What is being sent of a file, for those who have to tell that it failed.
@@ -45,10 +59,12 @@ pub(crate) enum Spans {
 const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
 
 /// Puts `answer` into the outbox, its head written into `spare`, and says what of a file goes with
-/// it.
+/// it. An error is shown as `page`, if there is one, under its own status and without a sign of
+/// what state the page is in.
 pub(crate) fn reply(
     answer: Answer<'_>,
-    circumstances: &Circumstances,
+    page: Option<File>,
+    circumstances: &Circumstances<'_>,
     spare: Vec<u8>,
     outbox: &mut Outbox,
 ) -> Option<Sending> {
@@ -56,6 +72,14 @@ pub(crate) fn reply(
     match answer {
         Answer::Whole(file) => {
             let head = head.status(Status::Ok).file(&file);
+            if let (Joining::Allowed, Method::Get, Some(content)) = (
+                circumstances.joining,
+                circumstances.method,
+                file.state.content(),
+            ) {
+                outbox.push(joined(head, content));
+                return None;
+            }
             let span = Span {
                 first: 0,
                 length: file.state.size,
@@ -68,22 +92,35 @@ pub(crate) fn reply(
         }
         Answer::Parts(file, spans) => parts(head, file, spans, outbox),
         answer => {
-            let head = without_file(head, answer);
-            outbox.push(Piece::Bytes(head));
-            None
+            let head = without_file(
+                Head {
+                    page: page.as_ref(),
+                    ..head
+                },
+                answer,
+            );
+            let Some(page) = page else {
+                outbox.push(Piece::Bytes(head));
+                return None;
+            };
+            let span = Span {
+                first: 0,
+                length: page.state.size,
+            };
+            send(head, circumstances.method, page, span, outbox)
         }
     }
 }
 
-/// Puts a refusal into the outbox.
-pub(crate) fn push_refusal(refusal: Refusal, circumstances: &Circumstances, outbox: &mut Outbox) {
+/// Puts a refusal of what could not be read as a request into the outbox.
+pub(crate) fn refuse(refusal: Refusal, circumstances: &Circumstances<'_>, outbox: &mut Outbox) {
     let head = Head::new(Vec::new(), circumstances).plain(refusal, &[]);
     outbox.push(Piece::Bytes(head));
 }
 
 /// Puts the head of an answer that was made into the outbox; `fields` are all but the usual ones,
 /// each with a line end before it.
-pub(crate) fn push_made(fields: &[u8], circumstances: &Circumstances, outbox: &mut Outbox) {
+pub(crate) fn push_made(fields: &[u8], circumstances: &Circumstances<'_>, outbox: &mut Outbox) {
     let mut head = Head::new(Vec::with_capacity(512), circumstances).status(Status::Ok);
     head.push(fields);
     outbox.push(Piece::Bytes(head.end()));
@@ -97,27 +134,42 @@ fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
         Answer::NotModified(file) => {
             let mut head = head.status(Status::NotModified);
             file.state.validators.push_to(&mut head.bytes);
+            head.push(&file.state.label.fields);
             head.end()
         }
         Answer::PreconditionFailed(file) => {
             let why = Refusal::new(Status::PreconditionFailed, "the file is in another state");
             let mut tag = b"\r\nETag: ".to_vec();
             tag.extend_from_slice(file.state.validators.tag.as_bytes());
-            head.plain(why, &tag)
+            head.about_file(why, &tag)
         }
         Answer::Unsatisfiable(size) => {
             let why = Refusal::new(Status::RangeNotSatisfiable, "the range lies behind the end");
             let mut range = b"\r\nContent-Range: bytes */".to_vec();
             push_decimal(&mut range, size);
-            head.plain(why, &range)
+            head.about_file(why, &range)
         }
         Answer::Moved { folder, query } => {
             let why = Refusal::new(Status::MovedPermanently, "this is a folder");
             head.plain(why, &location(&folder, query))
         }
+        Answer::Redirected(Redirection { status, location }) => {
+            let mut field = b"\r\nLocation: ".to_vec();
+            field.extend_from_slice(&location);
+            head.plain(Refusal::new(status, "it is elsewhere"), &field)
+        }
+        Answer::NotAcceptable => {
+            let why = "the file is in none of the codings that are accepted";
+            head.about_file(Refusal::new(Status::NotAcceptable, why), &[])
+        }
         Answer::Options => {
+            let (rules, admitted) = (head.circumstances.rules, head.circumstances.admitted);
             let mut head = head.status(Status::NoContent);
-            head.bytes.extend_from_slice(ALLOW);
+            head.push(ALLOW);
+            head.push(&rules.plain_fields);
+            if admitted.is_some() {
+                head.push(rules.cors.preflight());
+            }
             head.end()
         }
         Answer::NotAllowed => {
@@ -167,7 +219,8 @@ fn send(
 
 fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> Option<Sending> {
     let boundary = Boundary::random();
-    let body = Multipart::new(&spans, file.state.size, file.state.media, &boundary);
+    let media = &file.state.label.media;
+    let body = Multipart::new(&spans, file.state.size, media, &boundary);
     let head = head
         .status(Status::PartialContent)
         .parts(&file, &boundary, body.length());
@@ -182,6 +235,12 @@ fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> O
         size: file.state.size,
         spans: Spans::Several(spans),
     })
+}
+
+fn joined(mut bytes: Vec<u8>, content: &[u8]) -> Piece {
+    let head = bytes.len();
+    bytes.extend_from_slice(content);
+    Piece::Joined { bytes, head }
 }
 
 fn range(file: &File, span: Span) -> Piece {
@@ -218,14 +277,16 @@ impl Spans {
 /// A head being written. Every field begins with the line end of what stands before it.
 struct Head<'c> {
     bytes: Vec<u8>,
-    circumstances: &'c Circumstances,
+    circumstances: &'c Circumstances<'c>,
+    page: Option<&'c File>,
 }
 
 impl<'c> Head<'c> {
-    fn new(bytes: Vec<u8>, circumstances: &'c Circumstances) -> Head<'c> {
+    fn new(bytes: Vec<u8>, circumstances: &'c Circumstances<'c>) -> Head<'c> {
         Head {
             bytes,
             circumstances,
+            page: None,
         }
     }
 
@@ -241,6 +302,12 @@ impl<'c> Head<'c> {
             }
             (Persistence::KeepAlive, Version::Http11) => {}
         }
+        if let Some(admitted) = self.circumstances.admitted {
+            self.circumstances
+                .rules
+                .cors
+                .push_to(&mut self.bytes, admitted);
+        }
         self
     }
 
@@ -251,18 +318,25 @@ impl<'c> Head<'c> {
 
     fn media(&mut self, file: &File) {
         self.push(b"\r\nContent-Type: ");
-        file.state.media.push_to(&mut self.bytes);
+        file.state.label.media.push_to(&mut self.bytes);
+    }
+
+    fn fields(&mut self, file: &File) {
+        self.push(&file.state.fields);
+        if let Some(name) = &file.save_as {
+            push_attachment(&mut self.bytes, name);
+        }
     }
 
     fn file(mut self, file: &File) -> Vec<u8> {
-        self.push(&file.state.fields);
+        self.fields(file);
         self.media(file);
         self.length(file.state.size);
         self.end()
     }
 
     fn part(mut self, file: &File, span: Span) -> Vec<u8> {
-        self.push(&file.state.fields);
+        self.fields(file);
         self.media(file);
         self.push(b"\r\nContent-Range: ");
         push_content_range(&mut self.bytes, span, file.state.size);
@@ -271,18 +345,35 @@ impl<'c> Head<'c> {
     }
 
     fn parts(mut self, file: &File, boundary: &Boundary, length: u64) -> Vec<u8> {
-        self.push(&file.state.fields);
+        self.fields(file);
         self.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
         self.push(boundary.as_bytes());
         self.length(length);
         self.end()
     }
 
-    /// A status with a body of one line that says the same in words.
+    /// A status with a body that says the same in words: a page, or one line.
     fn plain(self, refusal: Refusal, fields: &[u8]) -> Vec<u8> {
+        let common = &self.circumstances.rules.plain_fields;
+        self.told(refusal, common, fields)
+    }
+
+    /// The same, about a file that is there.
+    fn about_file(self, refusal: Refusal, fields: &[u8]) -> Vec<u8> {
+        let common = &self.circumstances.rules.varied_fields;
+        self.told(refusal, common, fields)
+    }
+
+    fn told(self, refusal: Refusal, common: &[u8], fields: &[u8]) -> Vec<u8> {
         let method = self.circumstances.method;
         let mut head = self.status(refusal.status);
+        head.push(common);
         head.push(fields);
+        if let Some(page) = head.page {
+            head.media(page);
+            head.length(page.state.size);
+            return head.end();
+        }
         head.push(b"\r\nContent-Type: text/plain; charset=utf-8");
         let (status, why) = (refusal.status.line().as_bytes(), refusal.why.as_bytes());
         let parts = [status, b": ", why, b"\n"];

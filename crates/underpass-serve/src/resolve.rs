@@ -15,6 +15,8 @@ use crate::file::File;
 use crate::folder::Folder;
 use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::path::{Form, SitePath};
+use crate::rules::{Label, Symlinks};
+use crate::site::Site;
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -41,64 +43,107 @@ const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Nothing above the root, nothing through links that only `/proc` has.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-
 /// Opens what a path leads to, at the time `now`.
-pub(crate) fn find(root: BorrowedFd<'_>, path: SitePath, now: SystemTime) -> Found {
+pub(crate) fn find(site: &Site, path: SitePath, now: SystemTime) -> Found {
     match path.form() {
-        Form::File => match open(root, path.bytes(), OPEN) {
-            Ok(opened) => known(opened, path, now, Found::Folder),
-            Err(errno) => missing(errno),
-        },
-        Form::Folder => index(root, path, now),
+        Form::File => named(site, path, now),
+        Form::Folder => index(site, path, now),
     }
 }
 
-/// Opens a folder, whether it has an index or not.
-pub(crate) fn folder(root: BorrowedFd<'_>, path: SitePath) -> Found {
-    match path.is_hidden() {
-        true => Found::Nothing,
-        false => folder_itself(root, path),
-    }
+/// Opens a folder to be read, whether it has an index or not.
+pub(crate) fn folder(site: &Site, path: SitePath) -> Found {
+    let name = match path.bytes() {
+        b"" => b".",
+        name => name,
+    };
+    let flags = OPEN | OFlags::DIRECTORY;
+    let opened = open(site.root(), name, flags, beneath(site.rules.symlinks));
+    let opened = opened.and_then(|opened| Folder::new(opened, site, path));
+    opened.map_or_else(missing, Found::NoIndex)
 }
 
 /// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
 pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
-    open(root, b".", OFlags::PATH | OFlags::CLOEXEC).map(drop)
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    open(root, b".", flags, beneath(Symlinks::Inside)).map(drop)
 }
 
-/// Opens the index of a folder; where there is none, tells a folder from nothing.
-fn index(root: BorrowedFd<'_>, folder: SitePath, now: SystemTime) -> Found {
-    let index = folder.clone().into_index();
-    match open(root, index.bytes(), OPEN) {
-        Ok(opened) => known(opened, index, now, |_| folder_itself(root, folder)),
-        Err(Errno::NOENT) => folder_itself(root, folder),
+/// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
+/// folder of the name.
+fn named(site: &Site, path: SitePath, now: SystemTime) -> Found {
+    let page = site.rules.pretty.then(|| path.with_suffix(".html"));
+    let found = at(site, path, now);
+    match (found, page) {
+        (found @ (Found::Folder(_) | Found::Nothing), Some(page)) => match at(site, page, now) {
+            Found::Folder(_) | Found::Nothing => found,
+            page => page,
+        },
+        (found, _) => found,
+    }
+}
+
+/// Opens the first index of a folder that is there; where none is, the folder.
+fn index(site: &Site, folder: SitePath, now: SystemTime) -> Found {
+    for name in &site.rules.index {
+        let index = folder.join(name.as_str().as_bytes(), Form::File);
+        match at(site, index, now) {
+            Found::Folder(_) | Found::Nothing => {}
+            found => return found,
+        }
+    }
+    self::folder(site, folder)
+}
+
+/// What has this very name.
+fn at(site: &Site, path: SitePath, now: SystemTime) -> Found {
+    open_file(site, path, now, |path| site.rules.label(path, None))
+}
+
+/// Opens what has this very name and is told as `label` says.
+pub(crate) fn open_file(
+    site: &Site,
+    path: SitePath,
+    now: SystemTime,
+    label: impl FnOnce(&[u8]) -> Label,
+) -> Found {
+    match open(
+        site.root(),
+        path.bytes(),
+        OPEN,
+        beneath(site.rules.symlinks),
+    ) {
+        Ok(opened) => known(opened, path, now, label),
         Err(errno) => missing(errno),
     }
 }
 
-/// Opens a folder to be read.
-fn folder_itself(root: BorrowedFd<'_>, folder: SitePath) -> Found {
-    let name = match folder.bytes() {
-        b"" => b".",
-        name => name,
-    };
-    let opened = open(root, name, OPEN | OFlags::DIRECTORY);
-    let opened = opened.and_then(|opened| Folder::new(opened, root, folder));
-    opened.map_or_else(missing, Found::NoIndex)
-}
-
-/// What a link in a folder leads to beneath `root`. Whoever lists a folder has more patience than
-/// whoever answers for a file: a link that is missing would be a wrong answer.
-pub(crate) fn look_beneath(root: BorrowedFd<'_>, path: &[u8]) -> Result<Stat, Errno> {
+/// What a link in a folder leads to, seen from `root`. Whoever lists a folder has more patience
+/// than whoever answers for a file: a link that is missing would be a wrong answer.
+pub(crate) fn look_through(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    symlinks: Symlinks,
+) -> Result<Stat, Errno> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match open(root, path, OFlags::PATH | OFlags::CLOEXEC) {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        match open(root, path, flags, beneath(symlinks)) {
             Err(Errno::AGAIN) if tries < LINK_TRIES_MAX => std::thread::yield_now(),
             opened => return fstat(opened?),
         }
+    }
+}
+
+/// How names are resolved: never through links that only `/proc` has, and nothing above the root
+/// unless all links are followed. (A path has no `..` of its own.)
+fn beneath(symlinks: Symlinks) -> ResolveFlags {
+    let always = ResolveFlags::NO_MAGICLINKS;
+    match symlinks {
+        Symlinks::None => always | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Symlinks::Inside => always | ResolveFlags::BENEATH,
+        Symlinks::All => always,
     }
 }
 
@@ -107,26 +152,34 @@ fn known(
     opened: OwnedFd,
     path: SitePath,
     now: SystemTime,
-    folder: impl FnOnce(SitePath) -> Found,
+    label: impl FnOnce(&[u8]) -> Label,
 ) -> Found {
     let stat = match fstat(&opened) {
         Ok(stat) => stat,
         Err(errno) => return missing(errno),
     };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Found::File(File::new(opened, path, &stat, now)),
-        FileType::Directory => folder(path),
+        FileType::RegularFile => {
+            let label = label(path.bytes());
+            Found::File(File::new(opened, path, &stat, label, now))
+        }
+        FileType::Directory => Found::Folder(path),
         _ => Found::Nothing,
     }
 }
 
 /// EAGAIN: a rename or a mount elsewhere on the system got in the way of a link's `..`
 /// (openat2(2)).
-fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match openat2(root.as_fd(), path, flags, Mode::empty(), BENEATH) {
+        match openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) if tries < RESOLVE_TRIES_MAX => {}
             outcome => return outcome,
         }

@@ -1,86 +1,40 @@
 //! What is served: folders and everything beneath them, each under its names.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::host::split_port;
 use crate::options::SiteOptions;
-use crate::resolve;
+use crate::resolve::{self, Found};
+use crate::rules::{HostName, Names, Rules, UrlPath};
 
-/// A folder that is served. It is held open: renaming it does not change what is served.
+/// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
 pub(crate) struct Site {
     root: OwnedFd,
-    /// What there is beside its files.
-    pub(crate) extras: Extras,
+    pub(crate) rules: Rules,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
-}
-
-/// What a site offers beside the files as they are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extras {
-    pub(crate) listing: Listings,
-    pub(crate) archives: Archives,
-    pub(crate) hashes: Hashes,
-}
-
-/// Whether folders without an index are listed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Listings {
-    Offered,
-    Off,
-}
-
-/// Whether folders may be asked for as archives.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Archives {
-    Offered,
-    Off,
-}
-
-/// Whether files may be asked for their hashes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Hashes {
-    Offered,
-    Off,
-}
-
-impl Extras {
-    fn of(options: &SiteOptions) -> Extras {
-        Extras {
-            listing: match options.listing {
-                true => Listings::Offered,
-                false => Listings::Off,
-            },
-            archives: match options.archives {
-                true => Archives::Offered,
-                false => Archives::Off,
-            },
-            hashes: match options.hashes {
-                true => Hashes::Offered,
-                false => Hashes::Off,
-            },
-        }
-    }
 }
 
 /// All that one server serves. The first site answers for every name that none has.
 #[derive(Debug)]
 pub(crate) struct Sites {
     sites: Vec<Site>,
-    /// By name, in lower case.
-    names: HashMap<Vec<u8>, usize>,
+    names: Names,
 }
 
 impl Site {
     /// Opens the folder and makes sure that names can be kept beneath it.
     fn open(options: &SiteOptions) -> Result<Site, Error> {
+        let rules = Rules::new(options).map_err(|what| Error::Site {
+            root: options.root.clone(),
+            what,
+        })?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = match open(&options.root, flags, Mode::empty()) {
@@ -90,12 +44,27 @@ impl Site {
         match resolve::probe(root.as_fd()) {
             Ok(()) => Ok(Site {
                 root,
-                extras: Extras::of(options),
+                rules,
                 called: called(options),
             }),
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
             Err(errno) => failed(options.root.clone(), errno),
         }
+    }
+
+    /// Pages that the configuration names and that are not there.
+    fn missing_pages(&self, options: &SiteOptions) -> Vec<Error> {
+        let pages = options.fallback.iter().chain(options.error_pages.values());
+        let now = SystemTime::now();
+        let missing = pages.filter(|page| {
+            let found = resolve::find(self, page.path().clone(), now);
+            !matches!(found, Found::File(_))
+        });
+        let told = |page: &UrlPath| Error::Site {
+            root: options.root.clone(),
+            what: format!("{page} is to be sent, and there is no such file"),
+        };
+        missing.map(told).collect()
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
@@ -105,23 +74,33 @@ impl Site {
 
 /// The site's first name, if it has one that can be a file's.
 fn called(options: &SiteOptions) -> String {
-    let usable = |name: &&String| !name.is_empty() && !name.contains(['/', '\0']);
-    let name = options.names.first().filter(usable);
-    name.map_or_else(|| "files".to_owned(), String::clone)
+    let mut names = options.names.iter().map(HostName::as_str);
+    let name = names.find(|name| !name.contains('*'));
+    name.unwrap_or("files").to_owned()
+}
+
+/// All that is wrong with these sites.
+pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
+    let mut wrong = Vec::new();
+    for site in options {
+        match Site::open(site) {
+            Ok(open) => wrong.extend(open.missing_pages(site)),
+            Err(error) => wrong.push(error),
+        }
+    }
+    if wrong.is_empty() {
+        wrong.extend(Sites::open(options).err());
+    }
+    wrong
 }
 
 impl Sites {
     /// Opens all of them.
     pub(crate) fn open(options: &[SiteOptions]) -> Result<Sites, Error> {
-        let mut names = HashMap::new();
-        for (number, site) in options.iter().enumerate() {
-            for name in &site.names {
-                let key = name.to_ascii_lowercase().into_bytes();
-                if names.insert(key, number).is_some() {
-                    return Err(Error::NameTaken { name: name.clone() });
-                }
-            }
-        }
+        let names = Names::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
+            let name = name.to_string();
+            Error::NameTaken { name }
+        })?;
         let sites: Vec<_> = options.iter().map(Site::open).collect::<Result<_, _>>()?;
         match sites.is_empty() {
             true => Err(Error::NoSite),
@@ -129,14 +108,9 @@ impl Sites {
         }
     }
 
-    /// The number of the site that answers for an authority: its port doesn't matter.
+    /// The number of the site that answers for an authority.
     pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
-        if self.names.is_empty() {
-            return 0;
-        }
-        let (name, _port) = split_port(authority.unwrap_or_default());
-        let number = self.names.get(&name.to_ascii_lowercase());
-        number.copied().unwrap_or(0)
+        self.names.number_of(authority)
     }
 
     pub(crate) fn all(&self) -> &[Site] {

@@ -11,6 +11,7 @@ use httpdate::HttpDate;
 use rustix::fs::Stat;
 
 use crate::clock::{DATE_BYTES, date_bytes};
+use crate::coding::Coding;
 use crate::decimal::push_hex;
 use crate::limits::DATE_SETTLES_AFTER;
 
@@ -51,9 +52,16 @@ impl FileTime {
 
 impl Validators {
     /// The validators, at the time `now`, of a file in this state.
-    pub(crate) fn new(changed: FileTime, size: u64, inode: u64, now: SystemTime) -> Validators {
+    /// Hosts that share none of their inodes leave them out.
+    pub(crate) fn new(
+        changed: FileTime,
+        size: u64,
+        inode: Option<u64>,
+        coding: Option<Coding>,
+        now: SystemTime,
+    ) -> Validators {
         Validators {
-            tag: EntityTag::new(changed, size, inode),
+            tag: EntityTag::new(changed, size, inode, coding),
             modified: Modified::settled(changed, now),
         }
     }
@@ -70,17 +78,21 @@ impl Validators {
 }
 
 impl EntityTag {
-    /// Four numbers of at most 16 hexadecimal digits, three dashes, two quotes.
-    const BYTES_MAX: usize = 4 * 16 + 3 + 2;
+    /// Four numbers of at most 16 hexadecimal digits, three dashes, a coding, two quotes.
+    const BYTES_MAX: usize = 4 * 16 + 3 + 4 + 2;
 
-    fn new(changed: FileTime, size: u64, inode: u64) -> EntityTag {
+    fn new(changed: FileTime, size: u64, inode: Option<u64>, coding: Option<Coding>) -> EntityTag {
         let mut bytes = [0; EntityTag::BYTES_MAX];
         let mut length = 0;
         let seconds = changed.seconds.cast_unsigned();
-        let parts = [seconds, changed.nanoseconds.into(), size, inode];
-        for (part, before) in parts.into_iter().zip([b'"', b'-', b'-', b'-']) {
+        let parts = [seconds, changed.nanoseconds.into(), size];
+        for (part, before) in parts.into_iter().chain(inode).zip([b'"', b'-', b'-', b'-']) {
             bytes[length] = before;
             length = push_hex(&mut bytes, length + 1, part);
+        }
+        for &byte in coding.map_or(&b""[..], |coding| coding.suffix().as_bytes()) {
+            bytes[length] = byte;
+            length += 1;
         }
         bytes[length] = b'"';
         EntityTag {
@@ -133,7 +145,7 @@ mod tests {
 
     #[test]
     fn any_difference_shows_in_the_tag() {
-        let tag = |changed, size, inode| EntityTag::new(changed, size, inode);
+        let tag = |changed, size, inode| EntityTag::new(changed, size, Some(inode), None);
         let base = tag(at(1, 2), 3, 4);
         assert_eq!(base.as_bytes(), b"\"1-2-3-4\"");
         assert_ne!(base, tag(at(2, 2), 3, 4));

@@ -1,7 +1,7 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,24 +10,35 @@ use rustix::io::Errno;
 use underpass::{Account, Outbox};
 use underpass_net::{Burst, Trouble};
 
-use crate::answer::{Answer, Sought, answer};
+use crate::Http;
+use crate::answer::{Answer, Lookup, answer};
+use crate::board::{Board, Presence};
 use crate::clock::Clock;
-use crate::digest::{Digest, Digests, NoDigest};
+use crate::coding::Coding;
+use crate::digest::{Digest, NoDigest};
 use crate::feed::Feeding;
+use crate::file::File;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
+use crate::log::{Log, Pen};
 use crate::open_files::OpenFiles;
-use crate::reply::{Circumstances, Sending, push_refusal, reply};
+use crate::options::Explain;
+use crate::path::SitePath;
+use crate::precompressed::sibling;
+use crate::reply::{Circumstances, Joining, Sending, refuse, reply};
 use crate::request_line::{Method, Version};
-use crate::resolve::folder;
-use crate::site::Sites;
+use crate::resolve::{Found, folder};
+use crate::site::{Site, Sites};
 use crate::status::{Refusal, Status};
-use crate::workshop::{Hashing, Workshop, reply_hash};
+use crate::tally::{End, Tally};
+use crate::visit::{Attention, Meter, Visit};
+use crate::workshop::{Declined, Hashing, Occasion, Workshop, reply_hash};
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) limits: Limits,
+    joining: Joining,
     sites: Arc<Sites>,
     /// Of each site, in their order.
     files: Vec<Rc<OpenFiles>>,
@@ -38,6 +49,12 @@ pub struct Worker {
     requests: Cell<u64>,
     account: RefCell<Account>,
     workshop: Workshop,
+    board: Arc<Board>,
+    tally: Arc<Tally>,
+    pen: Option<Pen>,
+    /// Where the next exchange's words are written down, as `spare` for heads.
+    words: RefCell<Vec<u8>>,
+    _presence: Presence,
 }
 
 /// What is still to be done for an answer, beside sending what is in the outbox.
@@ -69,82 +86,159 @@ impl Summary {
     }
 }
 
+/// The files of a site, at one moment.
+struct Open<'w> {
+    site: &'w Site,
+    files: &'w Rc<OpenFiles>,
+    now: SystemTime,
+}
+
+impl Lookup for Open<'_> {
+    fn find(&self, path: SitePath) -> Found {
+        self.files.find(self.site, path, self.now)
+    }
+
+    fn folder(&self, path: SitePath) -> Found {
+        folder(self.site, path)
+    }
+
+    fn sibling(&self, file: &File, coding: Coding) -> Option<File> {
+        sibling(self.site, file, coding, self.now)
+    }
+}
+
+impl Open<'_> {
+    /// What is shown instead of one line for this status.
+    fn page(&self, status: Status) -> Option<File> {
+        match self.find(self.site.rules.page(status)?.clone()) {
+            Found::File(page) => Some(page),
+            _ => None,
+        }
+    }
+}
+
 impl Worker {
-    pub(crate) fn new(sites: Arc<Sites>, limits: Limits, digests: Arc<Digests>) -> Worker {
+    pub(crate) fn new(http: &Http) -> Worker {
+        let (sites, board) = (Arc::clone(&http.sites), Arc::clone(&http.board));
+        let tally = board.tally();
+        let files = || OpenFiles::counted(Arc::clone(&tally));
         Worker {
-            limits,
-            files: sites.all().iter().map(|_| Rc::default()).collect(),
+            limits: http.limits.clone(),
+            joining: http.joining,
+            files: sites.all().iter().map(|_| files()).collect(),
             sites,
             clock: Clock::default(),
             trouble: Trouble::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
-            workshop: Workshop::new(digests),
+            workshop: Workshop::new(Arc::clone(&http.digests)),
+            pen: board.log.as_ref().map(Log::pen),
+            board,
+            tally,
+            words: RefCell::default(),
+            _presence: http.presence.clone(),
         }
+    }
+
+    /// A connection is there; `meter` measures its task where that is asked for.
+    pub(crate) fn visit(&self, client: IpAddr, meter: Rc<Meter>) -> Visit {
+        self.tally.connections_accepted.add(1);
+        let number = self.board.next_connection();
+        Visit::new(number, client, self.board.attention, meter)
+    }
+
+    /// A connection has ended, however that came.
+    pub(crate) fn leave(&self) {
+        self.tally.connections_ended.add(1);
+    }
+
+    /// How closely connections are watched.
+    pub(crate) fn attention(&self) -> Attention {
+        self.board.attention
+    }
+
+    /// Whether answers explain themselves.
+    pub(crate) fn explain(&self) -> Explain {
+        self.board.explain
+    }
+
+    /// Room to write down what a client said.
+    pub(crate) fn words(&self) -> Vec<u8> {
+        self.words.take()
     }
 
     /// Answers a request into `outbox`.
     pub(crate) fn answer(
         &self,
-        request: Request<'_>,
+        mut request: Request<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
     ) -> Owed {
         self.requests.set(self.requests.get() + 1);
         let now = SystemTime::now();
+        let number = self.sites.number_of(request.authority);
+        let open = self.open(number, now);
+        let rules = &open.site.rules;
+        let origin = request.fields.origin.take();
         let circumstances = Circumstances {
             method: request.method,
             version: request.version,
             persistence,
             date: self.clock.date(now),
+            joining: self.joining,
+            rules,
+            admitted: rules.cors.admit(origin.as_deref()),
         };
-        let number = self.sites.number_of(request.authority);
-        let (site, files) = (&self.sites.all()[number], &self.files[number]);
-        let answer = answer(request, site.extras, |path, sought| match sought {
-            Sought::Index => files.find(site.root(), path, now),
-            Sought::Itself => folder(site.root(), path),
-        });
-        match answer {
+        match answer(request, rules, &open) {
             Answer::Listing(folder, view) => {
                 let made = self.workshop.list(folder, view, circumstances, outbox);
-                self.made(made, &circumstances, outbox)
+                self.made(made, &open, &circumstances, outbox)
             }
             Answer::Archive(folder, compression) => {
-                let shop = &self.workshop;
-                let made = shop.pack(folder, &site.called, compression, circumstances, outbox);
-                self.made(made, &circumstances, outbox)
+                let (shop, called) = (&self.workshop, &open.site.called);
+                let made = shop.pack(folder, called, compression, circumstances, outbox);
+                self.made(made, &open, &circumstances, outbox)
             }
             Answer::Hash(file, algorithm) => Owed::Hash(Hashing {
                 file,
                 algorithm,
-                circumstances,
+                occasion: Occasion::of(number, &circumstances),
             }),
-            answer => {
-                if let Answer::Trouble(refusal, errno) = &answer {
-                    self.tell(*refusal, *errno);
-                }
-                let sending = reply(answer, &circumstances, self.spare.take(), outbox);
-                sending.map_or(Owed::Nothing, Owed::File)
-            }
+            answer => self.reply(answer, &open, &circumstances, outbox),
         }
+    }
+
+    fn open(&self, number: usize, now: SystemTime) -> Open<'_> {
+        let (site, files) = (&self.sites.all()[number], &self.files[number]);
+        Open { site, files, now }
+    }
+
+    fn reply(
+        &self,
+        answer: Answer<'_>,
+        open: &Open<'_>,
+        circumstances: &Circumstances<'_>,
+        outbox: &mut Outbox,
+    ) -> Owed {
+        if let Answer::Trouble(refusal, errno) = &answer {
+            self.tell(*refusal, *errno);
+        }
+        let page = answer.error().and_then(|status| open.page(status));
+        let sending = reply(answer, page, circumstances, self.spare.take(), outbox);
+        sending.map_or(Owed::Nothing, Owed::File)
     }
 
     fn made(
         &self,
-        made: io::Result<Option<Feeding>>,
-        circumstances: &Circumstances,
+        made: Result<Option<Feeding>, Declined>,
+        open: &Open<'_>,
+        circumstances: &Circumstances<'_>,
         outbox: &mut Outbox,
     ) -> Owed {
         match made {
             Ok(feeding) => feeding.map_or(Owed::Nothing, Owed::Feed),
-            Err(error) => {
-                let why = "the folder cannot be read";
-                let refusal = Refusal::new(Status::InternalServerError, why);
-                self.tell(refusal, Errno::from_io_error(&error).unwrap_or(Errno::IO));
-                push_refusal(refusal, circumstances, outbox);
-                Owed::Nothing
-            }
+            Err(declined) => self.reply(declined.into(), open, circumstances, outbox),
         }
     }
 
@@ -159,10 +253,21 @@ impl Worker {
         hashing: &Hashing,
         digest: Result<Digest, NoDigest>,
         outbox: &mut Outbox,
-    ) {
-        if let Some(errno) = reply_hash(hashing, digest, outbox) {
-            self.tell(Refusal::new(Status::InternalServerError, "hash"), errno);
-        }
+    ) -> Owed {
+        let now = SystemTime::now();
+        let occasion = &hashing.occasion;
+        let open = self.open(occasion.site, now);
+        let circumstances = Circumstances {
+            method: occasion.method,
+            version: occasion.version,
+            persistence: occasion.persistence,
+            date: self.clock.date(now),
+            joining: self.joining,
+            rules: &open.site.rules,
+            admitted: occasion.admitted.as_deref(),
+        };
+        let made = reply_hash(&hashing.file, digest, &circumstances, outbox);
+        self.made(made.map(|()| None), &open, &circumstances, outbox)
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
@@ -173,22 +278,43 @@ impl Worker {
             version: Version::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
+            joining: self.joining,
+            rules: &self.sites.all()[0].rules,
+            admitted: None,
         };
-        push_refusal(refusal, &circumstances, outbox);
+        refuse(refusal, &circumstances, outbox);
     }
 
-    /// Keeps account of what was sent of an answer, and the memory its head had.
-    pub(crate) fn record(&self, outbox: &mut Outbox) {
+    /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
+    pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Visit, end: End) {
+        let (sent, beside) = (outbox.take_account(), outbox.take_beside());
+        let (method, status, duration) = visit.counts();
+        self.tally.exchange(method, status, end, duration);
+        self.tally.sent(&sent, &beside);
+        self.tally.other_bytes.add(visit.bytes_before());
+        if let Some(pen) = &self.pen {
+            pen.write(&visit.record(&sent, beside, duration, end));
+            self.words.replace(visit.end());
+        } else {
+            visit.end();
+        }
+        if self.explain() == Explain::On {
+            visit.remember(&sent);
+        }
         let mut account = self.account.borrow_mut();
         let known = account.refusals.len();
-        account.add(&outbox.take_account());
+        account.add(&sent);
         for refusal in &account.refusals[known..] {
             tracing::warn!("bodies leave in another way: {refusal}");
         }
         self.spare.replace(outbox.spare());
     }
 
-    pub(crate) fn summary(&self) -> Summary {
+    /// Sums up, when what was written about the last answers is on its way to the disk.
+    pub(crate) fn finish(&self) -> Summary {
+        if let Some(pen) = &self.pen {
+            pen.finish();
+        }
         Summary {
             requests: self.requests.get(),
             account: self.account.borrow().clone(),

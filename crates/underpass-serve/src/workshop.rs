@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
-use underpass::Outbox;
+use underpass::{Outbox, Piece};
 
+use crate::answer::Answer;
 use crate::archive::Archive;
 use crate::archive::zstd::Compressed;
 use crate::decimal::push_decimal;
@@ -20,8 +21,9 @@ use crate::limits::ARCHIVES_MAX;
 use crate::listing::html::CONTENT_SECURITY_POLICY;
 use crate::listing::{Listing, Room, View};
 use crate::query::{Compression, Format};
-use crate::reply::{Circumstances, push_made, push_refusal};
+use crate::reply::{Circumstances, push_made};
 use crate::request_line::{Method, Version};
+use crate::rules::{Own, Rules, push_field};
 use crate::status::{Refusal, Status};
 
 /// What a worker has for answers that are made.
@@ -37,10 +39,56 @@ pub(crate) struct Workshop {
 pub(crate) struct Hashing {
     pub(crate) file: File,
     pub(crate) algorithm: Algorithm,
-    pub(crate) circumstances: Circumstances,
+    pub(crate) occasion: Occasion,
 }
 
-const NOSNIFF: &[u8] = b"\r\nX-Content-Type-Options: nosniff";
+/// What an answer that takes its time depends on, kept until it is there.
+#[derive(Debug)]
+pub(crate) struct Occasion {
+    /// The number of the site.
+    pub(crate) site: usize,
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) persistence: Persistence,
+    /// The origin whose scripts may read it.
+    pub(crate) admitted: Option<Box<[u8]>>,
+}
+
+/// Why something is not made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Declined {
+    For(Refusal),
+    /// The machine's fault.
+    By(Errno),
+}
+
+impl From<io::Error> for Declined {
+    fn from(error: io::Error) -> Declined {
+        Declined::By(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+impl From<Declined> for Answer<'_> {
+    fn from(declined: Declined) -> Self {
+        match declined {
+            Declined::For(refusal) => Answer::Plain(refusal),
+            Declined::By(errno) => Answer::Trouble(UNREADABLE, errno),
+        }
+    }
+}
+
+impl Occasion {
+    pub(crate) fn of(site: usize, circumstances: &Circumstances<'_>) -> Occasion {
+        Occasion {
+            site,
+            method: circumstances.method,
+            version: circumstances.version,
+            persistence: circumstances.persistence,
+            admitted: circumstances.admitted.map(Box::from),
+        }
+    }
+}
+
 const BUSY: Refusal = Refusal::new(
     Status::ServiceUnavailable,
     "too many such answers are being made; try again later",
@@ -66,11 +114,11 @@ impl Workshop {
         &self,
         folder: Folder,
         view: View,
-        circumstances: Circumstances,
+        circumstances: Circumstances<'_>,
         outbox: &mut Outbox,
-    ) -> io::Result<Option<Feeding>> {
+    ) -> Result<Option<Feeding>, Declined> {
         let what = format!("the listing of {:?}", view.path);
-        let fields = listing_fields(view.format);
+        let fields = listing_fields(view.format, circumstances.rules);
         let (listing, opening) = Listing::new(view, folder, &self.room)?;
         Ok(feed(
             Box::new(listing),
@@ -88,19 +136,18 @@ impl Workshop {
         folder: Folder,
         called: &str,
         compression: Compression,
-        circumstances: Circumstances,
+        circumstances: Circumstances<'_>,
         outbox: &mut Outbox,
-    ) -> io::Result<Option<Feeding>> {
+    ) -> Result<Option<Feeding>, Declined> {
         let Ok(place) = Arc::clone(&self.archives).try_acquire_owned() else {
-            push_refusal(BUSY, &circumstances, outbox);
-            return Ok(None);
+            return Err(Declined::For(BUSY));
         };
         let what = format!("the archive of {:?}", folder.path);
         let name = match folder.path.name() {
             b"" => called.as_bytes().to_vec(),
             name => name.to_vec(),
         };
-        let fields = archive_fields(&name, compression);
+        let fields = archive_fields(&name, compression, circumstances.rules);
         let archive = Archive::new(folder, &name, place);
         let feed_of: Box<dyn Feed> = match compression {
             Compression::Plain => Box::new(archive),
@@ -123,7 +170,7 @@ fn feed(
     opening: Batch,
     fields: &[u8],
     what: String,
-    mut circumstances: Circumstances,
+    mut circumstances: Circumstances<'_>,
     outbox: &mut Outbox,
 ) -> Option<Feeding> {
     let delimiter = Delimiter::of(circumstances.version);
@@ -139,68 +186,58 @@ fn feed(
     }
 }
 
-fn listing_fields(format: Format) -> Vec<u8> {
-    let mut fields = b"\r\nVary: Accept\r\nCache-Control: no-cache".to_vec();
-    fields.extend_from_slice(NOSNIFF);
-    match format {
-        Format::Json => fields.extend_from_slice(b"\r\nContent-Type: application/json"),
+fn listing_fields(format: Format, rules: &Rules) -> Vec<u8> {
+    let own = Own {
+        varies_by: Some("Accept"),
+        ..Own::default()
+    };
+    let (own, media) = match format {
+        Format::Json => (own, "application/json"),
         Format::Html => {
-            fields.extend_from_slice(
-                b"\r\nContent-Type: text/html; charset=utf-8\
-                  \r\nReferrer-Policy: no-referrer\
-                  \r\nContent-Security-Policy: ",
-            );
-            fields.extend_from_slice(CONTENT_SECURITY_POLICY.as_bytes());
+            let own = Own {
+                referrer_policy: Some("no-referrer"),
+                content_security_policy: Some(CONTENT_SECURITY_POLICY.as_str()),
+                ..own
+            };
+            (own, "text/html; charset=utf-8")
         }
-    }
+    };
+    let mut fields = rules.made_fields(own);
+    push_field(&mut fields, "Cache-Control", "no-cache");
+    push_field(&mut fields, "Content-Type", media);
     fields
 }
 
-fn archive_fields(name: &[u8], compression: Compression) -> Vec<u8> {
-    let mut fields = b"\r\nCache-Control: no-cache\r\nContent-Type: ".to_vec();
-    fields.extend_from_slice(compression.media_type().as_bytes());
-    fields.extend_from_slice(NOSNIFF);
+fn archive_fields(name: &[u8], compression: Compression, rules: &Rules) -> Vec<u8> {
+    let mut fields = rules.made_fields(Own::default());
+    push_field(&mut fields, "Cache-Control", "no-cache");
+    push_field(&mut fields, "Content-Type", compression.media_type());
     let saved = [name, compression.extension().as_bytes()].concat();
     push_attachment(&mut fields, &saved);
     fields
 }
 
-/// Puts the answer with a hash, or without one, into the outbox. HEAD is answered without knowing
-/// it.
+/// Puts the answer with a hash into the outbox. HEAD is answered without knowing it.
 pub(crate) fn reply_hash(
-    hashing: &Hashing,
+    file: &File,
     digest: Result<Digest, NoDigest>,
+    circumstances: &Circumstances<'_>,
     outbox: &mut Outbox,
-) -> Option<Errno> {
-    let Hashing {
-        file,
-        circumstances,
-        ..
-    } = hashing;
+) -> Result<(), Declined> {
     let line = match digest {
         Ok(digest) => digest.line(file.path.name()),
-        Err(NoDigest::Busy) => {
-            push_refusal(BUSY, circumstances, outbox);
-            return None;
-        }
-        Err(NoDigest::Changed) => {
-            push_refusal(CHANGED, circumstances, outbox);
-            return None;
-        }
-        Err(NoDigest::Failed(errno)) => {
-            push_refusal(UNREADABLE, circumstances, outbox);
-            return Some(errno);
-        }
+        Err(NoDigest::Busy) => return Err(Declined::For(BUSY)),
+        Err(NoDigest::Changed) => return Err(Declined::For(CHANGED)),
+        Err(NoDigest::Failed(errno)) => return Err(Declined::By(errno)),
     };
-    let mut fields = Vec::with_capacity(256);
+    let mut fields = circumstances.rules.made_fields(Own::default());
     file.state.validators.push_to(&mut fields);
-    fields.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8");
-    fields.extend_from_slice(NOSNIFF);
+    push_field(&mut fields, "Content-Type", "text/plain; charset=utf-8");
     fields.extend_from_slice(b"\r\nContent-Length: ");
     push_decimal(&mut fields, line.len() as u64);
     push_made(&fields, circumstances, outbox);
     if circumstances.method != Method::Head {
-        outbox.push(underpass::Piece::Bytes(line));
+        outbox.push(Piece::Bytes(line));
     }
-    None
+    Ok(())
 }

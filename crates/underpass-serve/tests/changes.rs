@@ -53,6 +53,44 @@ fn a_file_that_shrinks_ends_the_connection() {
     assert!(content().starts_with(&body[..body.len().min(SIZE / 2)]));
 }
 
+/// A file that is asked for again and again is neither opened nor looked at: what is answered right
+/// after a change is the change.
+#[test]
+fn whatever_happens_to_a_popular_file_shows_at_once() {
+    let server = Server::start();
+    let path = server.site().join("f");
+    let beside = server.outside().join("other-name");
+    let mut client = server.connect();
+    let mut get = |expected: Option<&[u8]>| {
+        client.send(GET);
+        let answer = client.answer();
+        match expected {
+            Some(content) => assert!(answer.status == 200 && answer.body == content, "{answer:?}"),
+            None => assert_eq!(answer.status, 404),
+        }
+    };
+    for round in 0..50u8 {
+        server.write("f", vec![round; 1000]);
+        (0..4).for_each(|_| get(Some(&[round; 1000])));
+        // In place, its size and its date being what they were.
+        fs::write(&path, [b'x'; 1000]).unwrap();
+        make_old(&path);
+        (0..4).for_each(|_| get(Some(&[b'x'; 1000])));
+        // By another of its names.
+        fs::hard_link(&path, &beside).unwrap();
+        fs::write(&beside, [b'y'; 10]).unwrap();
+        make_old(&path);
+        (0..4).for_each(|_| get(Some(&[b'y'; 10])));
+        fs::remove_file(&beside).unwrap();
+        // Replaced, and gone.
+        server.write("new", [b'z'; 20]);
+        fs::rename(server.site().join("new"), &path).unwrap();
+        (0..4).for_each(|_| get(Some(&[b'z'; 20])));
+        fs::remove_file(&path).unwrap();
+        get(None);
+    }
+}
+
 #[test]
 fn a_file_that_shrinks_before_its_second_range_ends_the_connection() {
     let server = Server::start();

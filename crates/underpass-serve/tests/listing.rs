@@ -258,16 +258,19 @@ fn requests_behind_a_listing_are_answered() {
 fn what_is_turned_off_is_not_there() {
     let server = Server::with(|options| {
         options.sites[0].listing = false;
-        options.sites[0].archives = false;
     });
     server.write("d/f", "f");
     for target in ["/d/", "/", "/d/?format=json", "/d/?download=tar"] {
         assert_eq!(server.get(target).status, 403, "{target}");
     }
     assert_eq!(server.get("/d/f?hash=sha256").body, b"f");
-    let archives_off = Server::with(|options| options.sites[0].archives = false);
+    let archives_off = Server::configured("archives = false");
     let html = String::from_utf8(archives_off.get("/").body).unwrap();
     assert!(!html.contains("download"), "{html}");
+    assert_eq!(archives_off.get("/?download=tar").status, 403);
+    let archives_only = Server::configured("listing = false\narchives = true");
+    assert_eq!(archives_only.get("/").status, 403);
+    assert_eq!(archives_only.get("/?download=tar").status, 200);
 }
 
 #[test]

@@ -68,7 +68,9 @@ pub use error::{Error, Fault};
 pub use host::Host;
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use op::{Held, Middle, Op};
-pub use outbox::{FileRange, Outbox, Piece};
+pub use outbox::{Beside, FileRange, Outbox, Piece};
+#[cfg(feature = "tokio")]
+pub use outbox::{Forecast, Joining, Warmth};
 pub use plan::{Aliasing, Choice, Cloning, Holes, Plan, Policy, Reason, plan};
 pub use shared_file::SharedFile;
 pub use transfer::{Step, Transfer};

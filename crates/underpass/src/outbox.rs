@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -21,6 +22,8 @@ use crate::error::{Error, Fault};
 use crate::host::Host;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
+#[cfg(feature = "tokio")]
+use crate::plan::Plan;
 use crate::plan::Policy;
 use crate::shared_file::SharedFile;
 use crate::sys::signals::Raised;
@@ -49,8 +52,31 @@ impl FileRange {
 pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
+    /// A head with a small body behind it, both in memory: whoever pushes it has read the body, and
+    /// knows that it is still that of the file.
+    Joined {
+        /// Both.
+        bytes: Vec<u8>,
+        /// How many of them are head. The others count as moved by [`Mechanism::ReadWrite`].
+        head: usize,
+    },
     /// Payload: never in memory, but for small bodies that are cheaper that way.
     Range(FileRange),
+}
+
+impl Piece {
+    /// The buffer of a head that a body is being read behind.
+    fn joining(&mut self) -> Option<&mut Vec<u8>> {
+        if let Piece::Bytes(bytes) = self {
+            let bytes = std::mem::take(bytes);
+            let head = bytes.len();
+            *self = Piece::Joined { bytes, head };
+        }
+        match self {
+            Piece::Joined { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// What a socket is still owed, in order. It belongs to one socket for as long as it lives.
@@ -59,6 +85,7 @@ pub struct Outbox {
     pieces: VecDeque<Piece>,
     front: Front,
     account: Account,
+    pub(crate) beside: Beside,
     spare: Vec<u8>,
     joined_max: JoinedMax,
     /// What the socket is, once a driver has looked.
@@ -70,6 +97,49 @@ pub struct Outbox {
     /// Whether a driver has corked the socket.
     #[cfg(feature = "tokio")]
     pub(crate) cork: Cork,
+}
+
+/// What happened beside the payload that the [`Account`] tells of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Bytes of heads that the socket took.
+    pub bytes: u64,
+    /// How often a range was not in the page cache and had to be waited for.
+    pub cold_reads: u64,
+    /// How long that took, with the wait for a thread that reads.
+    pub cold_time: Duration,
+}
+
+/// How the first range of an outbox is going to leave, as far as that can be said before.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy, Debug)]
+pub struct Forecast {
+    /// The mechanisms that will be tried, and why not the others.
+    pub plan: Plan,
+    /// Whether it leaves with its head.
+    pub joining: Joining,
+    /// Whether its beginning is in the page cache.
+    pub warmth: Warmth,
+}
+
+/// Whether a body leaves with its head in one call.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// It is read behind its head.
+    Joined,
+    /// It leaves on its own.
+    Apart,
+}
+
+/// Whether a range has to be waited for.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// It is in the page cache.
+    Cached,
+    /// The disk has to be asked.
+    Cold,
 }
 
 /// What head and body may come to together, in bytes, to leave in one call.
@@ -116,8 +186,6 @@ impl Known {
 struct Front {
     /// Bytes of it that are sent.
     sent: usize,
-    /// Bytes of it that are head; payload that was read behind it follows.
-    head: Option<usize>,
     transfer: Option<Transfer>,
 }
 
@@ -171,7 +239,7 @@ impl Outbox {
     /// Owes one more piece, after all others. Empty ones are nothing.
     pub fn push(&mut self, piece: Piece) {
         let empty = match &piece {
-            Piece::Bytes(bytes) => bytes.is_empty(),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.is_empty(),
             Piece::Range(range) => range.len == 0,
         };
         if !empty {
@@ -202,6 +270,48 @@ impl Outbox {
         account
     }
 
+    /// What happened beside the payload up to now, and a new count begins.
+    pub fn take_beside(&mut self) -> Beside {
+        std::mem::take(&mut self.beside)
+    }
+
+    /// What is still owed, in order. Of the first piece a part may have been sent.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+
+    /// Has something added to the first piece, if that has a head and nothing of it has been sent.
+    /// What is added is head, and goes in front of a body that is in the piece.
+    pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
+        match self.pieces.front_mut() {
+            Some(Piece::Bytes(head)) if self.front.sent == 0 => amend(head),
+            Some(Piece::Joined { bytes, head }) if self.front.sent == 0 => {
+                let before = bytes.len();
+                amend(bytes);
+                *head += bytes.len().saturating_sub(before);
+            }
+            _ => (),
+        }
+    }
+
+    /// The first range that is owed.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn first_range(&self) -> Option<&FileRange> {
+        self.pieces.iter().find_map(|piece| match piece {
+            Piece::Range(range) => Some(range),
+            Piece::Bytes(_) | Piece::Joined { .. } => None,
+        })
+    }
+
+    /// Whether the body leaves with its head, should that become so much longer.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
+        match policy.allows(Mechanism::ReadWrite) && self.joins_with(longer) {
+            true => Joining::Joined,
+            false => Joining::Apart,
+        }
+    }
+
     /// An empty buffer for the next head, with the room of one that is sent.
     pub fn spare(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.spare)
@@ -216,8 +326,10 @@ impl Outbox {
             More::Nothing
         };
         match self.pieces.front()? {
-            Piece::Bytes(_) if joins => Some(Due::Load),
-            Piece::Bytes(bytes) => Some(Due::Send(&bytes[self.front.sent..], more)),
+            Piece::Bytes(_) | Piece::Joined { .. } if joins => Some(Due::Load),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                Some(Due::Send(&bytes[self.front.sent..], more))
+            }
             Piece::Range(range) => match &mut self.front.transfer {
                 Some(transfer) => Some(Due::Move(
                     transfer,
@@ -231,13 +343,19 @@ impl Outbox {
 
     /// Whether the first two pieces are a head and a body that leave in one call.
     fn joins(&self) -> bool {
-        let (Some(Piece::Bytes(head)), Some(Piece::Range(body))) =
-            (self.pieces.front(), self.pieces.get(1))
+        self.joins_with(0)
+    }
+
+    fn joins_with(&self, longer: u64) -> bool {
+        let Some(Piece::Range(body)) = self.pieces.get(1) else {
+            return false;
+        };
+        let Some(Piece::Bytes(head) | Piece::Joined { bytes: head, .. }) = self.pieces.front()
         else {
             return false;
         };
         // While a body is being read, what the head gains the body loses: the answer stays.
-        let joined = (head.len() as u64).saturating_add(body.len);
+        let joined = (head.len() as u64 + longer).saturating_add(body.len);
         self.front.sent == 0 && joined <= self.joined_max.0
     }
 
@@ -247,13 +365,13 @@ impl Outbox {
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
     ) -> Result<Loaded, Error> {
-        let (Some(Piece::Range(range)), Some(Piece::Bytes(buffer))) =
-            (self.pieces.get(1).cloned(), self.pieces.front_mut())
-        else {
+        let Some(Piece::Range(range)) = self.pieces.get(1).cloned() else {
+            return Ok(Loaded::Some);
+        };
+        let Some(buffer) = self.pieces.front_mut().and_then(Piece::joining) else {
             return Ok(Loaded::Some);
         };
         let start = buffer.len();
-        self.front.head.get_or_insert(start);
         buffer.resize(start + usize::try_from(range.len).unwrap_or(0), 0);
         let result = read(&range.file, &mut buffer[start..], range.offset);
         buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
@@ -289,7 +407,7 @@ impl Outbox {
 
     /// So many bytes of the head were sent, or why not.
     pub(crate) fn sent(&mut self, result: Result<u64, Errno>) -> Result<Option<Wait>, Error> {
-        if self.front.head.is_some() {
+        if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
             self.account.called(Mechanism::ReadWrite);
         }
         match verdict(Call::DrainBuffer, result, &self.situation()) {
@@ -303,15 +421,16 @@ impl Outbox {
     }
 
     fn advance(&mut self, bytes: usize) {
-        let Some(Piece::Bytes(front)) = self.pieces.front() else {
-            return;
+        let (total, payload_from) = match self.pieces.front() {
+            Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
+            Some(Piece::Joined { bytes, head }) => (bytes.len(), *head),
+            _ => return,
         };
-        let total = front.len();
-        let payload_from = self.front.head.unwrap_or(total);
-        let before = self.front.sent.max(payload_from);
-        self.front.sent = self.front.sent.saturating_add(bytes).min(total);
-        let payload = self.front.sent.max(payload_from) - before;
+        let sent = self.front.sent;
+        self.front.sent = sent.saturating_add(bytes).min(total);
+        let payload = self.front.sent.max(payload_from) - sent.max(payload_from);
         self.account.moved(Mechanism::ReadWrite, payload as u64);
+        self.beside.bytes += (self.front.sent - sent - payload) as u64;
         if self.front.sent == total {
             self.pop();
         }
@@ -320,7 +439,9 @@ impl Outbox {
     fn pop(&mut self) {
         self.front = Front::default();
         self.warm_until = 0;
-        if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
+        if let Some(Piece::Bytes(mut bytes) | Piece::Joined { mut bytes, .. }) =
+            self.pieces.pop_front()
+        {
             bytes.clear();
             if bytes.capacity() <= SPARE_BYTES_MAX {
                 self.spare = bytes;

@@ -37,7 +37,7 @@ impl Policy {
     }
 
     /// Whether payload may travel by it at all.
-    pub(crate) fn allows(&self, mechanism: Mechanism) -> bool {
+    pub fn allows(&self, mechanism: Mechanism) -> bool {
         match self.choice {
             Choice::Auto => true,
             Choice::Only(only) => only == mechanism,

@@ -26,6 +26,9 @@ use crate::workspace::{Fallible, Workspace};
 pub(crate) struct Arguments {
     /// What to measure [default: all]
     experiments: Vec<Experiment>,
+    /// Measure only what is told in these documents, such as serve-small [default: all]
+    #[arg(long = "document", value_name = "NAME")]
+    documents: Vec<String>,
     /// Name every peer, whether it is there, and its version
     #[arg(long)]
     list: bool,

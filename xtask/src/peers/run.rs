@@ -43,93 +43,102 @@ const CUBIC: &[&str] = &["--congestion", "cubic"];
 
 pub(super) const SHAPES: &[Shape] = &[
     Shape {
-        title: "Files of 100 MiB over HTTP",
-        document: "serve-large",
-        experiment: Experiment::Serve,
-        arguments: &["http", "--size", "100MiB", "--connections", "4"],
-        on: None,
-        without: &[],
-        full: rounds(6).with(&["--files", "8"]),
-        quick: rounds(1).with(&["--files", "1"]),
-        as_root: CUBIC,
+        full: rounds(6).with(&["--size", "100MiB,1GiB", "--files", "8"]),
+        quick: rounds(1).with(&["--size", "100MiB"]),
+        ..serve(
+            "Large files over HTTP",
+            "serve-large",
+            &["http", "--connections", "4"],
+        )
     },
     Shape {
-        title: "Files of 1 KiB over HTTP",
-        document: "serve-small",
-        experiment: Experiment::Serve,
-        arguments: &["http", "--size", "1KiB", "--connections", "64"],
-        on: None,
-        without: &[],
+        full: rounds(6).with(&["--files", "100"]),
+        quick: rounds(1),
+        ..serve(
+            "Files of 100 KiB and 1 MiB over HTTP",
+            "serve-medium",
+            &["http", "--size", "100KiB,1MiB", "--connections", "16"],
+        )
+    },
+    Shape {
         full: rounds(6).with(&["--files", "1000"]),
         quick: rounds(1).with(&["--files", "100"]),
-        as_root: CUBIC,
+        ..serve(
+            "Files of 1 KiB and 10 KiB over HTTP",
+            "serve-small",
+            &["http", "--size", "1KiB,10KiB", "--connections", "64"],
+        )
     },
     Shape {
-        title: "One very large file over HTTP",
-        document: "serve",
-        experiment: Experiment::Serve,
-        arguments: &["http", "--connections", "30"],
+        full: rounds(6).with(&["--files", "1000"]),
+        quick: rounds(1).with(&["--files", "100"]),
+        ..serve(
+            "A connection for every request",
+            "serve-reconnect",
+            &[
+                "http",
+                "--size",
+                "1KiB",
+                "--connections",
+                "64",
+                "--reconnect",
+            ],
+        )
+    },
+    Shape {
         // 30 answers of 300 MB at once took it more than two minutes.
-        on: None,
         without: &["static-web-server"],
         full: rounds(6).with(&["--requests", "30"]),
-        quick: rounds(1),
-        as_root: CUBIC,
+        ..serve(
+            "One very large file over HTTP",
+            "serve",
+            &["http", "--connections", "30"],
+        )
     },
+    usual(
+        "Small bodies over HTTP",
+        "small",
+        Experiment::Small,
+        &["small"],
+    ),
     Shape {
-        title: "Small bodies over HTTP",
-        document: "small",
-        experiment: Experiment::Small,
-        arguments: &["small"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
-        as_root: CUBIC,
-    },
-    Shape {
-        title: "Hot requests beside cold files",
-        document: "cold",
-        experiment: Experiment::Cold,
-        arguments: &["cold"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
         as_root: &["--congestion", "cubic", "--disk-mib", "100"],
+        ..usual(
+            "Hot requests beside cold files",
+            "cold",
+            Experiment::Cold,
+            &["cold", "--streams", "8"],
+        )
     },
     Shape {
-        title: "A thousand slow readers",
-        document: "many",
-        experiment: Experiment::Many,
-        arguments: &["many"],
-        on: None,
-        without: &[],
-        full: rounds(6),
-        quick: rounds(1),
-        as_root: CUBIC,
+        full: rounds(6).with(&["--size", "1GiB"]),
+        ..usual(
+            "Small requests beside large files in memory",
+            "busy",
+            Experiment::Cold,
+            &["cold", "--warm", "--streams", "8"],
+        )
     },
+    usual(
+        "A thousand slow readers",
+        "many",
+        Experiment::Many,
+        &["many"],
+    ),
     Shape {
-        title: "Files to files",
-        document: "copy",
-        experiment: Experiment::Copy,
-        arguments: &["copy"],
-        on: None,
-        without: &[],
-        full: rounds(6),
         quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
         as_root: &[],
+        ..usual("Files to files", "copy", Experiment::Copy, &["copy"])
     },
     Shape {
-        title: "Files into a socket",
-        document: "socket",
-        experiment: Experiment::Socket,
-        arguments: &["socket"],
-        on: None,
-        without: &[],
         full: rounds(6).with(&["--sizes", "7MB,63MB,350MB,1GB"]),
         quick: rounds(2).with(&["--sizes", "7MB,63MB"]),
-        as_root: CUBIC,
+        ..usual(
+            "Files into a socket",
+            "socket",
+            Experiment::Socket,
+            &["socket"],
+        )
     },
     tree(
         "Trees and special files on ext4",
@@ -148,17 +157,44 @@ pub(super) const SHAPES: &[Shape] = &[
     ),
 ];
 
-const fn tree(title: &'static str, document: &'static str, on: FileSystem) -> Shape {
+/// Over a connection, wherever files are, with whoever can.
+const fn usual(
+    title: &'static str,
+    document: &'static str,
+    experiment: Experiment,
+    arguments: &'static [&'static str],
+) -> Shape {
     Shape {
         title,
         document,
-        experiment: Experiment::Tree,
-        arguments: &["tree", "--in", MOUNTED],
-        on: Some(on),
+        experiment,
+        arguments,
+        on: None,
         without: &[],
         full: rounds(6),
         quick: rounds(1),
+        as_root: CUBIC,
+    }
+}
+
+const fn serve(
+    title: &'static str,
+    document: &'static str,
+    arguments: &'static [&'static str],
+) -> Shape {
+    usual(title, document, Experiment::Serve, arguments)
+}
+
+const fn tree(title: &'static str, document: &'static str, on: FileSystem) -> Shape {
+    Shape {
+        on: Some(on),
         as_root: &[],
+        ..usual(
+            title,
+            document,
+            Experiment::Tree,
+            &["tree", "--in", MOUNTED],
+        )
     }
 }
 
@@ -185,7 +221,9 @@ pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCo
     let kits: Vec<&str> = kits.map(|kit| kit.name).collect();
     let is_wanted = |shape: &&Shape| {
         let experiments = &arguments.experiments;
-        experiments.is_empty() || experiments.contains(&shape.experiment)
+        let documents = &arguments.documents;
+        (experiments.is_empty() || experiments.contains(&shape.experiment))
+            && (documents.is_empty() || documents.iter().any(|name| name == shape.document))
     };
     fs::create_dir_all(shop.workspace.root.join(arguments.results()))?;
     let mut done = ExitCode::SUCCESS;

@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use super::observation::{Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, WATCHED};
+use super::serving::{Bench, LISTENED, WATCHED};
 use super::{TRACED, size_label};
-use crate::document::{Calls, Case, Timeline};
+use crate::document::{Calls, Case, Timeline, Travelled};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Client, Lane, Pace, Quota, Specimen, Target, Waiting};
+use crate::load::{Batch, Client, Connection, Lane, Pace, Quota, Specimen, Target, Waiting};
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, read_off};
 use crate::server::Server;
@@ -29,6 +29,7 @@ pub(crate) struct Load {
     /// How many files of each size, asked for in turns.
     pub(crate) files: usize,
     pub(crate) connections: usize,
+    pub(crate) connection: Connection,
     pub(crate) quota: Quota,
     pub(crate) waiting: Waiting,
 }
@@ -91,13 +92,37 @@ impl Closed<'_> {
     }
 
     fn timelines_of(&self, contender: usize) -> Result<Vec<Timeline>> {
-        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let targets = targets_of(
+            &self.specimens,
+            self.bench.server(contender)?,
+            self.load.connection,
+        );
         let lane = self.lane(&targets, self.load.quota);
         let work = |server: &Server| {
             let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
             client.run(self.stop).map(drop)
         };
         self.bench.watch(contender, work)
+    }
+
+    /// Tells for the case how bodies travel while all of it is asked for once more, as the servers
+    /// count that do.
+    pub(crate) fn add_travelled(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
+        let listen = |closed: &mut Self, contender| closed.travelled_of(contender);
+        let told = run.once_each(self, LISTENED, weight, &mut case.notes, listen)?;
+        case.travelled.extend(told.into_iter().flatten());
+        Ok(())
+    }
+
+    fn travelled_of(&mut self, contender: usize) -> Result<Vec<Travelled>> {
+        let (load, stop, specimens) = (self.load, self.stop, &self.specimens);
+        self.bench.listen(contender, |server| {
+            let targets = targets_of(specimens, server, load.connection);
+            let lane = lane(load, &targets, load.quota);
+            let mut client = Client::connect(server.address(), vec![lane], load.waiting)?;
+            let outcome = client.run(stop)?;
+            Ok(outcome.tallies.iter().map(|tally| tally.body_bytes).sum())
+        })
     }
 
     /// Counts the system calls of some requests of each server, under strace, for the case; where
@@ -123,7 +148,7 @@ impl Closed<'_> {
 
     fn calls_of(&self, contender: usize, requests: u64) -> Result<trace::Calls> {
         let server = self.bench.server(contender)?;
-        let targets = targets_of(&self.specimens, server);
+        let targets = targets_of(&self.specimens, server, self.load.connection);
         let lane = self.lane(&targets, Quota::Requests(requests));
         let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
         settled(server.pid())?;
@@ -132,12 +157,7 @@ impl Closed<'_> {
     }
 
     fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
-        Lane {
-            targets,
-            connections: self.load.connections,
-            pace: Pace::Closed(quota),
-            receive_bytes_max: RECEIVE_BYTES_MAX,
-        }
+        lane(self.load, targets, quota)
     }
 
     fn told(
@@ -168,10 +188,23 @@ impl Closed<'_> {
             Quota::Span(span) => format!("requests begin for {span:?} a round"),
         };
         let connections = self.load.connections;
+        let again = match self.load.connection {
+            Connection::Kept => "each asking again at once",
+            Connection::Anew => "each closed by the server after its answer, and at once replaced",
+        };
         format!(
-            "{connections} connections, each asking again at once; {what} in the page cache; \
+            "{connections} connections, {again}; {what} in the page cache; \
              {how_long}, and every answer is taken whole"
         )
+    }
+}
+
+fn lane(load: Load, targets: &[Target], quota: Quota) -> Lane<'_> {
+    Lane {
+        targets,
+        connections: load.connections,
+        pace: Pace::Closed(quota),
+        receive_bytes_max: RECEIVE_BYTES_MAX,
     }
 }
 
@@ -185,7 +218,11 @@ impl Trial for Closed<'_> {
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = targets_of(&self.specimens, self.bench.server(contender)?);
+        let targets = targets_of(
+            &self.specimens,
+            self.bench.server(contender)?,
+            self.load.connection,
+        );
         let lane = self.lane(&targets, self.load.quota);
         self.bench
             .observe(contender, vec![lane], self.load.waiting, self.stop)

@@ -10,7 +10,7 @@ use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Lane, Pace, Quota, Specimen, Waiting};
+use crate::load::{Batch, Connection, Lane, Pace, Quota, Specimen, Waiting};
 use crate::named::Named;
 use crate::rounds::Played;
 use crate::run::{Metric, Run, Trial, read_off};
@@ -52,11 +52,23 @@ pub struct Options {
     pub files: Option<usize>,
     /// Connections over which they stream.
     pub streams: usize,
+    /// Where the streams come from.
+    pub streamed: Streamed,
     /// What servers may read from the disk, in MiB per second: as root, by a control group. As
     /// fast as it goes if none.
     pub disk_mib: Option<u64>,
     /// What the client does while no answer is there.
     pub waiting: Waiting,
+}
+
+/// Where streams come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streamed {
+    /// The page cache is dropped before each round.
+    #[default]
+    FromDisk,
+    /// From the page cache, as fast as the client takes them.
+    FromMemory,
 }
 
 impl Default for Options {
@@ -68,6 +80,7 @@ impl Default for Options {
             size: SIZE,
             files: None,
             streams: 2,
+            streamed: Streamed::FromDisk,
             disk_mib: None,
             waiting: Waiting::default(),
         }
@@ -94,7 +107,7 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 /// Asks all servers; on a file system in memory it is said that nothing was.
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
     let mut experiment = options.describe(ground.scale, run.rounds);
-    if ground.machine.file_system == IN_MEMORY {
+    if options.streamed == Streamed::FromDisk && ground.machine.file_system == IN_MEMORY {
         experiment.notes.push(format!(
             "not run: the files would be on {IN_MEMORY}, where nothing is ever cold; name a \
              directory on a disk"
@@ -132,6 +145,7 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         hot,
         cold,
         streams: options.streams.max(1),
+        streamed: options.streamed,
         waiting: options.waiting,
         stop: run.stop,
     };
@@ -147,6 +161,7 @@ struct Streaming<'b> {
     hot: Vec<Specimen>,
     cold: Vec<Specimen>,
     streams: usize,
+    streamed: Streamed,
     waiting: Waiting,
     stop: &'b AtomicBool,
 }
@@ -160,12 +175,15 @@ impl Trial for Streaming<'_> {
     }
 
     fn play(&mut self, contender: usize) -> Result<Observation> {
-        self.cold.iter().try_for_each(Specimen::evict)?;
+        match self.streamed {
+            Streamed::FromDisk => self.cold.iter().try_for_each(Specimen::evict)?,
+            Streamed::FromMemory => self.cold.iter().try_for_each(Specimen::warm)?,
+        }
         self.hot.iter().try_for_each(Specimen::warm)?;
         let server = self.bench.server(contender)?;
         let (hot, cold) = (
-            targets_of(&self.hot, server),
-            targets_of(&self.cold, server),
+            targets_of(&self.hot, server, Connection::Kept),
+            targets_of(&self.cold, server, Connection::Kept),
         );
         let requests = Lane {
             targets: &hot,
@@ -198,7 +216,13 @@ impl Streaming<'_> {
             load,
             metrics: read_off(&METRICS, played),
             latencies: latencies(played),
-            notes: self.bench.notes(played, Pages::OnDisk),
+            notes: self.bench.notes(
+                played,
+                match self.streamed {
+                    Streamed::FromDisk => Pages::OnDisk,
+                    Streamed::FromMemory => Pages::Cached,
+                },
+            ),
             ..Case::default()
         }
     }
@@ -236,9 +260,13 @@ impl Options {
             Some(mib) => format!(" from a disk that delivers {mib} MiB a second at the most"),
             None => String::new(),
         };
+        let state = match self.streamed {
+            Streamed::FromDisk => "dropped from the page cache before",
+            Streamed::FromMemory => "in the page cache too",
+        };
         format!(
-            "a hot file of {} every {HOT_INTERVAL:?} while {files} files of {size}, dropped from \
-             the page cache before, stream over {} other connections{disk}",
+            "a hot file of {} every {HOT_INTERVAL:?} while {files} files of {size}, {state}, \
+             stream over {} other connections{disk}",
             size_label(HOT_BYTES),
             self.streams
         )
@@ -247,19 +275,38 @@ impl Options {
     fn describe(&self, scale: Scale, rounds: usize) -> Experiment {
         let limit = self.disk_mib.map(|mib| format!(", {mib} MiB/s"));
         let (files, size) = (self.files(scale), size_label(self.size));
+        let (kind, title, where_from, reading) = match self.streamed {
+            Streamed::FromDisk => (
+                "",
+                "A hot file while cold ones stream",
+                "not in memory",
+                "A sendfile of pages that are not in memory stops the thread, and with it \
+                 everybody whom that thread serves. A server that waits for the disk shows it in \
+                 the last percent of its answers to the hot requests.",
+            ),
+            Streamed::FromMemory => (
+                "hot ",
+                "A small file while large ones stream from memory",
+                "in memory too",
+                "A reader that takes all it gets could have the thread for itself. How long a \
+                 small request waits is how long the server goes on sending before it looks \
+                 around.",
+            ),
+        };
         Experiment {
             name: "cold".into(),
-            variant: format!("{} streams{}", self.streams, limit.unwrap_or_default()),
-            title: "A hot file while cold ones stream".into(),
+            variant: format!(
+                "{} {kind}streams{}",
+                self.streams,
+                limit.unwrap_or_default()
+            ),
+            title: title.into(),
             measured: format!(
                 "Requests for a small file that is in memory fall due at a steady pace, and are \
-                 timed from then, while {files} files of {size} that are not in memory stream to \
+                 timed from then, while {files} files of {size} that are {where_from} stream to \
                  other connections of the same server."
             ),
-            reading: "A sendfile of pages that are not in memory stops the thread, and with it \
-                      everybody whom that thread serves. A server that waits for the disk shows \
-                      it in the last percent of its answers to the hot requests."
-                .into(),
+            reading: reading.into(),
             rounds,
             ..Experiment::default()
         }

@@ -10,7 +10,7 @@ use super::serving::{Bench, Variant};
 use super::{Ground, Scale, sizes_of_cases};
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
-use crate::load::{Quota, Waiting, allow_connections};
+use crate::load::{Connection, Quota, Waiting, allow_connections};
 use crate::named::Named;
 use crate::run::{Metric, Run};
 
@@ -41,6 +41,8 @@ pub struct Options {
     pub files: usize,
     /// Connections open at once, each asking again when its answer is complete.
     pub connections: usize,
+    /// What becomes of a connection after an answer.
+    pub connection: Connection,
     /// Requests of a round, all connections together; as many as begin in a while if none.
     pub requests: Option<u64>,
     /// What the client does while no answer is there.
@@ -56,6 +58,7 @@ impl Default for Options {
             sizes: Vec::new(),
             files: 1,
             connections: 30,
+            connection: Connection::Kept,
             requests: None,
             waiting: Waiting::default(),
         }
@@ -89,8 +92,8 @@ const METRICS_FURTHER: [Metric<Observation>; 8] = [
 /// About how many milliseconds all of it takes.
 pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     let contenders = (1 + options.only.len() + options.servers.len()) as u64;
-    // Beside the rounds: a warm-up, one for looking at memory, one under strace.
-    let plays = rounds as u64 + 3;
+    // Beside the rounds: a warm-up, one for memory, one for how bodies travel, one under strace.
+    let plays = rounds as u64 + 4;
     let sizes = options.sizes(scale).into_iter();
     let of_all = sizes.map(|size| options.weight_of(size, scale) * contenders * plays);
     of_all.sum()
@@ -124,6 +127,7 @@ fn play_all(
         let case = closed.case(metrics(size), weight, run)?;
         let Some(mut case) = case else { break };
         closed.add_timelines(&mut case, weight, run)?;
+        closed.add_travelled(&mut case, weight, run)?;
         closed.add_calls(&mut case, weight, run)?;
         experiment.cases.push(case);
     }
@@ -149,6 +153,7 @@ impl Options {
             name: "http",
             files: self.files,
             connections: self.connections,
+            connection: self.connection,
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
             waiting: self.waiting,
         }
@@ -165,7 +170,10 @@ impl Options {
     }
 
     fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
-        let connections = self.connections;
+        let connections = match self.connection {
+            Connection::Kept => self.connections.to_string(),
+            Connection::Anew => format!("{} new", self.connections),
+        };
         let variant = match self.files {
             0 | 1 => format!("{connections} connections"),
             files => format!("{connections} connections, {files} files"),
@@ -174,10 +182,15 @@ impl Options {
             name: "http".into(),
             variant,
             title: format!("Files over HTTP to {connections} connections"),
-            measured: "Every connection asks for a file, takes the whole answer and asks again. A \
-                       server has one processor, the client another. Bodies were compared by hash \
-                       beforehand and counted to their last byte while measuring."
-                .into(),
+            measured: format!(
+                "Every connection asks for a file, takes the whole answer {}. A server has one \
+                 processor, the client another. Bodies were compared by hash beforehand and \
+                 counted to their last byte while measuring.",
+                match self.connection {
+                    Connection::Kept => "and asks again",
+                    Connection::Anew => "to the end of the connection, and opens the next one",
+                }
+            ),
             reading: "Processor time is what the server costs and does not depend on how fast the \
                       client is; throughput and times of answers do. The same server by sendfile \
                       and by read_write is the difference between handing pages to the socket \

@@ -10,7 +10,7 @@ use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
 use crate::document::{Case, Experiment, Timeline};
 use crate::error::Result;
-use crate::load::{Batch, Specimen, allow_connections, read_slowly};
+use crate::load::{Batch, Connection, Specimen, allow_connections, read_slowly};
 use crate::named::Named;
 use crate::proc;
 use crate::rounds::Played;
@@ -170,7 +170,7 @@ impl Reading<'_> {
     }
 
     fn read(&self, server: &Server, look: impl FnMut() -> Result<()>) -> Result<()> {
-        let target = self.file.target(server.address());
+        let target = self.file.target(server.address(), Connection::Kept);
         let (address, connections) = (server.address(), self.connections);
         read_slowly(address, &target, connections, self.hold, self.stop, look)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::document::{Better, Latencies, Unit};
 use crate::error::Result;
-use crate::load::{Client, Lane, Specimen, Target, Waiting};
+use crate::load::{Client, Connection, Lane, Specimen, Target, Waiting};
 use crate::proc::{self, CpuSource};
 use crate::rounds::Played;
 use crate::run::Metric;
@@ -45,9 +45,14 @@ pub(crate) struct Observation {
 }
 
 /// Requests for these files.
-pub(crate) fn targets_of(specimens: &[Specimen], server: &Server) -> Vec<Target> {
+pub(crate) fn targets_of(
+    specimens: &[Specimen],
+    server: &Server,
+    connection: Connection,
+) -> Vec<Target> {
     let address = server.address();
-    specimens.iter().map(|s| s.target(address)).collect()
+    let targets = specimens.iter().map(|s| s.target(address, connection));
+    targets.collect()
 }
 
 /// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of

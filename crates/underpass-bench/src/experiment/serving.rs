@@ -9,7 +9,7 @@ use underpass::Mechanism;
 
 use super::Ground;
 use super::observation::{Observation, Pages, notes_of, observe_lanes};
-use crate::document::{Contender, Timeline, Unit};
+use crate::document::{Contender, Timeline, Travelled, Unit};
 use crate::error::{self, Error, Result};
 use crate::lineup::{Contenders, Lineup};
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
@@ -17,15 +17,20 @@ use crate::named::Named;
 use crate::proc::{self, Memory};
 use crate::rounds::Played;
 use crate::run::notes_of_rounds;
-use crate::server::{Server, Setup};
+use crate::server::{Server, Setup, Telling};
+use crate::telling;
 use crate::throttle::Throttle;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
+/// How long a server may take to count what has left.
+const TOLD_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// When a server can fail outside of the rounds, as it goes on behind its name.
 const COMPARED: &str = "when its answers were compared with the files";
 pub(crate) const WATCHED: &str = "while its memory was looked at";
+pub(crate) const LISTENED: &str = "while it told how bodies travelled";
 
 /// Our own server, under a name and with some more arguments.
 pub(crate) struct Variant {
@@ -183,9 +188,38 @@ impl Bench {
 
     /// Starts a server anew: one that has done nothing yet.
     pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
+        self.restart_as(index, Telling::Nothing)
+    }
+
+    /// How bodies travel in some work that is not timed, from a server that tells; `work` says how
+    /// many bytes of bodies came. The server is started anew for it, and once more afterwards.
+    pub(crate) fn listen(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&Server) -> Result<u64>,
+    ) -> Result<Vec<Travelled>> {
+        let Some(socket) = self.entrants[index].setup.telling().map(Path::to_owned) else {
+            return Ok(Vec::new());
+        };
+        self.restart_as(index, Telling::Metrics)?;
+        let bytes = work(self.server(index)?)?;
+        let start = Instant::now();
+        loop {
+            let told = telling::travelled(&socket, index)?;
+            let sum: u64 = told.iter().map(|one| one.bytes).sum();
+            // The last answers are counted a moment after they have left.
+            if sum >= bytes || start.elapsed() > TOLD_TIMEOUT {
+                self.restart(index)?;
+                return Ok(told);
+            }
+            thread::sleep(SAMPLE_INTERVAL);
+        }
+    }
+
+    fn restart_as(&mut self, index: usize, telling: Telling) -> Result<()> {
         let entrant = &mut self.entrants[index];
         entrant.server.take().map_or(Ok(()), Server::stop)?;
-        let server = entrant.setup.start(self.processor)?;
+        let server = entrant.setup.start(self.processor, telling)?;
         if let Some(throttle) = &self.throttle {
             throttle.add(server.pid())?;
         }

@@ -8,7 +8,7 @@ use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label, sizes_of_cases};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Quota, Waiting, allow_connections};
+use crate::load::{Connection, Quota, Waiting, allow_connections};
 use crate::named::Named;
 use crate::run::{Metric, Run};
 use crate::stats::{Comparison, Verdict};
@@ -142,6 +142,7 @@ impl Options {
             name: "small",
             files: self.files,
             connections: self.connections,
+            connection: Connection::Kept,
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
             waiting: self.waiting,
         }

@@ -98,6 +98,7 @@ pub(crate) struct Tally {
 
 /// A load whose connections stand, ready to run.
 pub(crate) struct Client<'a> {
+    address: SocketAddr,
     epoll: OwnedFd,
     exchanges: Vec<Exchange>,
     lanes: Vec<Running<'a>>,
@@ -128,6 +129,7 @@ impl<'a> Client<'a> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "creating epoll".into())?;
         let lanes: Vec<_> = lanes.into_iter().map(Running::new).collect();
         let mut client = Client {
+            address,
             epoll,
             exchanges: Vec::new(),
             lanes,
@@ -136,18 +138,15 @@ impl<'a> Client<'a> {
         };
         for lane in 0..client.lanes.len() {
             for _ in 0..client.lanes[lane].lane.connections {
-                client.add_connection(address, lane)?;
+                client.add_connection(lane)?;
             }
         }
         Ok(client)
     }
 
-    fn add_connection(&mut self, address: SocketAddr, lane: usize) -> Result<()> {
-        let exchange = Exchange::connect(address)?;
+    fn add_connection(&mut self, lane: usize) -> Result<()> {
         let index = self.exchanges.len();
-        let data = epoll::EventData::new_u64(index as u64);
-        epoll::add(&self.epoll, &exchange, data, epoll::EventFlags::IN)
-            .doing(|| "adding a connection to epoll".into())?;
+        let exchange = connect(self.address, &self.epoll, index)?;
         self.lanes[lane].idle.push(index);
         self.lane_of.push(lane);
         self.exchanges.push(exchange);
@@ -226,6 +225,9 @@ impl<'a> Client<'a> {
                     .push(nanoseconds(now - exchange.since));
                 lane.tally.requests += 1;
                 lane.tally.body_bytes += exchange.body_bytes();
+                if exchange.is_over() {
+                    *exchange = connect(self.address, &self.epoll, index)?;
+                }
                 if lane.quota_left(now) {
                     return exchange.begin(lane.next_target(), now);
                 }
@@ -318,6 +320,15 @@ impl<'a> Running<'a> {
     }
 }
 
+/// A connection that tells by its number that something has arrived.
+fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<Exchange> {
+    let exchange = Exchange::connect(address)?;
+    let data = epoll::EventData::new_u64(number as u64);
+    epoll::add(epoll, &exchange, data, epoll::EventFlags::IN)
+        .doing(|| "adding a connection to epoll".into())?;
+    Ok(exchange)
+}
+
 fn check_time(now: Instant, start: Instant, last_progress: Instant) -> Result<()> {
     if now - last_progress > STALL_TIMEOUT {
         return Err(Error::Answer(format!(
@@ -343,6 +354,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
+    use crate::load::Connection;
+
     /// Answers every request on as many connections, until they are closed.
     fn server(connections: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -363,8 +376,11 @@ mod tests {
     }
 
     fn run(quota: Quota) -> Tally {
-        let address = server(3);
-        let targets = [Target::get(address, "/x", 3)];
+        run_on(Connection::Kept, server(3), quota)
+    }
+
+    fn run_on(connection: Connection, address: SocketAddr, quota: Quota) -> Tally {
+        let targets = [Target::get(address, "/x", 3, connection)];
         let lane = Lane {
             targets: &targets,
             connections: 3,
@@ -389,9 +405,29 @@ mod tests {
     }
 
     #[test]
+    fn where_connections_are_not_kept_every_request_has_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = thread::spawn(move || {
+            // Three connections stand from the beginning, and one more behind each answer.
+            for stream in listener.incoming().take(10) {
+                let mut stream = stream.unwrap();
+                let mut request = [0; 1024];
+                if stream.read(&mut request).is_ok_and(|read| read > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+                    stream.write_all(answer).unwrap();
+                }
+            }
+        });
+        let tally = run_on(Connection::Anew, address, Quota::Requests(7));
+        assert_eq!((tally.requests, tally.body_bytes), (7, 21));
+        served.join().unwrap();
+    }
+
+    #[test]
     fn it_is_broken_off_once_somebody_wants_it_to_end() {
         let address = server(1);
-        let targets = [Target::get(address, "/x", 3)];
+        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
         let lane = Lane {
             targets: &targets,
             connections: 1,

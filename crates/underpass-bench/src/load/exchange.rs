@@ -26,6 +26,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Target {
     pub(crate) request: Vec<u8>,
     pub(crate) body_bytes: u64,
+    pub(crate) connection: Connection,
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Connection {
+    /// It is kept for the next request.
+    #[default]
+    Kept,
+    /// The server is asked to close it, and the next request has one of its own.
+    Anew,
 }
 
 /// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
@@ -43,8 +54,14 @@ pub(crate) enum Progress {
 
 enum State {
     Idle,
-    Head { received: usize },
-    Body { left: u64 },
+    Head {
+        received: usize,
+    },
+    Body {
+        left: u64,
+    },
+    /// All is there but the end of the connection.
+    Ending,
 }
 
 pub(crate) struct Exchange {
@@ -52,19 +69,30 @@ pub(crate) struct Exchange {
     head: Box<[u8; HEAD_BYTES_MAX]>,
     state: State,
     body_bytes: u64,
+    connection: Connection,
     /// When the running request was due.
     pub(crate) since: Instant,
 }
 
 impl Target {
-    /// A plain GET over a connection to be kept.
-    pub(crate) fn get(address: SocketAddr, url_path: &str, body_bytes: u64) -> Target {
+    /// A plain GET.
+    pub(crate) fn get(
+        address: SocketAddr,
+        url_path: &str,
+        body_bytes: u64,
+        connection: Connection,
+    ) -> Target {
+        let end = match connection {
+            Connection::Kept => "",
+            Connection::Anew => "Connection: close\r\n",
+        };
         let request = format!(
-            "GET {url_path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: underpass-bench\r\n\r\n"
+            "GET {url_path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: underpass-bench\r\n{end}\r\n"
         );
         Target {
             request: request.into_bytes(),
             body_bytes,
+            connection,
         }
     }
 }
@@ -87,8 +115,14 @@ impl Exchange {
             head,
             state: State::Idle,
             body_bytes: 0,
+            connection: Connection::Kept,
             since: Instant::now(),
         })
+    }
+
+    /// Whether the server was asked to close the connection, and did.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_idle() && self.connection == Connection::Anew
     }
 
     /// The bytes of body that the last request was owed.
@@ -118,6 +152,7 @@ impl Exchange {
         }
         self.since = due;
         self.body_bytes = target.body_bytes;
+        self.connection = target.connection;
         self.state = State::Head { received: 0 };
         Ok(())
     }
@@ -128,6 +163,7 @@ impl Exchange {
             State::Idle => return Err(self.unasked()),
             State::Head { received } => self.receive_head(received),
             State::Body { left } => self.discard_body(left, discard),
+            State::Ending => self.end(),
         };
         match progress {
             Err(Error::System { source, .. })
@@ -174,11 +210,24 @@ impl Exchange {
 
     fn owe(&mut self, left: u64) -> Result<Progress> {
         self.state = State::Body { left };
-        Ok(if left == 0 {
-            Progress::Complete
-        } else {
-            Progress::Partial
-        })
+        match (left, self.connection) {
+            (0, Connection::Kept) => Ok(Progress::Complete),
+            (0, Connection::Anew) => {
+                self.state = State::Ending;
+                Ok(Progress::Partial)
+            }
+            _ => Ok(Progress::Partial),
+        }
+    }
+
+    fn end(&self) -> Result<Progress> {
+        let mut byte = [0];
+        match rustix::net::recv(&self.stream, &mut byte, RecvFlags::empty()) {
+            Ok((_, 0)) => Ok(Progress::Complete),
+            Ok(_) => Err(Error::Answer("more bytes than announced".into())),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Progress::Partial),
+            Err(errno) => Err(errno).doing(|| "awaiting the end of a connection".into()),
+        }
     }
 
     fn unasked(&self) -> Error {
@@ -216,11 +265,15 @@ mod tests {
 
     /// Plays a script against one exchange: the answer in pieces, each sent whole.
     fn play(answer: &[&[u8]], body_bytes: u64) -> Result<()> {
+        play_on(Connection::Kept, answer, body_bytes)
+    }
+
+    fn play_on(connection: Connection, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut exchange = Exchange::connect(address)?;
         let (mut peer, _) = listener.accept().unwrap();
-        let target = Target::get(address, "/x", body_bytes);
+        let target = Target::get(address, "/x", body_bytes, connection);
         exchange.begin(&target, Instant::now())?;
         peer.read_exact(&mut vec![0; target.request.len()]).unwrap();
         for piece in answer {
@@ -239,6 +292,13 @@ mod tests {
     fn a_body_is_counted_to_its_last_byte_however_it_arrives() {
         play(&[HEAD, &[7; 70]], 70).unwrap();
         play(&[&HEAD[..9], &HEAD[9..], &[7; 69], &[7]], 70).unwrap();
+    }
+
+    #[test]
+    fn where_the_server_is_to_close_its_end_belongs_to_the_answer() {
+        play_on(Connection::Anew, &[HEAD, &[7; 70]], 70).unwrap();
+        let more = play_on(Connection::Anew, &[HEAD, &[7; 71]], 70);
+        assert!(matches!(more, Err(Error::Answer(_))));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::error::{Doing, Error, Result};
 
 pub use client::Waiting;
 pub(crate) use client::{Client, Lane, Pace, Quota};
+pub use exchange::Connection;
 pub(crate) use exchange::Target;
 pub(crate) use slow::read_slowly;
 pub(crate) use specimen::{Batch, Specimen, flush_to_disk};

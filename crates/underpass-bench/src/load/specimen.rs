@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::exchange::Target;
+use super::exchange::{Connection, Target};
 use crate::content::{self, Sha256Hash};
 use crate::error::{Doing, Result};
 
@@ -47,8 +47,8 @@ impl Batch {
 }
 
 impl Specimen {
-    pub(crate) fn target(&self, address: SocketAddr) -> Target {
-        Target::get(address, &self.url_path, self.bytes)
+    pub(crate) fn target(&self, address: SocketAddr, connection: Connection) -> Target {
+        Target::get(address, &self.url_path, self.bytes, connection)
     }
 
     /// See [`content::evict`].

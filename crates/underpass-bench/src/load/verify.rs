@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
+use super::exchange::Connection;
 use super::response::parse_head;
 use super::specimen::Specimen;
 use crate::content::Sha256Hash;
@@ -21,7 +22,7 @@ pub(crate) fn verify(address: SocketAddr, specimens: &[Specimen]) -> Result<()> 
         .set_read_timeout(Some(TIMEOUT))
         .doing(|| "setting a timeout".into())?;
     for specimen in specimens {
-        let request = specimen.target(address).request;
+        let request = specimen.target(address, Connection::Kept).request;
         stream
             .write_all(&request)
             .doing(|| "sending a request".into())?;

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use underpass::Mechanism;
-use underpass_bench::Named;
 use underpass_bench::experiment::{cold, http, many, small};
+use underpass_bench::{Connection, Named};
 
 use super::Common;
 use super::numbers::bytes;
@@ -20,6 +20,9 @@ pub(super) struct Http {
     /// Connections open at once
     #[arg(long, value_name = "N", default_value_t = 30)]
     connections: usize,
+    /// Open a connection for every request, which the server is asked to close
+    #[arg(long)]
+    reconnect: bool,
     /// Requests of a round [default: as many as begin in a second or so]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
@@ -56,6 +59,10 @@ pub(super) struct Cold {
     /// Connections over which they stream
     #[arg(long, value_name = "N", default_value_t = 2)]
     streams: usize,
+    /// Stream files that are in memory instead: what is left of a turn for a small request beside
+    /// readers at full speed
+    #[arg(long, conflicts_with = "disk_mib")]
+    warm: bool,
     /// Let servers read at most so many MiB per second from the disk, as root: a virtual
     /// machine's disk is often its host's memory
     #[arg(long, value_name = "MIB")]
@@ -95,6 +102,10 @@ impl Http {
             sizes: self.sizes.clone(),
             files: self.files,
             connections: self.connections,
+            connection: match self.reconnect {
+                true => Connection::Anew,
+                false => Connection::Kept,
+            },
             requests: self.requests,
             ..http::Options::default()
         }
@@ -119,6 +130,10 @@ impl Cold {
             size: self.size,
             files: self.files,
             streams: self.streams,
+            streamed: match self.warm {
+                true => cold::Streamed::FromMemory,
+                false => cold::Streamed::FromDisk,
+            },
             disk_mib: self.disk_mib,
             ..cold::Options::default()
         }

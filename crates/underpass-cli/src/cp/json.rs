@@ -59,6 +59,9 @@ pub(super) fn problem(problem: &Problem) -> String {
             object.insert(key.to_owned(), value.into());
         }
     }
+    if let Some(moved) = problem.moved {
+        object.insert("moved".to_owned(), moved.into());
+    }
     object.insert("message".to_owned(), problem.to_string().into());
     Value::Object(object).to_string()
 }

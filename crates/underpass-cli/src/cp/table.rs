@@ -81,7 +81,8 @@ pub(super) struct Definition {
     pub(super) help: &'static str,
 }
 
-const fn gnu(
+/// One of GNU's; ours say so behind it.
+const fn option(
     id: Id,
     short: &'static str,
     long: &'static str,
@@ -99,21 +100,14 @@ const fn gnu(
     }
 }
 
-const fn ours(
-    id: Id,
-    short: &'static str,
-    long: &'static str,
-    argument: Argument,
-    help: &'static str,
-) -> Definition {
-    let mut definition = gnu(id, short, long, argument, help);
-    definition.group = Group::Underpass;
-    definition
-}
-
 impl Definition {
     const fn words(mut self, words: &'static [&'static str]) -> Self {
         self.words = words;
+        self
+    }
+
+    const fn ours(mut self) -> Self {
+        self.group = Group::Underpass;
         self
     }
 
@@ -131,21 +125,21 @@ use Argument::{None as Bare, Optional, Required};
 
 /// In GNU's order, which messages about abbreviations show; ours behind them.
 pub(super) const OPTIONS: &[Definition] = &[
-    gnu(
+    option(
         Id::Archive,
         "a",
         "archive",
         Bare,
         "copy trees as they are: -dR --preserve=all",
     ),
-    gnu(
+    option(
         Id::AttributesOnly,
         "",
         "attributes-only",
         Bare,
         "copy metadata and leave the content alone",
     ),
-    gnu(
+    option(
         Id::Backup,
         "b",
         "backup",
@@ -156,99 +150,99 @@ pub(super) const OPTIONS: &[Definition] = &[
     .words(&[
         "none", "off", "numbered", "t", "existing", "nil", "simple", "never",
     ]),
-    gnu(
+    option(
         Id::CopyContents,
         "",
         "copy-contents",
         Bare,
         "with -R, read FIFOs and devices instead of making new ones",
     ),
-    gnu(
+    option(
         Id::Debug,
         "",
         "debug",
         Bare,
         "tell how each file was copied, in GNU's terms; includes -v",
     ),
-    gnu(
+    option(
         Id::Dereference,
         "L",
         "dereference",
         Bare,
         "follow all symbolic links in SOURCE",
     ),
-    gnu(
+    option(
         Id::Force,
         "f",
         "force",
         Bare,
         "remove a destination that can't be opened for writing, and try again",
     ),
-    gnu(
+    option(
         Id::Interactive,
         "i",
         "interactive",
         Bare,
         "ask before overwriting; the last one of -i and -n counts",
     ),
-    gnu(
+    option(
         Id::KeepDirectorySymlink,
         "",
         "keep-directory-symlink",
         Bare,
         "copy into an existing symbolic link to a directory as if it were one",
     ),
-    gnu(
+    option(
         Id::Link,
         "l",
         "link",
         Bare,
         "make hard links instead of copies",
     ),
-    gnu(
+    option(
         Id::NoClobber,
         "n",
         "no-clobber",
         Bare,
         "leave existing files alone and say nothing; the last one of -i and -n counts",
     ),
-    gnu(
+    option(
         Id::NoDereference,
         "P",
         "no-dereference",
         Bare,
         "follow no symbolic link in SOURCE: copy the link",
     ),
-    gnu(
+    option(
         Id::NoPreserve,
         "",
         "no-preserve",
         Required("ATTRIBUTES"),
         "leave these attributes out again (a list, as for --preserve)",
     ),
-    gnu(
+    option(
         Id::NoTargetDirectory,
         "T",
         "no-target-directory",
         Bare,
         "DEST is the copy's own name, even if there is a directory",
     ),
-    gnu(
+    option(
         Id::OneFileSystem,
         "x",
         "one-file-system",
         Bare,
         "enter no other file systems",
     ),
-    gnu(
+    option(
         Id::Parents,
         "",
         "parents",
         Bare,
         "repeat all of SOURCE's path below DIRECTORY",
     ),
-    gnu(Id::Parents, "", "path", Bare, "").untold(),
-    gnu(
+    option(Id::Parents, "", "path", Bare, "").untold(),
+    option(
         Id::Preserve,
         "p",
         "preserve",
@@ -256,21 +250,21 @@ pub(super) const OPTIONS: &[Definition] = &[
         "keep attributes, a list of: mode, ownership, timestamps (these three if there is no list, \
          and with -p), links, context, xattr, all",
     ),
-    gnu(
+    option(
         Id::Recursive,
         "Rr",
         "recursive",
         Bare,
         "copy directories with all that is in them",
     ),
-    gnu(
+    option(
         Id::RemoveDestination,
         "",
         "remove-destination",
         Bare,
         "remove existing files before copying, whether writable or not",
     ),
-    gnu(
+    option(
         Id::Sparse,
         "",
         "sparse",
@@ -278,7 +272,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "auto: keep the holes of SOURCE; always: make holes of zeros, too; never: fill holes",
     )
     .words(&["auto", "always", "never"]),
-    gnu(
+    option(
         Id::Reflink,
         "",
         "reflink",
@@ -287,35 +281,35 @@ pub(super) const OPTIONS: &[Definition] = &[
          or fail; never: copy every byte",
     )
     .words(&["auto", "always", "never"]),
-    gnu(
+    option(
         Id::StripTrailingSlashes,
         "",
         "strip-trailing-slashes",
         Bare,
         "take slashes off the end of each SOURCE",
     ),
-    gnu(
+    option(
         Id::Suffix,
         "S",
         "suffix",
         Required("SUFFIX"),
         "end the names of backups with it",
     ),
-    gnu(
+    option(
         Id::SymbolicLink,
         "s",
         "symbolic-link",
         Bare,
         "make symbolic links instead of copies",
     ),
-    gnu(
+    option(
         Id::TargetDirectory,
         "t",
         "target-directory",
         Required("DIRECTORY"),
         "copy every SOURCE into DIRECTORY",
     ),
-    gnu(
+    option(
         Id::Update,
         "u",
         "update",
@@ -324,38 +318,39 @@ pub(super) const OPTIONS: &[Definition] = &[
          SOURCE; all; none; none-fail: none, and that is an error",
     )
     .words(&["all", "none", "none-fail", "older"]),
-    gnu(Id::Verbose, "v", "verbose", Bare, "name every file"),
-    gnu(
+    option(Id::Verbose, "v", "verbose", Bare, "name every file"),
+    option(
         Id::Context,
         "Z",
         "context",
         Optional("CONTEXT"),
         "security context of the copy; ignored where the kernel has no SELinux",
     ),
-    gnu(Id::Help, "", "help", Bare, "show this and exit"),
-    gnu(
+    option(Id::Help, "", "help", Bare, "show this and exit"),
+    option(
         Id::Version,
         "",
         "version",
         Bare,
         "show the version and exit",
     ),
-    gnu(Id::NoDereferenceLinks, "d", "", Bare, "-P --preserve=links"),
-    gnu(
+    option(Id::NoDereferenceLinks, "d", "", Bare, "-P --preserve=links"),
+    option(
         Id::DereferenceOperands,
         "H",
         "",
         Bare,
         "follow symbolic links named on the command line",
     ),
-    ours(
+    option(
         Id::Jobs,
         "j",
         "jobs",
         Required("N"),
         "copy N files at once [default: the number of processors, at most 16; as cp 1]",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Progress,
         "g",
         "progress",
@@ -363,15 +358,17 @@ pub(super) const OPTIONS: &[Definition] = &[
         "show how far it is. auto: on a terminal, after a second; always (also without WHEN); \
          never [default: auto; as cp never]",
     )
+    .ours()
     .words(&["auto", "always", "never"]),
-    ours(
+    option(
         Id::Atomic,
         "",
         "atomic",
         Bare,
         "write beside the destination and rename: nobody sees half a file",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Fsync,
         "",
         "fsync",
@@ -379,70 +376,80 @@ pub(super) const OPTIONS: &[Definition] = &[
         "have it on disk. file (also without WHAT): each file when it is done; dir: its directory, \
          too; end: everything, at the end",
     )
+    .ours()
     .words(&["file", "dir", "end"]),
-    ours(
+    option(
         Id::Verify,
         "",
         "verify",
         Bare,
         "read copies back from disk and compare them",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Resume,
         "",
         "resume",
         Bare,
         "go on with what an earlier copy left, as far as its content is right",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Exclude,
         "",
         "exclude",
         Required("PATTERN"),
         "leave out what matches, as in .gitignore; the last pattern that matches counts",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Include,
         "",
         "include",
         Required("PATTERN"),
         "copy what matches although it was excluded",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::DryRun,
         "",
         "dry-run",
         Bare,
         "only tell what would be done",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Only,
         "",
         "only",
         Required("MECHANISM"),
         "move bytes this way or not at all: clone, copy_range, sendfile, splice, read_write",
     )
+    .ours()
     .words(&["clone", "copy_range", "sendfile", "splice", "read_write"]),
-    ours(
+    option(
         Id::Explain,
         "",
         "explain",
         Bare,
         "tell for each file what was planned, what was refused and how its bytes travelled",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::Json,
         "",
         "json",
         Bare,
         "tell all of it on standard output, an object per line",
-    ),
-    ours(
+    )
+    .ours(),
+    option(
         Id::BandwidthLimit,
         "",
         "bwlimit",
         Required("RATE"),
         "at most RATE per second, all files together: KiB, or with a suffix K, M, G, T (powers of \
          1024) or KB, MB, GB, TB (of 1000)",
-    ),
+    )
+    .ours(),
 ];

@@ -8,9 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::io::Errno;
-use underpass_copy::{
-    Curiosity, Effect, Event, Finished, Manner, Observer, Outcome, Overwriting, Problem,
-};
+use underpass_copy::{Curiosity, Effect, Event, Finished, Manner, Observer, Overwriting, Problem};
 
 use super::Name;
 use super::request::{Copying, Detail};
@@ -137,10 +135,6 @@ impl<'a> Teller<'a> {
     }
 
     fn finished(&self, finished: &Finished) {
-        let is_planned = finished.outcome == Outcome::Planned;
-        if is_planned && self.detail != Detail::Json {
-            self.making(finished, None);
-        }
         match self.detail {
             Detail::Nothing | Detail::Names => {}
             Detail::Debug if self.manner == Manner::Copy => {
@@ -154,10 +148,6 @@ impl<'a> Teller<'a> {
                 .for_each(|line| self.line(line)),
             Detail::Json => self.line(&json::finished(finished)),
         }
-    }
-
-    fn making(&self, names: &Finished, backup: Option<&OsStr>) {
-        self.arrow(&names.source, &names.dest, backup);
     }
 
     /// GNU shows these names as they are, whatever is in them.

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use signal_hook::consts::SIGPIPE;
-use underpass_copy::{Charset, Problem, Quoted};
+use underpass_copy::{Charset, OtherEnd, Problem, Quoted};
 
 use super::Name;
 
@@ -58,18 +58,39 @@ impl Voice {
         let _ = io::stderr().write_all(&line);
     }
 
-    /// A problem in GNU's words; as `underpass cp` also with the call that told it and the name of
-    /// the errno.
+    /// A problem in GNU's words; as `underpass cp` also with what else is known of it.
     pub(super) fn tell(&self, problem: &Problem) {
         let mut message = problem.worded(self.charset).to_string();
-        if let (Name::Underpass, Some(errno)) = (self.name, problem.errno) {
-            let errno = underpass::errno::name(errno);
-            match problem.call {
-                Some(call) => message += &format!(" ({call}: {errno})"),
-                None => message += &format!(" ({errno})"),
-            }
+        if self.name == Name::Underpass {
+            message += &self.circumstances(problem);
         }
         self.complain(message.as_bytes());
+    }
+
+    /// The call that told a problem and the name of the errno; of a copy that broke off also the
+    /// other file and how far it had come.
+    fn circumstances(&self, problem: &Problem) -> String {
+        let errno = problem.errno.map(underpass::errno::name);
+        let told = match (problem.call, errno) {
+            (Some(call), Some(errno)) => Some(format!("{call}: {errno}")),
+            (None, Some(errno)) => Some(errno.to_owned()),
+            // It failed without an errno.
+            (Some(call), None) if problem.moved.is_some() => Some(call.to_owned()),
+            (_, None) => None,
+        };
+        let other = problem.other_end().map(|other| match other {
+            OtherEnd::From(source) => format!("from {}", self.quoted(source)),
+            OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
+        });
+        let moved = problem.moved.map(|bytes| match bytes {
+            1 => "1 byte had moved".to_owned(),
+            bytes => format!("{bytes} bytes had moved"),
+        });
+        let parts: Vec<String> = [told, other, moved].into_iter().flatten().collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", parts.join("; ")),
+        }
     }
 
     /// Prints what was asked for, and nothing else.

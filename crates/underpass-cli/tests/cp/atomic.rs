@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use rustix::fs::{CWD, Mode, mkfifoat};
+
 use crate::copying::{
     Copying, MIB, assert_equal, content, cp, file, folder, hash, nameless_len, names, set_mode,
 };
@@ -102,6 +104,29 @@ fn a_symbolic_link_is_replaced_and_not_written_through() {
     assert_eq!(names(folder.path()), beside);
 }
 
+/// `/dev/stdout` and `/dev/disk/by-id/…` are links, too: who names one means what is behind it.
+#[test]
+fn a_link_that_leads_to_a_device_or_a_fifo_is_written_through() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 100_000);
+    mkfifoat(CWD, path("fifo"), Mode::from_raw_mode(0o600)).expect("a FIFO");
+    for (link, leads_to) in [("to device", "/dev/null"), ("to fifo", "fifo")] {
+        symlink(leads_to, path(link)).expect("a link");
+    }
+    cp(&["--atomic"], &[&source, &path("to device")]).succeeded();
+    let copying = Copying::start(&["--atomic"], &[&source, &path("to fifo")]);
+    let got = fs::read(path("fifo")).expect("reads");
+    copying.end().succeeded();
+    assert!(got == content(1, 100_000));
+    for link in ["to device", "to fifo"] {
+        let link = fs::symlink_metadata(path(link)).expect("there");
+        assert!(link.is_symlink(), "{link:?}");
+    }
+    let beside = ["fifo", "source", "to device", "to fifo"];
+    assert_eq!(names(folder.path()), beside);
+}
+
 #[test]
 fn a_copy_that_fails_leaves_nothing() {
     let folder = folder();
@@ -114,6 +139,9 @@ fn a_copy_that_fails_leaves_nothing() {
     copying.until(|| nameless_len(process) >= MIB);
     let shorter = fs::File::options().write(true).open(&source).expect("ours");
     shorter.set_len(2 * MIB).expect("shorter");
-    copying.end().failed_with(&["source", "shorter"]);
+    let words = ["source", "shorter", " bytes had moved)"];
+    let ran = copying.end().failed_with(&words);
+    let told = format!("; to '{}'; ", dest.display());
+    assert!(ran.said.contains(&told), "{told} in {ran:?}");
     assert_eq!(names(folder.path()), ["source"]);
 }

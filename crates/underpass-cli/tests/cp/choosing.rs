@@ -73,6 +73,61 @@ fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
+fn a_dry_run_tells_every_name_once() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    sample(&path("source"));
+    fs::create_dir(path("there")).expect("a folder");
+    for dest in ["nowhere", "there"] {
+        let operands = [path("source"), path(dest)];
+        let told = |options: &[&str]| {
+            let ran = cp(&[&["-aT", "--dry-run"], options].concat(), &operands).succeeded();
+            let names = ran.out.lines().filter(|line| line.contains(" -> "));
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let plain = told(&[]);
+        assert!(plain.len() >= 10, "{plain:?}");
+        for options in [&["--explain"][..], &["--debug"], &["--explain", "-v"]] {
+            assert_eq!(told(options), plain, "{dest} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_finds_a_folder_that_would_be_copied_into_itself() {
+    for (options, dest, is_found) in [
+        (&["-r"][..], "source/src", true),
+        (&["-rT"], "source/new", true),
+        (&["-rT", "-j4"], "source/src/deep/new", true),
+        (&["-rT"], "source/src", true),
+        (&["-rT", "--exclude=new"], "source/src/new", false),
+        (&["-rT", "--exclude=src"], "source/src/new", false),
+        (&["-rT"], "beside", false),
+    ] {
+        let folder = folder();
+        sample(&folder.path().join("source"));
+        let run = |more: &[&str]| {
+            let mut command = crate::copying::underpass();
+            command.args(options).args(more).args(["source", dest]);
+            command.current_dir(folder.path());
+            crate::copying::Copying::of(command).end()
+        };
+        let before = tree(folder.path());
+        let dry = run(&["--dry-run"]);
+        assert!(tree(folder.path()) == before, "{options:?} {dest}");
+        let real = run(&[]);
+        let found = |said: &str| said.matches("into itself").count();
+        let expected = (Some(i32::from(is_found)), usize::from(is_found));
+        for ran in [&dry, &real] {
+            let got = (ran.code, found(&ran.said));
+            assert_eq!(got, expected, "{options:?} {dest}: {ran:?}");
+        }
+        let first = |said: &str| said.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first(&dry.said), first(&real.said), "{options:?} {dest}");
+    }
+}
+
+#[test]
 fn patterns_choose_and_the_last_one_that_matches_decides() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);

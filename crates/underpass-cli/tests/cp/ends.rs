@@ -1,11 +1,14 @@
 //! Signals, a standard output that is gone, and a terminal.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -42,9 +45,10 @@ fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
         let got = fs::read(&dest).expect("a part stays");
         assert!(content(1, 32 * MIB).starts_with(&got));
         let told = format!(
-            "stopped copying '{}' after {} bytes",
+            "stopped copying '{}' after {} bytes (to '{}')",
             source.display(),
-            got.len()
+            got.len(),
+            dest.display()
         );
         assert!(said.contains(&told), "{said} {}", got.len());
         fs::remove_file(dest).expect("ours");
@@ -95,6 +99,52 @@ fn ctrl_c_ends_what_has_no_end() {
             caught.is_some_and(|mask| mask & (1 << (Signal::INT.as_raw() - 1)) != 0)
         });
         ends_soon(copying, Signal::INT, 130);
+    }
+}
+
+/// Whether a process has a file open.
+fn has_open(process: u32, path: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{process}/fd"));
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|fd| fs::read_link(fd.path()).is_ok_and(|name| name == path))
+}
+
+#[test]
+fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
+    let folder = folder();
+    let base = fs::canonicalize(folder.path()).expect("there");
+    let path = |name: &str| base.join(name);
+    let (fifo, source, dest) = (path("fifo"), path("source"), path("dest"));
+    file(&source, 1, 100);
+    mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");
+    for jobs in ["-j1", "-j2"] {
+        // Nobody writes to it.
+        let mut copying = Copying::start(&[jobs], &[&fifo, &dest]);
+        let process = copying.id();
+        copying.until(|| has_open(process, &fifo));
+        ends_soon(copying, Signal::INT, 130);
+        assert!(!dest.exists(), "nothing came");
+
+        // Somebody does, and then is silent.
+        let mut copying = Copying::start(&[jobs], &[&fifo, &dest]);
+        let mut writer = File::options().write(true).open(&fifo).expect("it is read");
+        writer.write_all(b"so far").expect("it is read");
+        copying.until(|| len(&dest) == 6);
+        let said = ends_soon(copying, Signal::INT, 130);
+        let told = "fifo' after 6 bytes";
+        assert!(said.contains(told), "{said}");
+        drop(writer);
+        fs::remove_file(&dest).expect("ours");
+
+        // Nobody reads from it: the source is open by then, and the FIFO is what comes next.
+        for options in [&[jobs][..], &[jobs, "-f"], &[jobs, "--atomic"]] {
+            let mut copying = Copying::start(options, &[&source, &fifo]);
+            let process = copying.id();
+            copying.until(|| has_open(process, &source));
+            ends_soon(copying, Signal::INT, 130);
+            let kind = fs::symlink_metadata(&fifo).expect("there").file_type();
+            assert!(kind.is_fifo(), "{options:?}");
+        }
     }
 }
 

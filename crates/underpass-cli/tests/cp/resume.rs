@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
+
 use crate::copying::{
     Copying, MIB, assert_equal, content, cp, file, folder, hash, len, moved, nameless_len, names,
 };
@@ -96,6 +98,22 @@ fn an_atomic_copy_is_gone_on_with_beside_the_old_file() {
     let (resumed, copied) = go_on(&["--atomic", "--reflink=never"], &source, &dest);
     assert_eq!((resumed, copied), (there, 16 * MIB - there));
     assert_eq!(names(folder.path()), ["dest", "source"]);
+}
+
+#[test]
+fn what_was_there_before_counts_in_what_is_there() {
+    let folder = folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 32 * MIB);
+    let dest = path("dest");
+    fs::write(&dest, content(1, 8 * MIB)).expect("room");
+    let options = ["--resume", "--reflink=never", "--bwlimit=8M"];
+    let mut copying = Copying::start(&options, &[&source, &dest]);
+    copying.until(|| len(&dest) >= 10 * MIB);
+    copying.signal(Signal::INT);
+    let ran = copying.end();
+    let told = format!("' after {} bytes (to '", len(&dest));
+    assert!(ran.said.contains(&told), "{told} in {ran:?}");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::copying::{assert_equal, content, cp, file, names};
-use crate::ground::{FAMILIES, mounted, run, text};
+use crate::ground::{FAMILIES, mounted};
+use crate::mounting::{run, text};
 
 const MIB: u64 = 1 << 20;
 
@@ -99,5 +101,22 @@ fn sparse_says_what_is_allocated() {
                 false => assert!(bytes >= all, "{family:?} {dest:?}: {bytes}"),
             }
         }
+    }
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn shared_blocks_are_no_bytes_to_a_limit() {
+    for family in FAMILIES.into_iter().filter(|family| family.clones()) {
+        let at = mounted(family, 320);
+        let path = |name: &str| at.join(name);
+        let source = file(&path("source"), 1, 32 * MIB);
+        let begin = Instant::now();
+        let options = ["--reflink=always", "--bwlimit=1M"];
+        cp(&options, &[&source, &path("dest")]).succeeded();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(16), "{family:?}: {took:?}");
+        assert!(is_shared(&path("dest")), "{family:?}");
+        assert_equal(&source, &path("dest"));
     }
 }

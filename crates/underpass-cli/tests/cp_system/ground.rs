@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::mounting::{assert_private, mount, mount_image};
 
 /// A type of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +29,7 @@ pub(crate) fn spot() -> PathBuf {
     static BASE: OnceLock<PathBuf> = OnceLock::new();
     static NAMES: AtomicU32 = AtomicU32::new(0);
     let base = BASE.get_or_init(|| {
-        let link = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        assert!(
-            link("self") != link("1"),
-            "these tests mount: run them by `cargo xtask test`, in a namespace of their own"
-        );
+        assert_private();
         let base = Path::new("/mnt");
         mount(&["-t", "tmpfs", "-o", "nr_inodes=4m", "none"], base);
         base.to_owned()
@@ -55,30 +52,6 @@ pub(crate) fn mounted(family: Family, mib: u64) -> PathBuf {
         Family::Xfs => &["mkfs.xfs", "-q"],
         Family::Btrfs => &["mkfs.btrfs", "-q"],
     };
-    let image = tempfile::NamedTempFile::new().expect("an image");
-    image.as_file().set_len(mib << 20).expect("a sparse file");
-    run(make[0], &[&make[1..], &[text(image.path())]].concat());
-    mount(&["-o", "loop", text(image.path())], &at);
+    mount_image(make, mib, &at);
     at
-}
-
-pub(crate) fn mount(arguments: &[&str], at: &Path) {
-    run("mount", &[arguments, &[text(at)]].concat());
-}
-
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
-
-/// What a program printed that succeeded.
-#[track_caller]
-pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 
 use crate::copying::{assert_equal, content, cp, file, hash, names, set_mode, tree};
-use crate::ground::{FAMILIES, Family, mount, mounted, spot, text};
+use crate::ground::{FAMILIES, Family, mounted, spot};
+use crate::mounting::{mount, text};
 
 fn sample(root: &Path) {
     fs::create_dir_all(root.join("a/b")).expect("folders");

@@ -42,7 +42,7 @@ impl<F: Feed> Compressed<F> {
     fn compress(&mut self) -> io::Result<usize> {
         match self.pieces.pop_front() {
             None => Ok(0),
-            Some(Piece::Bytes(bytes)) => {
+            Some(Piece::Bytes(bytes) | Piece::Joined { bytes, .. }) => {
                 self.encoder.write_all(&bytes)?;
                 Ok(bytes.len())
             }

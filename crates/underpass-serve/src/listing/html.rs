@@ -11,9 +11,9 @@ use crate::base64::base64;
 use crate::calendar::Moment;
 use crate::folder::{Entry, Kind};
 use crate::listing::order::{Direction, Key};
-use crate::listing::{Sorting, Tally, View};
+use crate::listing::{Sorting, Totals, View};
 use crate::path::encoded;
-use crate::site::Archives;
+use crate::rules::Archives;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -278,7 +278,7 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry) {
 }
 
 /// What stands behind the last row.
-pub(crate) fn close(out: &mut Vec<u8>, view: &View, tally: Tally) {
+pub(crate) fn close(out: &mut Vec<u8>, view: &View, tally: Totals) {
     push(out, &["</tbody>\n</table>\n"]);
     let none = match (tally.entries(), view.search.is_empty()) {
         (0, true) => "This folder is empty.",

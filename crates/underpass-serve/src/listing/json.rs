@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::calendar::Moment;
 use crate::folder::{Entry, Kind};
-use crate::listing::{Sorting, Tally, View};
+use crate::listing::{Sorting, Totals, View};
 use crate::path::encoded;
 
 /// What stands before anything is read.
@@ -61,8 +61,8 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry, before: u64) {
 }
 
 /// What stands behind the last entry.
-pub(crate) fn close(out: &mut Vec<u8>, tally: Tally) {
-    let Tally {
+pub(crate) fn close(out: &mut Vec<u8>, tally: Totals) {
+    let Totals {
         folders,
         files,
         bytes,

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use underpass_net::Running;
-use underpass_serve::{Options, Summary, serve};
+use underpass_serve::{Options, SiteOptions, Summary, serve};
 
 /// How long a client waits for a byte before the test has failed. Nothing is ever timed by it.
 const HANG: Duration = Duration::from_secs(20);
@@ -29,6 +29,7 @@ pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// A server with a folder of its own.
 pub(crate) struct Server {
     running: Running<Summary>,
+    options: Options,
     root: TempDir,
 }
 
@@ -49,11 +50,30 @@ impl Server {
         };
         change(&mut options);
         let running = serve(&options).unwrap();
-        Server { running, root }
+        Server {
+            running,
+            options,
+            root,
+        }
+    }
+
+    /// With a site as a configuration has it, but for its root.
+    pub(crate) fn configured(site: &str) -> Server {
+        let text = format!("[[site]]\n{site}");
+        let site = Options::parse(&text).unwrap().sites.remove(0);
+        Server::with(|options| {
+            let root = std::mem::take(&mut options.sites[0].root);
+            options.sites[0] = SiteOptions { root, ..site };
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.running.address()
+    }
+
+    /// What it was started with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     pub(crate) fn running(&self) -> &Running<Summary> {
@@ -91,6 +111,13 @@ impl Server {
 
     pub(crate) fn get(&self, target: &str) -> Answer {
         self.ask(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"))
+    }
+
+    /// The same with fields of its own, one a line.
+    pub(crate) fn get_with(&self, target: &str, fields: &str) -> Answer {
+        self.ask(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
+        ))
     }
 
     pub(crate) fn stop(self) -> Summary {

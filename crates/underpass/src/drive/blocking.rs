@@ -14,6 +14,7 @@ use crate::drive::perform::{Ends, Middles, perform};
 use crate::endpoint::{Endpoint, Kind, Sink, Source};
 use crate::error::Error;
 use crate::host::Host;
+use crate::mechanism::Mechanism;
 use crate::outbox::{Due, Known, More, Outbox};
 use crate::plan::{Plan, Policy, plan};
 use crate::sys::signals::{Raised, Shield};
@@ -27,6 +28,12 @@ pub struct Progress {
     pub done: u64,
     /// Those of them that are holes: nothing had to be moved.
     pub holes: u64,
+    /// Those of them whose blocks are shared ([`Mechanism::Clone`](crate::Mechanism::Clone)):
+    /// nothing had to be moved either.
+    pub shared: u64,
+    /// Bytes that were taken from the source and that the sink has not got yet. While there are
+    /// none, the next call may wait for the source.
+    pub held: u64,
     /// Bytes owed in all, if that is known.
     pub total: Option<u64>,
 }
@@ -204,6 +211,8 @@ impl<'a> Driver<'a> {
         let progress = Progress {
             done: transfer.done(),
             holes: transfer.account().holes,
+            shared: transfer.account().of(Mechanism::Clone).bytes,
+            held: transfer.held(),
             total: transfer.total(),
         };
         self.watch

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_BYTES_MIN};
 use crate::op::Op;
-use crate::outbox::{Cork, Due, FileRange, Known, Loaded, Outbox, Piece};
+use crate::outbox::{Cork, Due, FileRange, Forecast, Known, Loaded, Outbox, Piece, Warmth};
 use crate::plan::{Policy, plan};
 use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
@@ -136,6 +136,34 @@ pub async fn turn<S: Stream>(
     Ok(Turn::More)
 }
 
+/// How the first range that an outbox owes is going to leave; nothing where it owes none. `longer`
+/// is what its head will gain until then. Asks the kernel what the ends are and whether the range's
+/// beginning is in the page cache, in a few calls, none of which waits for the disk.
+pub fn forecast<S: Stream>(
+    outbox: &Outbox,
+    sink: &S,
+    host: &Host,
+    policy: &Policy,
+    longer: u64,
+) -> Option<Forecast> {
+    let range = outbox.first_range()?;
+    let source = range.source().ok()?;
+    let sink = Sink {
+        fd: (),
+        end: Endpoint::of(sink).ok()?,
+        to: 0,
+    };
+    let len = range.len.min(READ_AHEAD_BYTES);
+    Some(Forecast {
+        plan: plan(&source, &sink, host, policy),
+        joining: outbox.joining(policy, longer),
+        warmth: match warm::is_cached(&*range.file, range.offset, len) {
+            true => Warmth::Cached,
+            false => Warmth::Cold,
+        },
+    })
+}
+
 /// Has the kernel keep packets back that aren't full, or lets them go.
 fn cork<S: Stream>(outbox: &mut Outbox, sink: &S, wanted: Cork) {
     if outbox.cork == Cork::Untried && wanted == Cork::In {
@@ -158,10 +186,20 @@ fn is_paced<S: Stream>(sink: &S) -> bool {
     congestion.is_ok_and(|name| name.starts_with("bbr"))
 }
 
+/// The first `len` bytes of a file, for [`Piece::Joined`]; none where the disk would have to be
+/// waited for, where there are fewer, or where reading fails: whoever sends the range meets that.
+///
+/// Does not block.
+pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
+    let mut content = vec![0; len];
+    let read = warm::read_cached(file, &mut content, 0)?.ok()?;
+    (read == len).then_some(content)
+}
+
 /// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
 async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     if let Loaded::Cold(range) = outbox.load(warm::read_cached)? {
-        warm::read_ahead(&range.file, range.offset, range.len).await;
+        wait_for_disk(outbox, &range.file, range.offset, range.len).await;
         outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
     }
     Ok(())
@@ -206,11 +244,19 @@ async fn warm_up(outbox: &mut Outbox, file: &Arc<SharedFile>, reads: Option<(u64
     let until = from + len;
     if !file.was_cached(from, until, Instant::now()) {
         if !warm::is_cached(file, from, len) {
-            warm::read_ahead(file, from, len).await;
+            wait_for_disk(outbox, file, from, len).await;
         }
         file.is_cached(from, until, Instant::now());
     }
     outbox.warm_until = until;
+}
+
+/// Has a range read into the page cache by another thread, and tells the outbox.
+async fn wait_for_disk(outbox: &mut Outbox, file: &Arc<SharedFile>, from: u64, len: u64) {
+    let start = Instant::now();
+    outbox.beside.cold_reads += 1;
+    warm::read_ahead(file, from, len).await;
+    outbox.beside.cold_time += start.elapsed();
 }
 
 /// What one call for the first range came to.

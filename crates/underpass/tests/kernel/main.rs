@@ -7,6 +7,7 @@ mod copies;
 mod faults;
 mod large;
 mod maps;
+mod mounting;
 mod places;
 mod quota;
 mod sparse;

@@ -2,9 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::mounting::{assert_private, mount, mount_image, run, text};
+
+/// Room for the largest file of a test, and XFS takes no less than 300.
+const IMAGE_MIB: u64 = 400;
 
 /// A file system's type. There is one of each, so that equal families share a super block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +83,7 @@ pub(crate) fn small(bytes: u64) -> Place {
 }
 
 fn mount_all() -> Vec<Place> {
-    let link = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    assert!(
-        link("self") != link("1"),
-        "these tests mount: run them by `cargo xtask test`, in a namespace of their own"
-    );
+    assert_private();
     let base = Path::new("/mnt");
     mount(&["-t", "tmpfs", "none"], base);
     let folder = |name: &str| {
@@ -92,9 +92,9 @@ fn mount_all() -> Vec<Place> {
         folder
     };
     mount(&["-t", "tmpfs", "-o", "size=1g", "none"], &folder("tmpfs"));
-    mount_image("mkfs.ext4", &["-q", "-F"], &folder("ext4"));
-    mount_image("mkfs.xfs", &["-q"], &folder("xfs"));
-    mount_image("mkfs.btrfs", &["-q"], &folder("btrfs"));
+    mount_image(&["mkfs.ext4", "-q", "-F"], IMAGE_MIB, &folder("ext4"));
+    mount_image(&["mkfs.xfs", "-q"], IMAGE_MIB, &folder("xfs"));
+    mount_image(&["mkfs.btrfs", "-q"], IMAGE_MIB, &folder("btrfs"));
     let subvolume = base.join("btrfs/subvolume");
     run("btrfs", &["subvolume", "create", text(&subvolume)]);
     let options = ["lower", "upper", "work"].map(|name| folder(&format!("xfs/{name}")));
@@ -120,30 +120,4 @@ fn mount_all() -> Vec<Place> {
         dir: base.join(name),
     })
     .into()
-}
-
-/// A file system in a sparse file that has no name any more once it is mounted.
-fn mount_image(make: &str, arguments: &[&str], at: &Path) {
-    let image = tempfile::NamedTempFile::new().expect("an image");
-    image.as_file().set_len(400 << 20).expect("a sparse file");
-    run(make, &[arguments, &[text(image.path())]].concat());
-    mount(&["-o", "loop", text(image.path())], at);
-}
-
-fn mount(arguments: &[&str], at: &Path) {
-    run("mount", &[arguments, &[text(at)]].concat());
-}
-
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }

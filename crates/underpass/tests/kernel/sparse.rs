@@ -14,7 +14,8 @@ use underpass::{
 use crate::content;
 use crate::copies::copy;
 use crate::maps::{Map, allocated, data_of, hash_of};
-use crate::places::{Place, all, text};
+use crate::mounting::text;
+use crate::places::{Place, all};
 
 const COPYING: [Mechanism; 4] = [
     Mechanism::CopyRange,

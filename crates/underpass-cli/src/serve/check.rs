@@ -1,0 +1,48 @@
+//! `underpass serve --check FILE`: whether a configuration can be served, before it is.
+
+use std::path::Path;
+
+use underpass_serve::{Options, SiteOptions};
+
+use super::arguments::choose_folder;
+
+/// What would be served; or all that is wrong, a paragraph each.
+pub(super) fn check(file: &Path) -> Result<String, String> {
+    let mut options = Options::load(file).map_err(|error| super::with_advice(&error))?;
+    choose_folder(&mut options.sites, None)?;
+    let mistakes = underpass_serve::check(&options);
+    if mistakes.is_empty() {
+        return Ok(told(file, &options));
+    }
+    let mistakes = mistakes.iter().map(super::with_advice);
+    let file = file.display();
+    let lines: Vec<_> = mistakes
+        .map(|mistake| format!("{file}: {mistake}"))
+        .collect();
+    Err(lines.join("\nunderpass: "))
+}
+
+fn told(file: &Path, options: &Options) -> String {
+    let mut lines = vec![
+        format!("{} can be served", file.display()),
+        format!("listens on {}", options.listen),
+    ];
+    for (number, site) in options.sites.iter().enumerate() {
+        lines.push(format!("site {}: {}", number + 1, site_told(number, site)));
+    }
+    lines.join("\n")
+}
+
+fn site_told(number: usize, site: &SiteOptions) -> String {
+    let names: Vec<_> = site.names.iter().map(|name| name.as_str()).collect();
+    let others = match number {
+        0 => Some("every other name"),
+        _ => None,
+    };
+    let names: Vec<_> = names.into_iter().chain(others).collect();
+    let names = match names.is_empty() {
+        true => "no name: nobody reaches it".to_owned(),
+        false => names.join(", "),
+    };
+    format!("{} for {names}", site.root.display())
+}

@@ -1,0 +1,89 @@
+//! The first and the last thing a server says.
+
+use std::num::NonZeroUsize;
+
+use underpass::{Mechanism, Plan, Reason};
+use underpass_net::Running;
+use underpass_serve::{Options, Summary};
+
+use super::addresses::reachable;
+use super::trial::Trial;
+
+/// Where it is served, then how bodies leave, then what else is told where.
+pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &str) -> String {
+    let shown = match &options.sites[..] {
+        [site] => site.root.display().to_string(),
+        sites => format!("{} sites", sites.len()),
+    };
+    let addresses = reachable(running.address());
+    let (first, others) = (addresses[0], &addresses[1..]);
+    let workers = options
+        .workers
+        .map_or_else(underpass_net::cores, NonZeroUsize::get);
+    let threads = match workers {
+        1 => "1 worker".to_owned(),
+        count => format!("{count} workers"),
+    };
+    let mut said =
+        format!("serving {shown} on http://{first}/ with {threads}; Ctrl-C stops it\n{bodies}");
+    for other in others {
+        said.push_str(&format!("\nalso on http://{other}/"));
+    }
+    if let Some(address) = &options.status.listen {
+        said.push_str(&format!("\nmetrics and health on {address}"));
+    }
+    said
+}
+
+/// How bodies leave, as far as it was tried, else as it is planned.
+pub(super) fn bodies(plan: &Plan, tried: Option<&Trial>) -> String {
+    let moved =
+        |mechanism: &Mechanism| tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0);
+    let tiers: Vec<_> = plan.tiers().collect();
+    let first = Mechanism::ALL.into_iter().find(moved);
+    let Some(first) = first.or(tiers.first().copied()) else {
+        return "bodies cannot leave: nothing is allowed".to_owned();
+    };
+    let why = match first {
+        Mechanism::Sendfile => "pages of the page cache go straight to the socket",
+        Mechanism::Splice => "pages of the page cache go to the socket through a pipe",
+        _ => "they pass through a buffer of this program",
+    };
+    let behind = tiers.iter().skip_while(|tier| **tier != first).skip(1);
+    let others: Vec<_> = behind.map(|tier| tier.name()).collect();
+    let fallback = match others.is_empty() {
+        true => String::new(),
+        false => format!("; where it is refused, by {}", others.join(", then ")),
+    };
+    let missing: Vec<_> = plan
+        .left_out()
+        .filter(|(_, reason)| matches!(reason, Reason::Refused(..)))
+        .map(|(mechanism, reason)| format!("; not by {mechanism}: {reason}"))
+        .collect();
+    let known = match tried {
+        Some(trial) => tried_with(trial),
+        None => " (planned, not tried)".to_owned(),
+    };
+    format!(
+        "bodies leave by {first}: {why}{fallback}{}{known}",
+        missing.concat()
+    )
+}
+
+/// ` (tried with NAME)`, and what was refused there.
+fn tried_with(trial: &Trial) -> String {
+    let refusals = trial.account.refusals.iter();
+    let refusals: String = refusals.map(|refusal| format!("; {refusal}")).collect();
+    // A name may be anything, and this is a terminal.
+    let name = trial.name.escape_debug();
+    format!(" (tried with {name}{refusals})")
+}
+
+/// What became of it.
+pub(super) fn farewell(summary: &Summary) -> String {
+    let requests = match summary.requests {
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    };
+    format!("stopped after {requests}: {}", summary.account)
+}

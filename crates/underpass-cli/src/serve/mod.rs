@@ -1,0 +1,117 @@
+//! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
+
+use std::io::{self, Write};
+
+use underpass::{Host, Kind, Mechanism, Plan, Policy, Sink, Source};
+use underpass_serve::{Error, Summary};
+
+mod addresses;
+mod arguments;
+mod check;
+mod greeting;
+mod qr;
+mod telling;
+mod trial;
+
+pub(crate) use arguments::{Arguments, options};
+
+use addresses::reachable;
+use greeting::{bodies, farewell, greeting};
+use trial::trial;
+
+/// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
+/// stop it, and at the end how they did.
+///
+/// The error is one line for people: what was being done, why it failed and what to try.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    if let Some(file) = &arguments.check {
+        say(&check::check(file)?);
+        return Ok(());
+    }
+    let options = options(arguments)?;
+    let plan = body_plan(&options.policy);
+    if let Some(only) = arguments.only {
+        check_plan(only, &plan)?;
+    }
+    let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
+    underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
+    let reopen = options.log.reopen.clone();
+    underpass_net::reopen_on_signal(move || reopen.ask()).map_err(|error| error.to_string())?;
+    let tried = match (arguments.only, options.sites.first()) {
+        (None, Some(site)) => trial(&site.root),
+        _ => None,
+    };
+    say(&greeting(
+        &options,
+        &running,
+        &bodies(&plan, tried.as_ref()),
+    ));
+    if arguments.telling.qr {
+        let address = reachable(running.address())[0];
+        say(&qr::code(&format!("http://{address}/")).unwrap_or_default());
+    }
+    let mut summary = Summary::default();
+    for worker in running.join() {
+        summary.add(&worker);
+    }
+    say(&farewell(&summary));
+    Ok(())
+}
+
+/// Nobody may be listening to standard output; that is no reason to stop serving.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// How a file gets to a TCP socket on this host.
+fn body_plan(policy: &Policy) -> Plan {
+    let (file, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+    underpass::plan(&file, &socket, &Host::probe(), policy)
+}
+
+/// A mechanism that no body can leave by is told before anybody asks for one.
+fn check_plan(only: Mechanism, plan: &Plan) -> Result<(), String> {
+    if plan.tiers().next().is_some() {
+        return Ok(());
+    }
+    let reason = plan
+        .left_out()
+        .find(|(mechanism, _)| *mechanism == only)
+        .map(|(_, reason)| format!(": {reason}"));
+    Err(format!(
+        "no body can leave by {only}{}; choose another one with --only, or leave it away",
+        reason.unwrap_or_default()
+    ))
+}
+
+/// What went wrong, and what to try.
+fn with_advice(error: &Error) -> String {
+    use underpass_net::Error as Net;
+    let advice = match error {
+        Error::Root { .. } => "name a folder that exists and may be read",
+        Error::NoBeneath { .. } => {
+            "it needs Linux 5.6 or later and a system call filter that allows openat2"
+        }
+        Error::Net(Net::AddressTaken { .. }) => {
+            "stop that process, or choose another port with --listen ADDR:PORT"
+        }
+        Error::Net(Net::AddressNotHere { .. }) => {
+            "choose an address of this machine with --listen ADDR:PORT, 0.0.0.0 for all of them"
+        }
+        Error::Net(Net::PortForbidden { .. }) => {
+            "choose a port from 1024 on with --listen ADDR:PORT"
+        }
+        Error::Log { .. } => "name a file in a folder that may be written, with --log-file FILE",
+        Error::Status { .. } => {
+            "choose another address with --status ADDR:PORT or --status unix:PATH"
+        }
+        Error::Thread { .. } => "allow this process more threads",
+        Error::NoSite => "add a [[site]] with a root",
+        Error::NameTaken { .. } => "take it away from one of them",
+        Error::Net(_) | Error::Config(_) | Error::ConfigFile { .. } | Error::Site { .. } => {
+            return error.to_string();
+        }
+    };
+    format!("{error}; {advice}")
+}

@@ -1,0 +1,79 @@
+//! Sends a page of a file of the served folder over loopback: what a plan says, the file system may
+//! refuse, and only trying tells.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use underpass::{Account, Host};
+
+/// What is sent: it fits into a socket's buffer, so that nobody has to receive it meanwhile.
+const BYTES: u64 = 4096;
+
+/// Entries that are looked at for a file to try.
+const ENTRIES_MAX: usize = 64;
+
+/// What became of a trial.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// The name of the file.
+    pub(crate) name: String,
+    pub(crate) account: Account,
+}
+
+/// Tries; nothing where the folder has no file at its top, or loopback does not work.
+pub(crate) fn trial(folder: &Path) -> Option<Trial> {
+    let entries = fs::read_dir(folder).ok()?.take(ENTRIES_MAX).flatten();
+    let mut files = entries.filter(|entry| {
+        let visible = !entry.file_name().as_encoded_bytes().starts_with(b".");
+        visible && entry.file_type().is_ok_and(|kind| kind.is_file())
+    });
+    files.find_map(|entry| {
+        let account = send(&entry.path()).ok()??;
+        let name = entry.file_name().display().to_string();
+        Some(Trial { name, account })
+    })
+}
+
+/// Nothing for a file that is empty.
+fn send(path: &Path) -> io::Result<Option<Account>> {
+    // What was a file a moment ago may be a FIFO.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() == 0 {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _peer = TcpStream::connect(listener.local_addr()?)?;
+    let (socket, _) = listener.accept()?;
+    let sent = underpass::send_file(&Host::probe(), &file, 0, found.len().min(BYTES), &socket);
+    Ok(sent.ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_file_that_has_something_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(trial(folder.path()).is_none());
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        fs::write(folder.path().join("empty"), "").unwrap();
+        fs::write(folder.path().join(".hidden"), "hidden").unwrap();
+        assert!(trial(folder.path()).is_none());
+        fs::write(folder.path().join("full"), vec![7; 10_000]).unwrap();
+        let trial = trial(folder.path()).unwrap();
+        assert_eq!(
+            (trial.name.as_str(), trial.account.bytes()),
+            ("full", BYTES)
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! `underpass serve` told by a configuration, by flags and by the environment.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use support::{Server, get, read_head};
+use tempfile::TempDir;
+
+fn underpass() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_underpass"))
+}
+
+/// A configuration in a folder of its own, with a folder `www` beside it.
+fn configuration(text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("www")).unwrap();
+    let file = folder.path().join("underpass.toml");
+    fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+fn check(file: &Path) -> Output {
+    underpass()
+        .args(["serve", "--check"])
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_right_configuration_is_told_and_nothing_is_served() {
+    let (folder, file) = configuration(
+        "listen = '127.0.0.1:1'\n[[site]]\nroot = 'www'\nnames = ['a.example']\n\
+         [[site]]\nroot = '.'\nnames = ['*.b.example']\n",
+    );
+    let output = check(&file);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    let www = folder.path().join("www").display().to_string();
+    for part in [
+        "127.0.0.1:1",
+        &www,
+        "a.example, every other name",
+        "*.b.example",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn every_mistake_is_told_with_line_and_column() {
+    let (_folder, file) = configuration(
+        "lisen = '127.0.0.1:1'\nworkers = -1\n[[site]]\nroot = 'www'\nnames = ['a b']\n",
+    );
+    let output = check(&file);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    let place = file.display().to_string();
+    for part in [
+        &place,
+        "line 1, column 1",
+        "line 2, column 11",
+        "line 5, column",
+        "`lisen`",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let served = underpass()
+        .args(["serve", "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(served.status.code(), Some(1));
+    assert!(text(&served.stderr).contains("line 1, column 1"));
+}
+
+#[test]
+fn every_site_that_cannot_be_opened_is_told() {
+    let (_folder, file) =
+        configuration("[[site]]\nroot = 'none'\n[[site]]\nroot = 'www'\nfallback = '/none.html'\n");
+    let output = check(&file);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    for part in ["none: No such file", "/none.html is to be sent"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let missing = check(Path::new("/nowhere.toml"));
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("/nowhere.toml: No such file"));
+}
+
+/// The status line and the fields of an answer.
+fn head(server: &Server, target: &str) -> String {
+    let mut socket = server.connect();
+    let request = format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+    socket.write_all(request.as_bytes()).unwrap();
+    read_head(&mut socket)
+}
+
+#[test]
+fn flags_override_the_configuration() {
+    let (_folder, file) = configuration(
+        "listen = '192.0.2.1:1'\nworkers = 7\n\
+         [[site]]\nroot = 'www'\nindex = ['a']\nhidden = 'shown'\ncache = [\n\
+         {paths = ['*'], control = 'max-age=1'}]\n",
+    );
+    let file = file.to_str().unwrap();
+    let server = Server::with(&[
+        "--config",
+        file,
+        "--index",
+        "b,c",
+        "--cache-control",
+        "no-store",
+    ]);
+    assert!(server.greeting.contains("1 worker;"), "{}", server.greeting);
+    for name in ["a", "c", ".hidden"] {
+        server.write(name, name);
+    }
+    let mut socket = server.connect();
+    assert_eq!(get(&mut socket, "/"), b"c");
+    assert_eq!(get(&mut socket, "/.hidden"), b".hidden");
+    assert!(head(&server, "/a").contains("\r\nCache-Control: no-store\r\n"));
+    assert_eq!(server.stop().code, Some(0));
+    let plain = Server::with(&["--config", file, "--hidden", "denied"]);
+    plain.write("a", "a");
+    plain.write(".hidden", "hidden");
+    assert_eq!(get(&mut plain.connect(), "/"), b"a");
+    assert!(head(&plain, "/.hidden").starts_with("HTTP/1.1 404 "));
+    assert!(head(&plain, "/a").contains("\r\nCache-Control: max-age=1\r\n"));
+}
+
+#[test]
+fn every_flag_about_files_does_what_the_option_does() {
+    let server = Server::with(&[
+        "--fallback",
+        "/app.html",
+        "--pretty",
+        "--precompressed",
+        "br,gzip",
+        "--symlinks",
+        "none",
+        "--immutable",
+        "--cors",
+        "*",
+    ]);
+    for name in ["app.html", "about.html", "x.3f9ab2c1.js"] {
+        server.write(name, name);
+    }
+    std::os::unix::fs::symlink("about.html", server.path("link.html")).unwrap();
+    let mut socket = server.connect();
+    assert_eq!(get(&mut socket, "/route"), b"app.html");
+    assert_eq!(get(&mut socket, "/about"), b"about.html");
+    assert_eq!(get(&mut socket, "/link"), b"app.html");
+    let told = head(&server, "/x.3f9ab2c1.js");
+    for part in [
+        "immutable",
+        "Vary: Accept-Encoding",
+        "Access-Control-Allow-Origin: *",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let bare = Server::with(&["--no-listing", "--hashes"]);
+    bare.write("d/f", "f");
+    assert!(head(&bare, "/d/").starts_with("HTTP/1.1 403 "));
+    assert!(head(&bare, "/d/?download=tar").starts_with("HTTP/1.1 403 "));
+    assert!(head(&bare, "/d/f?hash=sha256").contains("\r\nContent-Length: 68\r\n"));
+    for wrong in [
+        ["--fallback", "app.html"],
+        ["--precompressed", "lzma"],
+        ["--symlinks", "some"],
+        ["--hidden", "maybe"],
+        ["--index", "a/b"],
+        ["--cors", "a.example"],
+        ["--cache-control", "a\r\nb: c"],
+    ] {
+        let output = underpass().arg("serve").args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(
+            text(&output.stderr).contains(wrong[0]),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn the_environment_stands_behind_the_flags() {
+    let (_folder, file) = configuration("[[site]]\nroot = 'www'\nindex = ['a']\n");
+    let mut command = underpass();
+    command
+        .env("UNDERPASS_CONFIG", &file)
+        .env("UNDERPASS_LISTEN", "192.0.2.1:1")
+        .env("UNDERPASS_WORKERS", "5")
+        .env("UNDERPASS_CORS", "*");
+    let server = Server::by(command);
+    assert!(server.greeting.contains("1 worker;"), "{}", server.greeting);
+    server.write("a", "a");
+    assert_eq!(get(&mut server.connect(), "/"), b"a");
+    assert!(head(&server, "/a").contains("Access-Control-Allow-Origin: *"));
+}
+
+#[test]
+fn one_folder_is_not_that_of_several_sites() {
+    let (folder, file) =
+        configuration("[[site]]\nroot = '.'\n[[site]]\nroot = '.'\nnames = ['a']\n");
+    let output = underpass()
+        .args(["serve", "--config"])
+        .args([file.as_path(), folder.path()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("several sites"),
+        "{}",
+        text(&output.stderr)
+    );
+}

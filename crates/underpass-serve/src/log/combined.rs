@@ -1,0 +1,99 @@
+//! The combined log format of NCSA: one line that every analyser reads.
+//!
+//! ```text
+//! 127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET /f HTTP/1.1" 200 1024 "http://a/" "curl/8"
+//! ```
+//!
+//! What a client said stands between quotes. Quotes, backslashes and every byte that is not visible
+//! ASCII are escaped, so that no request can end its quotes, begin a line or talk to a terminal.
+
+use std::io::Write;
+use std::time::UNIX_EPOCH;
+
+use httpdate::HttpDate;
+
+use super::record::{Part, Record};
+use crate::clock::date_bytes;
+use crate::decimal::push_decimal;
+
+/// Appends the line of an answer.
+pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
+    // Writing into memory does not fail.
+    let _ = write!(out, "{}", record.client);
+    out.extend_from_slice(b" - - [");
+    push_time(out, record);
+    out.extend_from_slice(b"] \"");
+    push_line(out, record);
+    out.extend_from_slice(b"\" ");
+    push_decimal(out, u64::from(record.status));
+    out.push(b' ');
+    match record.sent {
+        0 => out.push(b'-'),
+        sent => push_decimal(out, sent),
+    }
+    for part in [Part::Referer, Part::Agent] {
+        out.extend_from_slice(b" \"");
+        push_escaped(out, record.said.part(part).unwrap_or(b"-"));
+        out.push(b'"');
+    }
+    out.push(b'\n');
+}
+
+/// `06/Nov/1994:08:49:37 +0000`, out of the date that HTTP writes.
+fn push_time(out: &mut Vec<u8>, record: &Record<'_>) {
+    let date = date_bytes(HttpDate::from(UNIX_EPOCH.max(record.time)));
+    out.extend_from_slice(&date[5..7]);
+    out.push(b'/');
+    out.extend_from_slice(&date[8..11]);
+    out.push(b'/');
+    out.extend_from_slice(&date[12..16]);
+    out.push(b':');
+    out.extend_from_slice(&date[17..25]);
+    out.extend_from_slice(b" +0000");
+}
+
+fn push_line(out: &mut Vec<u8>, record: &Record<'_>) {
+    let Some(method) = record.said.part(Part::Method) else {
+        out.push(b'-');
+        return;
+    };
+    push_escaped(out, method);
+    for part in [Part::Target, Part::Version] {
+        if let Some(said) = record.said.part(part) {
+            out.push(b' ');
+            push_escaped(out, said);
+        }
+    }
+}
+
+fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => out.push(byte),
+            _ => {
+                let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+                out.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 0xf)]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_ends_a_line_or_its_quotes() {
+        let mut out = Vec::new();
+        let all: Vec<u8> = (0..=255).collect();
+        push_escaped(&mut out, &all);
+        assert!(out.iter().all(|byte| (b' '..=b'~').contains(byte)));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("\\x00\\x01") && text.ends_with("\\xfe\\xff"));
+        assert!(
+            text.contains(" !\\\"#") && text.contains("[\\\\]"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! A line of the log as an object of JSON: everything that is known of an answer.
+//!
+//! Fields always stand in the same order and are always there; what is not known is `null`. Fields
+//! may be added at the end of the object. Times of the clock are RFC 3339 in UTC, durations are
+//! microseconds.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use httpdate::HttpDate;
+use underpass::{Account, Mechanism};
+
+use super::record::{Part, Record};
+use crate::clock::date_bytes;
+use crate::decimal::push_decimal;
+use crate::tally::{End, cause_name};
+
+/// Appends the line of an answer.
+pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    push_time(out, record);
+    // Writing into memory does not fail.
+    let _ = write!(out, "\",\"client\":\"{}\"", record.client);
+    push_said(out, "host", record.said.part(Part::Host));
+    push_said(out, "method", record.said.part(Part::Method));
+    push_target(out, record.said.part(Part::Target));
+    push_said(out, "version", record.said.part(Part::Version));
+    push_number(out, "status", u64::from(record.status));
+    push_number(out, "sent", record.sent);
+    match record.promised {
+        Some(promised) => push_number(out, "promised", promised),
+        None => push_said(out, "promised", None),
+    }
+    push_account(out, record.account);
+    push_duration(out, "duration_us", Some(record.duration));
+    push_duration(out, "ready_us", Some(record.ready));
+    push_duration(out, "cpu_us", record.processor);
+    push_said(out, "referer", record.said.part(Part::Referer));
+    push_said(out, "agent", record.said.part(Part::Agent));
+    push_number(out, "connection", record.connection);
+    push_number(out, "request", record.request);
+    push_number(out, "cold_reads", record.beside.cold_reads);
+    push_duration(out, "cold_us", Some(record.beside.cold_time));
+    match record.end {
+        End::Complete => push_said(out, "aborted", None),
+        end => push_said(out, "aborted", Some(end.name().as_bytes())),
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+fn push_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn push_number(out: &mut Vec<u8>, name: &str, number: u64) {
+    push_name(out, name);
+    push_decimal(out, number);
+}
+
+fn push_duration(out: &mut Vec<u8>, name: &str, duration: Option<Duration>) {
+    push_name(out, name);
+    match duration {
+        None => out.extend_from_slice(b"null"),
+        Some(duration) => {
+            push_decimal(out, u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+fn push_said(out: &mut Vec<u8>, name: &str, said: Option<&[u8]>) {
+    push_name(out, name);
+    match said {
+        None => out.extend_from_slice(b"null"),
+        Some(said) => push_string(out, said),
+    }
+}
+
+/// Bytes beyond ASCII, which a target must not have, are percent-encoded: nothing is lost.
+fn push_target(out: &mut Vec<u8>, target: Option<&[u8]>) {
+    match target {
+        Some(target) if !target.is_ascii() => {
+            let encoded = percent_encoding::percent_encode(target, percent_encoding::CONTROLS);
+            push_said(out, "target", Some(encoded.to_string().as_bytes()));
+        }
+        target => push_said(out, "target", target),
+    }
+}
+
+/// Text as a string of JSON. What is not UTF-8 becomes U+FFFD; control characters, those beyond
+/// ASCII too, are escaped.
+fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', letter as u8]),
+                ' '..='~' => out.push(letter as u8),
+                letter if letter.is_control() => {
+                    let _ = write!(out, "\\u{:04x}", u32::from(letter));
+                }
+                letter => {
+                    out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+/// `"moved":{"sendfile":{"bytes":1,"calls":1}},"refusals":[{"mechanism":"…","cause":"EINVAL"}]`
+fn push_account(out: &mut Vec<u8>, account: &Account) {
+    push_name(out, "moved");
+    out.push(b'{');
+    let mut comma = "";
+    for mechanism in Mechanism::ALL {
+        let tally = account.of(mechanism);
+        if tally.calls > 0 {
+            let (name, bytes, calls) = (mechanism.name(), tally.bytes, tally.calls);
+            let _ = write!(
+                out,
+                "{comma}\"{name}\":{{\"bytes\":{bytes},\"calls\":{calls}}}"
+            );
+            comma = ",";
+        }
+    }
+    out.push(b'}');
+    push_name(out, "refusals");
+    out.push(b'[');
+    let mut comma = "";
+    for refusal in &account.refusals {
+        let (name, cause) = (refusal.mechanism.name(), cause_name(refusal.cause));
+        let _ = write!(
+            out,
+            "{comma}{{\"mechanism\":\"{name}\",\"cause\":\"{cause}\"}}"
+        );
+        comma = ",";
+    }
+    out.push(b']');
+}
+
+/// `1994-11-06T08:49:37.123456Z`, out of the date that HTTP writes.
+fn push_time(out: &mut Vec<u8>, record: &Record<'_>) {
+    let time = UNIX_EPOCH.max(record.time);
+    let date = date_bytes(HttpDate::from(time));
+    let month = MONTHS.iter().position(|month| *month == &date[8..11]);
+    let (year, day, clock) = (&date[12..16], &date[5..7], &date[17..25]);
+    let micros = time
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .subsec_micros();
+    out.extend_from_slice(year);
+    let _ = write!(out, "-{:02}-", month.map_or(0, |month| month + 1));
+    out.extend_from_slice(day);
+    out.push(b'T');
+    out.extend_from_slice(clock);
+    let _ = write!(out, ".{micros:06}Z");
+}
+
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        push_string(&mut out, bytes);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_string_is_one_whatever_the_bytes() {
+        assert_eq!(string(b"a\"b\\c"), r#""a\"b\\c""#);
+        assert_eq!(string(b"\n\0\x1b\x7f"), r#""\u000a\u0000\u001b\u007f""#);
+        assert_eq!(string("ü\u{9b}".as_bytes()), "\"ü\\u009b\"");
+        assert_eq!(string(b"\xffa\xc3"), "\"\u{fffd}a\u{fffd}\"");
+    }
+
+    #[test]
+    fn a_target_loses_nothing() {
+        let mut out = Vec::new();
+        push_target(&mut out, Some(b"/a%20\xff\xc3\xbc"));
+        assert_eq!(out, br#","target":"/a%20%FF%C3%BC""#);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a line of the log is made of.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use underpass::{Account, Beside};
+
+use crate::head::Request;
+use crate::tally::End;
+
+/// One answer, told after it has left, or has not.
+#[derive(Debug)]
+pub(crate) struct Record<'r> {
+    /// When the first byte of the request was seen.
+    pub(crate) time: SystemTime,
+    pub(crate) client: IpAddr,
+    pub(crate) said: &'r Said,
+    pub(crate) status: u16,
+    /// Bytes of the body that the kernel took.
+    pub(crate) sent: u64,
+    /// Bytes that the body has, where that is known before it is sent.
+    pub(crate) promised: Option<u64>,
+    pub(crate) account: &'r Account,
+    pub(crate) beside: Beside,
+    pub(crate) duration: Duration,
+    /// From the first byte of the request until the answer was ready to be sent.
+    pub(crate) ready: Duration,
+    /// Processor time of the worker's thread, where it was measured.
+    pub(crate) processor: Option<Duration>,
+    pub(crate) connection: u64,
+    pub(crate) request: u64,
+    pub(crate) end: End,
+}
+
+/// What the client said, as far as the log tells of it, in one buffer that is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    bytes: Vec<u8>,
+    /// Where each part ends in `bytes`; it begins where the one before it ends.
+    ends: [usize; PARTS],
+    there: [bool; PARTS],
+}
+
+const PARTS: usize = 6;
+
+/// Parts of what was said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Method,
+    Target,
+    /// `HTTP/1.1`.
+    Version,
+    Host,
+    Referer,
+    Agent,
+}
+
+impl Said {
+    /// Uses the room of `spare`.
+    pub(crate) fn new(mut spare: Vec<u8>) -> Said {
+        spare.clear();
+        Said {
+            bytes: spare,
+            ends: [0; PARTS],
+            there: [false; PARTS],
+        }
+    }
+
+    /// Gives the room back.
+    pub(crate) fn into_spare(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Takes down the head of a request that was understood, or as much of it as came.
+    pub(crate) fn take_down(&mut self, head: &[u8], request: Option<&Request<'_>>) {
+        let [method, target, version] = split_line(first_line(head));
+        let fields = request.map(|request| &request.fields);
+        self.add(Part::Method, method);
+        self.add(Part::Target, target);
+        self.add(Part::Version, version);
+        self.add(Part::Host, request.and_then(|request| request.authority));
+        self.add(
+            Part::Referer,
+            fields.and_then(|fields| fields.referer.value()),
+        );
+        self.add(
+            Part::Agent,
+            fields.and_then(|fields| fields.user_agent.value()),
+        );
+    }
+
+    fn add(&mut self, part: Part, value: Option<&[u8]>) {
+        self.there[part as usize] = value.is_some();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ends[part as usize] = self.bytes.len();
+    }
+
+    /// A part, if it was said.
+    pub(crate) fn part(&self, part: Part) -> Option<&[u8]> {
+        let number = part as usize;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.there[number].then(|| &self.bytes[start..self.ends[number]])
+    }
+}
+
+/// The first line that is not empty, complete or not.
+fn first_line(head: &[u8]) -> &[u8] {
+    let start = head.iter().position(|byte| !b"\r\n".contains(byte));
+    let line = &head[start.unwrap_or(head.len())..];
+    let end = line.iter().position(|byte| b"\r\n".contains(byte));
+    &line[..end.unwrap_or(line.len())]
+}
+
+/// Method, target and version. Where the line is not made of these, what there is stands for the
+/// method, so that whoever reads the log sees it.
+fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
+    if line.is_empty() {
+        return [None; 3];
+    }
+    let mut parts = line.split(|&byte| byte == b' ');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(method), Some(target), Some(version), None) if version.starts_with(b"HTTP/") => {
+            [Some(method), Some(target), Some(version)]
+        }
+        _ => [Some(line), None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_none_is_told_as_it_came() {
+        let parts = |head: &'static [u8]| split_line(first_line(head));
+        let whole = [Some(&b"GET"[..]), Some(b"/a"), Some(b"HTTP/1.1")];
+        assert_eq!(parts(b"\r\n\r\nGET /a HTTP/1.1\r\nHost: b\r\n"), whole);
+        assert_eq!(
+            parts(b"GET /a b HTTP/1.1\r\n"),
+            [Some(&b"GET /a b HTTP/1.1"[..]), None, None]
+        );
+        assert_eq!(
+            parts(b"\x16\x03\x01"),
+            [Some(&b"\x16\x03\x01"[..]), None, None]
+        );
+        assert_eq!(parts(b"\r\n"), [None; 3]);
+    }
+
+    #[test]
+    fn parts_are_found_again_and_the_room_is_used_again() {
+        let mut said = Said::new(b"old".to_vec());
+        said.take_down(b"HEAD /x HTTP/1.0\r\n\r\n", None);
+        assert_eq!(said.part(Part::Method), Some(&b"HEAD"[..]));
+        assert_eq!(said.part(Part::Version), Some(&b"HTTP/1.0"[..]));
+        assert_eq!(said.part(Part::Agent), None);
+        assert!(said.into_spare().capacity() >= 3);
+    }
+}

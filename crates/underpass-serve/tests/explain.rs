@@ -1,0 +1,83 @@
+//! Answers that say how they travel.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use support::{Server, pattern};
+use underpass_serve::Explain;
+
+const GET: &str = "GET /small HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n\
+                   GET /none HTTP/1.1\r\nHost: a\r\n\r\n";
+const SIZE: usize = 1 << 20;
+
+#[test]
+fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
+    let server = Server::with(|options| options.explain = Explain::On);
+    server.write("small", pattern(100));
+    server.write("large", pattern(SIZE));
+    let mut client = server.connect();
+    client.send(GET);
+    let small = client.answer();
+    assert!(small.body == pattern(100));
+    let plan = small.field("underpass-plan").unwrap();
+    assert!(plan.starts_with("joined with its head"), "{plan}");
+    assert_eq!(small.field("underpass-previous"), None);
+    let large = client.answer();
+    assert!(large.body == pattern(SIZE));
+    let plan = large.field("underpass-plan").unwrap();
+    assert!(
+        plan.starts_with("sendfile, splice, read_write; in the page cache;"),
+        "{plan}"
+    );
+    assert!(
+        plan.contains("not clone (the sink is not a regular file)"),
+        "{plan}"
+    );
+    let previous = large.field("underpass-previous").unwrap();
+    assert!(
+        previous.starts_with("100 bytes by read_write (2 calls)"),
+        "{previous}"
+    );
+    let none = client.answer();
+    assert_eq!((none.status, none.field("underpass-plan")), (404, None));
+    let previous = none.field("underpass-previous").unwrap();
+    assert!(
+        previous.starts_with(&format!("{SIZE} bytes by sendfile")),
+        "{previous}"
+    );
+}
+
+#[test]
+fn a_plan_is_right_where_the_fields_themselves_change_it() {
+    let server = Server::with(|options| options.explain = Explain::On);
+    for size in (7000..8192).step_by(100) {
+        server.write("f", pattern(size));
+        let mut client = server.connect();
+        client.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (answer, next) = (client.answer(), client.answer());
+        assert!(answer.body == pattern(size));
+        let joined = answer
+            .field("underpass-plan")
+            .unwrap()
+            .starts_with("joined");
+        let previous = next.field("underpass-previous").unwrap();
+        assert_eq!(
+            joined,
+            previous.contains("read_write"),
+            "{size}: {previous}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_explained_unless_it_is_asked_for() {
+    let server = Server::start();
+    server.write("f", pattern(SIZE));
+    let answer = server.get("/f");
+    assert!(
+        !answer.head.to_lowercase().contains("underpass"),
+        "{}",
+        answer.head
+    );
+}

@@ -1,0 +1,389 @@
+//! What the access log says of what a client did, byte by byte.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{Client, Server, make_old, pattern};
+use tempfile::TempDir;
+use underpass_net::Phase;
+use underpass_serve::{Access, LogFormat, Options};
+
+const SIZE: usize = 24 << 20;
+/// More than leaves in one turn.
+const LARGE: usize = 6 << 20;
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A server whose log is a file beside everything else.
+struct Logged {
+    server: Server,
+    folder: TempDir,
+}
+
+impl Logged {
+    fn start(format: LogFormat) -> Logged {
+        Logged::with(format, |_| {})
+    }
+
+    fn with(format: LogFormat, change: impl FnOnce(&mut Options)) -> Logged {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::with(|options| {
+            options.log.access = Access::File(folder.path().join("log"));
+            options.log.format = format;
+            change(options);
+        });
+        Logged { server, folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// The lines there are when the server has stopped.
+    fn lines(self) -> Vec<String> {
+        let path = self.path();
+        self.server.stop();
+        lines(&path)
+    }
+
+    fn objects(self) -> Vec<Value> {
+        let lines = self.lines();
+        lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "a line is cut: {text:?}"
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A combined line without its time.
+fn timeless(line: &str) -> String {
+    let (before, rest) = line.split_once('[').unwrap();
+    let (time, after) = rest.split_once(']').unwrap();
+    let shape: String = time
+        .chars()
+        .map(|letter| match letter {
+            '0'..='9' => '9',
+            'A'..='Z' => 'A',
+            'a'..='z' => 'a',
+            other => other,
+        })
+        .collect();
+    assert_eq!(shape, "99/Aaa/9999:99:99:99 +9999");
+    format!("{before}[]{after}")
+}
+
+#[test]
+fn a_combined_line_has_what_was_asked_and_what_was_sent() {
+    let logged = Logged::start(LogFormat::Combined);
+    logged.server.write("f", "0123456789");
+    let mut client = logged.server.connect();
+    let ask = |client: &mut Client, method: &str, rest: &str| {
+        client.send(format!("{method} {rest}\r\nHost: a\r\n\r\n"));
+        client.try_answer(method).unwrap()
+    };
+    let whole = "/f?q=1 HTTP/1.1\r\nReferer: http://r/\r\nUser-Agent: agent/1 (x)";
+    assert_eq!(ask(&mut client, "GET", whole).body, b"0123456789");
+    let part = ask(&mut client, "GET", "/f HTTP/1.1\r\nRange: bytes=2-4");
+    let tag = part.field("etag").unwrap().to_owned();
+    ask(
+        &mut client,
+        "GET",
+        &format!("/f HTTP/1.1\r\nIf-None-Match: {tag}"),
+    );
+    let missing = ask(&mut client, "GET", "/none HTTP/1.1");
+    ask(&mut client, "HEAD", "/f HTTP/1.1");
+    ask(&mut client, "GET", "/f HTTP/1.0");
+    let said: Vec<_> = logged.lines().iter().map(|line| timeless(line)).collect();
+    let before = "127.0.0.1 - - [] ";
+    let expected = [
+        r#""GET /f?q=1 HTTP/1.1" 200 10 "http://r/" "agent/1 (x)""#.to_owned(),
+        r#""GET /f HTTP/1.1" 206 3 "-" "-""#.to_owned(),
+        r#""GET /f HTTP/1.1" 304 - "-" "-""#.to_owned(),
+        format!(r#""GET /none HTTP/1.1" 404 {} "-" "-""#, missing.body.len()),
+        r#""HEAD /f HTTP/1.1" 200 - "-" "-""#.to_owned(),
+        r#""GET /f HTTP/1.0" 200 10 "-" "-""#.to_owned(),
+    ];
+    assert_eq!(said, expected.map(|line| format!("{before}{line}")));
+}
+
+/// What clients send who want to write the log themselves.
+const HOSTILE: [&[u8]; 8] = [
+    b"GET /\"-\" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"GET /a\\\xff\xc3\xbc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \" 200 1 \"\t\\\x80\xe2\x80\xae\r\n\
+      Connection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nReferer: \xc2\x9b31m\"\r\nConnection: close\r\n\r\n",
+    b"GET /a\rb HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a\x1b[31mb\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\"\n127.0.0.1 - - [] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n\r\n",
+    b"nothing at all\r\n\r\n",
+];
+
+#[test]
+fn no_request_writes_more_than_one_line_or_ends_its_quotes() {
+    let logged = Logged::start(LogFormat::Combined);
+    for request in HOSTILE {
+        logged.server.ask(request);
+    }
+    let lines = logged.lines();
+    assert_eq!(lines.len(), HOSTILE.len(), "{lines:#?}");
+    for line in &lines {
+        assert!(
+            line.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+            "{line}"
+        );
+        let unescaped = line.replace("\\\\", "").replace("\\\"", "");
+        assert_eq!(unescaped.matches('"').count(), 6, "{line}");
+    }
+    assert!(
+        lines[1].contains(r#""GET /a\\\xff\xc3\xbc HTTP/1.1""#),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[2].contains(r#""\" 200 1 \"\x09\\\x80\xe2\x80\xae""#),
+        "{}",
+        lines[2]
+    );
+    assert!(
+        lines[6].contains(r#" "\x16\x03\x01\x02\x00\x01\"" 400 "#),
+        "{}",
+        lines[6]
+    );
+}
+
+#[test]
+fn every_request_is_one_object_whatever_its_bytes() {
+    let logged = Logged::start(LogFormat::Json);
+    for request in HOSTILE {
+        logged.server.ask(request);
+    }
+    let objects = logged.objects();
+    assert_eq!(objects.len(), HOSTILE.len());
+    assert_eq!(objects[1]["target"], "/a\\%FF%C3%BC");
+    assert_eq!(objects[2]["agent"], "\" 200 1 \"\t\\\u{fffd}\u{202e}");
+    assert_eq!(objects[3]["referer"], "\u{9b}31m\"");
+    assert_eq!(objects[7]["method"], "nothing at all");
+    assert_eq!(objects[7]["target"], Value::Null);
+    assert_eq!(objects[7]["status"], 400);
+}
+
+#[test]
+fn an_object_tells_how_the_body_travelled_and_what_else_is_known() {
+    let logged = Logged::start(LogFormat::Json);
+    logged.server.write("small", "0123456789");
+    logged.server.write("large", pattern(LARGE));
+    make_old(&logged.server.site().join("large"));
+    let mut client = logged.server.connect();
+    // Two in one packet: numbers go on, and each has its own line.
+    client.send(
+        "GET /small HTTP/1.1\r\nHost: a:1\r\nUser-Agent: x\r\n\r\n\
+         GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(client.answer().body, b"0123456789");
+    assert!(client.answer().body == pattern(LARGE));
+    let missing = logged.server.get("/none");
+    let parts = logged
+        .server
+        .ask("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9999,1000000-1019999\r\n\r\n");
+    let objects = logged.objects();
+    let moved = |object: &Value, by: &str| object["moved"][by]["bytes"].as_u64();
+    let [small, large, none, several] = &objects[..] else {
+        panic!("{objects:#?}");
+    };
+    for object in &objects {
+        assert_eq!(object["client"], "127.0.0.1");
+        assert_eq!(object["aborted"], Value::Null);
+        assert_eq!(object["sent"], object["promised"], "{object}");
+        assert_eq!(object["refusals"], Value::Array(Vec::new()));
+        let time = object["time"].as_str().unwrap();
+        assert!(time.len() == 27 && time.ends_with('Z'), "{time}");
+        let microseconds = |name: &str| object[name].as_u64().unwrap();
+        assert!(
+            microseconds("ready_us") <= microseconds("duration_us"),
+            "{object}"
+        );
+        assert!(microseconds("cpu_us") < 20_000_000);
+    }
+    assert_eq!(
+        (&small["host"], &small["agent"]),
+        (&"a:1".into(), &"x".into())
+    );
+    assert_eq!(
+        (&small["version"], &small["method"]),
+        (&"HTTP/1.1".into(), &"GET".into())
+    );
+    assert_eq!(
+        (moved(small, "read_write"), small["sent"].as_u64()),
+        (Some(10), Some(10))
+    );
+    assert_eq!(moved(large, "sendfile"), Some(LARGE as u64));
+    assert_eq!(large["sent"], LARGE);
+    assert!(large["moved"]["sendfile"]["calls"].as_u64() > Some(1));
+    assert_eq!(
+        (&small["connection"], &small["request"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(
+        (&large["connection"], &large["request"]),
+        (&1.into(), &2.into())
+    );
+    assert_eq!(
+        (&none["connection"], &none["request"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(none["sent"], missing.body.len());
+    assert_eq!(none["moved"], Value::Object(serde_json::Map::new()));
+    assert_eq!(several["sent"], parts.body.len());
+    assert_eq!(moved(several, "sendfile"), Some(30_000), "{several}");
+}
+
+#[test]
+fn a_request_body_and_what_asks_for_it_are_no_part_of_the_answer() {
+    let logged = Logged::start(LogFormat::Json);
+    logged.server.write("f", "0123456789");
+    let mut client = logged.server.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("hello");
+    assert_eq!(client.answer().body, b"0123456789");
+    let objects = logged.objects();
+    assert_eq!(
+        (&objects[0]["sent"], &objects[0]["promised"]),
+        (&10.into(), &10.into())
+    );
+}
+
+#[test]
+fn an_answer_that_was_not_finished_says_why() {
+    let logged = Logged::with(LogFormat::Json, |options| {
+        options.connections.stop_timeout = LONG;
+    });
+    logged.server.write("f", vec![0; SIZE]);
+    logged.server.write("shrinks", vec![0; SIZE]);
+    let begin = |target: &str| {
+        let mut client = Client::slow(logged.server.address());
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.head();
+        client
+    };
+    drop(begin("/f?gone"));
+    let mut shrinking = begin("/shrinks");
+    let path = logged.server.site().join("shrinks");
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(SIZE as u64 / 2).unwrap();
+    assert!(shrinking.rest().len() < SIZE);
+    let mut stopped = begin("/f?stopped");
+    let shutdown = logged.server.running().shutdown();
+    shutdown.advance(Phase::Now);
+    assert!(stopped.rest().len() < SIZE);
+    let mut told: Vec<_> = logged
+        .objects()
+        .iter()
+        .map(|object| {
+            assert!(object["sent"].as_u64() < Some(SIZE as u64), "{object}");
+            assert_eq!(object["promised"], SIZE);
+            let text = |name: &str| object[name].as_str().unwrap().to_owned();
+            (text("target"), text("aborted"))
+        })
+        .collect();
+    told.sort();
+    let expected = [
+        ("/f?gone", "peer_gone"),
+        ("/f?stopped", "stopped"),
+        ("/shrinks", "truncated"),
+    ];
+    assert_eq!(
+        told,
+        expected.map(|(target, why)| (target.into(), why.into()))
+    );
+}
+
+#[test]
+fn rotating_under_load_loses_no_line_and_cuts_none() {
+    const CLIENTS: usize = 3;
+    const REQUESTS: usize = 200;
+    let logged = Logged::with(LogFormat::Combined, |options| {
+        options.workers = std::num::NonZeroUsize::new(2);
+    });
+    logged.server.write("f", "f");
+    // What the file is opened anew by; a clone went into the options.
+    let (path, folder) = (logged.path(), logged.folder.path().to_owned());
+    let reopen = logged.server.options().log.reopen.clone();
+    let address = logged.server.address();
+    let mut rotations = 0;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                scope.spawn(move || {
+                    let mut client = Client::connect(address);
+                    for request in 0..REQUESTS {
+                        let target = format!("/f?{number}-{request}");
+                        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                        assert_eq!(client.answer().body, b"f");
+                    }
+                })
+            })
+            .collect();
+        while !clients.iter().all(|client| client.is_finished()) {
+            // The file comes back when the writer has opened it anew.
+            if path.exists() {
+                fs::rename(&path, folder.join(format!("log.{rotations}"))).unwrap();
+                reopen.ask();
+                rotations += 1;
+            }
+            std::thread::yield_now();
+        }
+    });
+    logged.server.stop();
+    assert!(rotations > 1, "nothing was rotated under load");
+    let mut targets: Vec<String> = fs::read_dir(&folder)
+        .unwrap()
+        .flat_map(|entry| lines(&entry.unwrap().path()))
+        .map(|line| {
+            let line = timeless(&line);
+            let (_, rest) = line.split_once("GET ").unwrap();
+            let (target, rest) = rest.split_once(' ').unwrap();
+            assert_eq!(rest, r#"HTTP/1.1" 200 1 "-" "-""#);
+            target.to_owned()
+        })
+        .collect();
+    assert_eq!(targets.len(), CLIENTS * REQUESTS);
+    targets.sort();
+    targets.dedup();
+    assert_eq!(targets.len(), CLIENTS * REQUESTS, "a line stands twice");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody() {
+    let server = Server::with(|options| {
+        options.log.access = Access::File("/dev/full".into());
+    });
+    server.write("f", "f");
+    for _ in 0..3 {
+        assert_eq!(server.get("/f").body, b"f");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_told_at_the_start() {
+    let mut options = Options::of("/");
+    options.log.access = Access::File("/nowhere/log".into());
+    let error = underpass_serve::serve(&options).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/log"), "{error}");
+}

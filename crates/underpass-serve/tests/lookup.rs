@@ -1,0 +1,351 @@
+//! What a path leads to, as a site is configured: indexes, pretty paths, fallbacks, error pages,
+//! redirects, rewrites, hidden names, links, host names.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use support::{Answer, Server, State};
+use underpass_serve::{Error, Options, SiteOptions};
+
+fn shown(answer: &Answer) -> String {
+    match answer.field("location") {
+        Some(location) => format!("{} {location}", answer.status),
+        None if answer.status == 200 => String::from_utf8_lossy(&answer.body).into_owned(),
+        None => answer.status.to_string(),
+    }
+}
+
+fn check(server: &Server, rows: &[(&str, &str)]) {
+    // Twice: what is kept open has to lead to the same.
+    for (target, expected) in rows.iter().chain(rows) {
+        assert_eq!(shown(&server.get(target)), *expected, "{target}");
+    }
+}
+
+#[test]
+fn a_folder_is_answered_with_its_first_index() {
+    let server = Server::configured("listing = false\nindex = ['index.html', 'README.md']");
+    server.write("index.html", "root");
+    server.write("both/index.html", "html");
+    server.write("both/README.md", "md");
+    server.write("second/README.md", "md");
+    server.write("neither/x", "x");
+    fs::create_dir_all(server.site().join("folder/index.html")).unwrap();
+    check(
+        &server,
+        &[
+            ("/", "root"),
+            ("/both/", "html"),
+            ("/second/", "md"),
+            ("/second", "301 /second/"),
+            ("/neither/", "403"),
+            ("/folder/", "403"),
+            ("/none/", "404"),
+            ("/index.html/", "404"),
+        ],
+    );
+}
+
+#[test]
+fn a_new_index_and_a_deleted_one_are_noticed() {
+    let server = Server::configured("listing = false\nindex = ['a', 'b']");
+    server.write("d/a", "a");
+    server.write("d/b", "b");
+    check(&server, &[("/d/", "a")]);
+    fs::remove_file(server.site().join("d/a")).unwrap();
+    check(&server, &[("/d/", "b")]);
+    fs::remove_file(server.site().join("d/b")).unwrap();
+    check(&server, &[("/d/", "403")]);
+}
+
+#[test]
+fn pretty_paths_prefer_files_then_html_then_folders_and_never_run_in_circles() {
+    let server = Server::configured("listing = false\npretty = true");
+    server.write("about.html", "about");
+    server.write("plain", "plain");
+    server.write("plain.html", "html");
+    server.write("both.html", "both html");
+    server.write("both/index.html", "both index");
+    server.write("bare.html", "bare html");
+    server.write("bare/x", "x");
+    server.write("only/index.html", "only");
+    fs::create_dir(server.site().join("dir.html")).unwrap();
+    check(
+        &server,
+        &[
+            ("/about", "about"),
+            ("/about?a=b", "about"),
+            ("/about.html", "about"),
+            ("/about/", "404"),
+            ("/plain", "plain"),
+            ("/both", "both html"),
+            ("/both/", "both index"),
+            ("/bare", "bare html"),
+            ("/bare/", "403"),
+            ("/only", "301 /only/"),
+            ("/dir", "404"),
+            ("/none", "404"),
+        ],
+    );
+    let type_of = |target| server.get(target).field("content-type").map(str::to_owned);
+    assert_eq!(type_of("/about"), Some("text/html; charset=utf-8".into()));
+    let off = Server::start();
+    off.write("about.html", "about");
+    check(&off, &[("/about", "404")]);
+}
+
+#[test]
+fn a_fallback_answers_where_nothing_is_and_only_there() {
+    let server = Server::configured("listing = false\nfallback = '/app/index.html'");
+    server.write("app/index.html", "app");
+    server.write("file", "file");
+    server.write("bare/x", "x");
+    server.write(".git/config", "hidden");
+    check(
+        &server,
+        &[
+            ("/", "403"),
+            ("/file", "file"),
+            ("/route", "app"),
+            ("/route/deeper/", "app"),
+            ("/file/x", "app"),
+            ("/bare", "301 /bare/"),
+            ("/.git/config", "404"),
+            ("/.git/none", "404"),
+        ],
+    );
+    let asked = |method: &str| server.ask(format!("{method} /route HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(asked("POST").status, 405);
+    let mut client = server.connect();
+    client.send("HEAD /route HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.try_answer("HEAD").unwrap();
+    assert_eq!(
+        (head.status, head.field("content-length")),
+        (200, Some("3"))
+    );
+    // It is the file, validators and all.
+    let tag = server.get("/route").field("etag").unwrap().to_owned();
+    let again = server.get_with("/other", &format!("If-None-Match: {tag}"));
+    assert_eq!(again.status, 304);
+}
+
+#[test]
+fn a_fallback_that_is_missing_is_a_404() {
+    let server = Server::configured("fallback = '/none.html'");
+    check(&server, &[("/route", "404")]);
+}
+
+#[test]
+fn errors_have_pages_of_their_own_under_their_own_status() {
+    let server = Server::configured(
+        "listing = false\nerror-pages = {404 = '/errors/404.html', 403 = '/errors/none.html', \
+         405 = '/errors/405.html', 416 = '/errors/404.html'}",
+    );
+    server.write("errors/404.html", "<p>gone</p>");
+    server.write("errors/405.html", "<p>no</p>");
+    server.write("bare/x", "x");
+    server.write("probe", "probe");
+    let page = server.get("/none");
+    assert_eq!((page.status, &page.body[..]), (404, &b"<p>gone</p>"[..]));
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    for absent in ["etag", "last-modified", "accept-ranges", "cache-control"] {
+        assert_eq!(page.field(absent), None, "{absent}");
+    }
+    // Its own state is nobody's business.
+    let tag = server
+        .get("/errors/404.html")
+        .field("etag")
+        .unwrap()
+        .to_owned();
+    for fields in [
+        format!("If-None-Match: {tag}"),
+        "If-None-Match: *".into(),
+        "If-Match: \"x\"".into(),
+        "Range: bytes=0-1".into(),
+    ] {
+        let again = server.get_with("/none", &fields);
+        assert_eq!(
+            (again.status, &again.body[..]),
+            (404, &b"<p>gone</p>"[..]),
+            "{fields}"
+        );
+    }
+    let missing = server.get("/bare/");
+    assert_eq!(missing.status, 403);
+    assert!(missing.body.starts_with(b"403 Forbidden: "));
+    let refused = server.ask("POST / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(
+        (refused.status, &refused.body[..]),
+        (405, &b"<p>no</p>"[..])
+    );
+    assert!(refused.field("allow").is_some());
+    let range = server.get_with("/bare/x", "Range: bytes=9-");
+    assert_eq!(
+        (range.status, range.field("content-range")),
+        (416, Some("bytes */1"))
+    );
+    assert_eq!(range.body, b"<p>gone</p>");
+    let mut client = server.connect();
+    client.send("HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.try_answer("HEAD").unwrap();
+    assert_eq!(
+        (head.status, head.field("content-length")),
+        (404, Some("11"))
+    );
+    assert_eq!(client.state(), State::Open);
+}
+
+#[test]
+fn redirects_come_first_and_stay_on_this_host() {
+    let server = Server::configured(
+        "redirect = [{from = '/old', to = '/new', status = 308}, {from = '/d/*', to = '/*'}, \
+         {from = '/away/*', to = 'https://example.org/x/*', status = 302}, \
+         {from = '/there', to = '/elsewhere', status = 307}]",
+    );
+    server.write("there", "there");
+    check(
+        &server,
+        &[
+            ("/old", "308 /new"),
+            ("/old?q=1", "308 /new?q=1"),
+            ("/d/a/b", "301 /a/b"),
+            ("/d//evil.example/", "301 /evil.example/"),
+            ("/d/%2f%2fevil.example", "301 /evil.example"),
+            ("/d/%5cevil.example", "301 /%5Cevil.example"),
+            (
+                "/away/a%0d%0aX:%20y",
+                "302 https://example.org/x/a%0D%0AX:%20y",
+            ),
+            ("/there", "307 /elsewhere"),
+        ],
+    );
+}
+
+#[test]
+fn rewrites_are_seen_by_nobody_and_made_once() {
+    let server = Server::configured(
+        "rewrite = [{from = '/v2/*', to = '/releases/*'}, {from = '/latest', to = '/v2/file'}, \
+         {from = '/secret', to = '/.hidden'}]",
+    );
+    server.write("releases/file", "file");
+    server.write("releases/dir/index.html", "index");
+    server.write("v2/file", "other");
+    server.write(".hidden", "hidden");
+    check(
+        &server,
+        &[
+            ("/v2/file", "file"),
+            ("/v2/dir", "301 /v2/dir/"),
+            ("/v2/dir/", "index"),
+            ("/v2/../v2/file", "file"),
+            ("/latest", "other"),
+            ("/secret", "404"),
+        ],
+    );
+}
+
+#[test]
+fn hidden_names_are_shown_where_somebody_wants_it() {
+    let rows = |status: &'static str| [("/.x", status), ("/.d/f", status), ("/.well-known/f", "f")];
+    for (option, rows) in [("", rows("404")), ("hidden = 'shown'", rows("f"))] {
+        let server = Server::configured(option);
+        for name in [".x", ".d/f", ".well-known/f"] {
+            server.write(name, "f");
+        }
+        check(&server, &rows);
+    }
+}
+
+#[test]
+fn links_are_followed_as_far_as_the_policy_goes() {
+    for (policy, inside, outside) in [
+        ("none", "404", "404"),
+        ("inside", "f", "404"),
+        ("all", "f", "s"),
+    ] {
+        let server = Server::configured(&format!("symlinks = '{policy}'"));
+        server.write("dir/f", "f");
+        fs::write(server.outside().join("secret"), "s").unwrap();
+        let root = server.site();
+        symlink("dir/f", root.join("inside")).unwrap();
+        symlink("dir", root.join("folder")).unwrap();
+        symlink("../secret", root.join("outside")).unwrap();
+        symlink(server.outside().join("secret"), root.join("absolute")).unwrap();
+        symlink("/proc/self/root/etc/passwd", root.join("magic")).unwrap();
+        check(
+            &server,
+            &[
+                ("/dir/f", "f"),
+                ("/inside", inside),
+                ("/folder/f", inside),
+                ("/outside", outside),
+                ("/absolute", outside),
+                ("/magic", "404"),
+            ],
+        );
+        assert_eq!(server.get("/../secret").status, 400);
+    }
+}
+
+/// A server of three sites: `first.example`, `*.example.org` and `exact.example.org`.
+fn sites() -> Server {
+    let server = Server::with(|options| {
+        let root = options.sites[0].root.clone();
+        options.sites.clear();
+        for (name, names) in [
+            ("first", "'first.example'"),
+            ("wild", "'*.example.org'"),
+            ("exact", "'Exact.Example.org', '*.deep.example.org'"),
+        ] {
+            let text = format!("[[site]]\nnames = [{names}]");
+            let site = Options::parse(&text).unwrap().sites.remove(0);
+            let root = root.join(name);
+            fs::create_dir(&root).unwrap();
+            fs::write(root.join("f"), name).unwrap();
+            options.sites.push(SiteOptions { root, ..site });
+        }
+    });
+    assert_eq!(server.get("/f").body, b"first");
+    server
+}
+
+#[test]
+fn the_host_name_chooses_the_site_and_a_target_beats_it() {
+    let server = sites();
+    for (request, site) in [
+        ("/f HTTP/1.1\r\nHost: first.example", "first"),
+        ("/f HTTP/1.1\r\nHost: unknown.example", "first"),
+        ("/f HTTP/1.1\r\nHost: a.example.org:8080", "wild"),
+        ("/f HTTP/1.1\r\nHost: b.a.EXAMPLE.org.", "wild"),
+        ("/f HTTP/1.1\r\nHost: example.org", "first"),
+        ("/f HTTP/1.1\r\nHost: exact.example.org", "exact"),
+        ("/f HTTP/1.1\r\nHost: x.deep.example.org", "exact"),
+        ("/f HTTP/1.0\r\nX: y", "first"),
+        (
+            "http://exact.example.org/f HTTP/1.1\r\nHost: a.example.org",
+            "exact",
+        ),
+        (
+            "http://EXACT.example.org:99/f HTTP/1.1\r\nHost: first.example",
+            "exact",
+        ),
+        (
+            "http://none.example/f HTTP/1.1\r\nHost: exact.example.org",
+            "first",
+        ),
+    ] {
+        let answer = server.ask(format!("GET {request}\r\n\r\n"));
+        assert_eq!(shown(&answer), site, "{request}");
+    }
+}
+
+#[test]
+fn sites_that_cannot_be_told_apart_are_refused() {
+    let text = "[[site]]\nnames = ['*.a.example']\n[[site]]\nnames = ['*.A.example']\n";
+    let refused = underpass_serve::serve(&Options::parse(text).unwrap());
+    assert!(matches!(refused, Err(Error::NameTaken { name }) if name == "*.a.example"));
+}

@@ -1,0 +1,321 @@
+//! Metrics and health, as a scraper meets them, added up against what clients received.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::{Client, Server, pattern};
+use tempfile::TempDir;
+use underpass_net::Phase;
+use underpass_serve::{Access, Options, StatusAddress};
+
+const SIZE: usize = 24 << 20;
+/// How long anything may take before the test has failed.
+const HANG: Duration = Duration::from_secs(20);
+
+/// A server that tells its metrics on a Unix socket.
+struct Told {
+    server: Server,
+    folder: TempDir,
+}
+
+impl Told {
+    fn start() -> Told {
+        Told::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Options)) -> Told {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::with(|options| {
+            let path = folder.path().join("status");
+            options.status.listen = Some(StatusAddress::Unix(path));
+            change(options);
+        });
+        Told { server, folder }
+    }
+
+    fn ask(&self, request: &str) -> (u16, String) {
+        ask(&self.folder.path().join("status"), request)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+    }
+
+    fn metrics(&self) -> Metrics {
+        let (status, text) = self.get("/metrics");
+        assert_eq!(status, 200);
+        Metrics::parse(&text)
+    }
+
+    /// The metrics when `count` answers have been counted, which is after they have left.
+    fn after(&self, count: f64) -> Metrics {
+        let start = Instant::now();
+        loop {
+            let metrics = self.metrics();
+            if metrics.sum("underpass_requests_total") >= count {
+                return metrics;
+            }
+            assert!(start.elapsed() < HANG, "{:#?}", metrics.samples);
+        }
+    }
+}
+
+fn ask(path: &Path, request: &str) -> (u16, String) {
+    let mut socket = UnixStream::connect(path).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// Samples by name and labels.
+#[derive(Debug)]
+struct Metrics {
+    samples: BTreeMap<String, f64>,
+}
+
+impl Metrics {
+    /// Holds the page to the text format: every family has its help and its type, in front of all
+    /// its samples, and no sample stands twice.
+    fn parse(text: &str) -> Metrics {
+        assert!(text.ends_with('\n'));
+        let (mut samples, mut families) = (BTreeMap::new(), HashSet::new());
+        let (mut helped, mut family) = (String::new(), String::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                rest.split_once(' ').unwrap().0.clone_into(&mut helped);
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(name, helped);
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+                assert!(families.insert(name.to_owned()), "{name} stands twice");
+                name.clone_into(&mut family);
+            } else {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                let base = name.split('{').next().unwrap();
+                let of_histogram = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .any(|end| base.strip_suffix(end) == Some(&family));
+                assert!(base == family || of_histogram, "{line} is in {family}");
+                let known = samples.insert(name.to_owned(), value.parse().unwrap());
+                assert!(known.is_none(), "{line} stands twice");
+            }
+        }
+        Metrics { samples }
+    }
+
+    fn value(&self, name: &str) -> f64 {
+        match self.samples.get(name) {
+            Some(value) => *value,
+            None => panic!("no {name} in {:#?}", self.samples),
+        }
+    }
+
+    /// Over all labels.
+    fn sum(&self, family: &str) -> f64 {
+        let of_family = |name: &str| name.split('{').next() == Some(family);
+        let samples = self.samples.iter().filter(|(name, _)| of_family(name));
+        samples.map(|(_, value)| value).sum()
+    }
+}
+
+#[test]
+fn counts_add_up_to_what_clients_received() {
+    let told = Told::with(|options| options.workers = std::num::NonZeroUsize::new(2));
+    let server = &told.server;
+    server.write("small", "0123456789");
+    server.write("large", pattern(1 << 20));
+    let mut received = [0, 0];
+    for _ in 0..5 {
+        let mut client = server.connect();
+        client.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        received[0] += client.answer().body.len();
+        received[1] += client.answer().body.len();
+    }
+    assert_eq!(server.get("/none").status, 404);
+    let mut client = server.connect();
+    client.send("HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.try_answer("HEAD").unwrap().status, 200);
+    let part = server.ask("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-99999\r\n\r\n");
+    received[1] += part.body.len();
+    assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
+    let metrics = told.after(14.0);
+    let value = |name: &str| metrics.value(name);
+    let moved = |mechanism: &str| {
+        value(&format!(
+            "underpass_body_bytes_total{{mechanism=\"{mechanism}\"}}"
+        ))
+    };
+    assert_eq!(moved("read_write"), received[0] as f64);
+    assert_eq!(moved("sendfile"), received[1] as f64);
+    let all = metrics.sum("underpass_body_bytes_total");
+    assert_eq!(all, (received[0] + received[1]) as f64);
+    assert!(value("underpass_body_calls_total{mechanism=\"sendfile\"}") >= 6.0);
+    assert!(value("underpass_other_bytes_total") > 14.0 * 100.0);
+    for (method, count) in [
+        ("GET", 12.0),
+        ("HEAD", 1.0),
+        ("OPTIONS", 0.0),
+        ("other", 1.0),
+    ] {
+        let name = format!("underpass_requests_total{{method=\"{method}\"}}");
+        assert_eq!(value(&name), count, "{method}");
+    }
+    for (code, count) in [(200, 11.0), (206, 1.0), (400, 1.0), (404, 1.0)] {
+        let class = code / 100;
+        let labels = format!("{{code=\"{code}\",class=\"{class}xx\"}}");
+        assert_eq!(
+            value(&format!("underpass_responses_total{labels}")),
+            count,
+            "{code}"
+        );
+    }
+    assert_eq!(
+        value("underpass_responses_ended_total{end=\"complete\"}"),
+        14.0
+    );
+    assert_eq!(value("underpass_request_duration_seconds_count"), 14.0);
+    assert_eq!(
+        value("underpass_request_duration_seconds_bucket{le=\"+Inf\"}"),
+        14.0
+    );
+    assert!(value("underpass_request_duration_seconds_sum") > 0.0);
+    assert_eq!(value("underpass_connections_accepted_total"), 9.0);
+    assert!(value("underpass_connections_open") >= 1.0);
+    let lookups = metrics.sum("underpass_open_file_lookups_total");
+    assert_eq!(lookups, 13.0, "all but the nonsense");
+    assert_eq!(value("underpass_workers"), 2.0);
+    assert_eq!(value("underpass_phase{phase=\"running\"}"), 1.0);
+    assert!(value("process_open_fds") > 3.0 && value("process_resident_memory_bytes") > 1e5);
+}
+
+#[test]
+fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
+    let told = Told::start();
+    told.server.write("f", vec![0; SIZE]);
+    let mut client = Client::slow(told.server.address());
+    client.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.head();
+    drop(client);
+    let metrics = told.after(1.0);
+    assert_eq!(
+        metrics.value("underpass_responses_ended_total{end=\"peer_gone\"}"),
+        1.0
+    );
+    let sent = metrics.sum("underpass_body_bytes_total");
+    assert!(sent > 0.0 && sent < SIZE as f64, "{sent}");
+}
+
+#[test]
+fn connections_that_end_are_not_open() {
+    let told = Told::start();
+    told.server.write("f", "f");
+    for _ in 0..10 {
+        told.server.get("/f");
+    }
+    let start = Instant::now();
+    while told.metrics().value("underpass_connections_open") > 0.0 {
+        assert!(start.elapsed() < HANG);
+    }
+    assert_eq!(
+        told.metrics().value("underpass_connections_accepted_total"),
+        10.0
+    );
+}
+
+#[test]
+fn health_is_told_until_the_last_answer_has_left() {
+    let told = Told::start();
+    assert_eq!(told.get("/health"), (200, "ok\n".into()));
+    assert_eq!(told.get("/ready"), (200, "ok\n".into()));
+    told.server.write("f", vec![7; SIZE]);
+    let mut busy = Client::slow(told.server.address());
+    busy.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    busy.head();
+    told.server.running().shutdown().advance(Phase::Draining);
+    for path in ["/health", "/ready"] {
+        assert_eq!(told.get(path), (503, "stopping\n".into()));
+    }
+    assert_eq!(
+        told.metrics().value("underpass_phase{phase=\"draining\"}"),
+        1.0
+    );
+    assert!(busy.read_exact(SIZE).unwrap() == vec![7; SIZE]);
+}
+
+#[test]
+fn other_questions_are_refused() {
+    let told = Told::start();
+    assert_eq!(told.get("/").0, 404);
+    assert_eq!(told.get("/metrics?name=x").0, 200);
+    assert_eq!(told.ask("POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n").0, 405);
+    assert_eq!(told.ask("GET /metrics HTTP/1.1\r\n\r\n").0, 400);
+    assert_eq!(
+        told.ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (200, String::new())
+    );
+    let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100_000));
+    let mut socket = UnixStream::connect(told.folder.path().join("status")).unwrap();
+    // It may be answered, and closed, before all of it is written.
+    let _ = socket.write_all(long.as_bytes());
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 414");
+}
+
+#[test]
+fn the_public_port_tells_nothing() {
+    let told = Told::start();
+    for path in ["/metrics", "/health", "/ready"] {
+        assert_eq!(told.server.get(path).status, 404);
+    }
+}
+
+#[test]
+fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
+    let full = Told::with(|options| options.log.access = Access::File("/dev/full".into()));
+    let tight = Told::with(|options| {
+        options.log.access = Access::File("/dev/null".into());
+        options.log.queue_bytes_max = 1;
+    });
+    for told in [&full, &tight] {
+        for _ in 0..20 {
+            assert_eq!(told.server.get("/none").status, 404);
+        }
+        let start = Instant::now();
+        while told.metrics().sum("underpass_log_lines_total") < 20.0 {
+            assert!(start.elapsed() < HANG);
+        }
+    }
+    let of = |told: &Told, outcome: &str| {
+        let name = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}}");
+        told.metrics().value(&name)
+    };
+    assert_eq!((of(&full, "failed"), of(&full, "written")), (20.0, 0.0));
+    assert!(
+        of(&tight, "dropped") > 0.0,
+        "a queue of one byte has room for one line"
+    );
+    assert_eq!(of(&tight, "dropped") + of(&tight, "written"), 20.0);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_at_the_start() {
+    let told = Told::start();
+    let mut options = Options::of("/");
+    options.listen.set_port(0);
+    options.status.listen = Some(StatusAddress::Unix(told.folder.path().join("status")));
+    let error = underpass_serve::serve(&options).unwrap_err().to_string();
+    assert!(error.contains("status"), "{error}");
+    assert_eq!(told.get("/health").0, 200, "the first one is still there");
+}

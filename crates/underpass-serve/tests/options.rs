@@ -1,0 +1,191 @@
+//! The one schema of options: the example has all of it, and mistakes are told with their places.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+
+use toml::{Table, Value};
+use underpass_serve::{Error, Options, SiteOptions, check};
+
+const EXAMPLE: &str = include_str!("../../../contrib/underpass.toml");
+
+#[test]
+fn the_example_can_be_read() {
+    let options = Options::parse(EXAMPLE).unwrap();
+    assert_eq!(options.sites[0].names, ["example.org", "*.example.org"]);
+}
+
+/// The keys that a table may have, which are told to whoever misspells one.
+fn keys(error: &str) -> Vec<String> {
+    // What follows on other lines is where the table is.
+    let (_, expected) = error
+        .lines()
+        .next()
+        .unwrap()
+        .split_once("expected")
+        .unwrap();
+    expected
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Calls `visit` with every table of `value`, which it may change and change back.
+fn each_table(value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Table)) {
+    match value {
+        Value::Table(table) => {
+            visit(path, table);
+            for (key, value) in table {
+                each_table(value, &format!("{path}.{key}"), visit);
+            }
+        }
+        Value::Array(values) => {
+            for (number, value) in values.iter().enumerate() {
+                each_table(value, &format!("{path}.{number}"), visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The same with a key in the table at `path` that nobody knows.
+fn misspelt(value: &Value, path: &str) -> Value {
+    let mut value = value.clone();
+    let mut table = &mut value;
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        table = match table {
+            Value::Table(table) => table.get_mut(step).unwrap(),
+            Value::Array(values) => &mut values[step.parse::<usize>().unwrap()],
+            _ => unreachable!(),
+        };
+    }
+    let table = table.as_table_mut().unwrap();
+    table.insert("misspelt".into(), Value::Array(Vec::new()));
+    value
+}
+
+#[test]
+fn the_example_has_every_option_there_is() {
+    let example = Value::Table(toml::from_str(EXAMPLE).unwrap());
+    let mut checked = Vec::new();
+    each_table(&example, "", &mut |path, table| {
+        let error = misspelt(&example, path)
+            .try_into::<Options>()
+            .unwrap_err()
+            .to_string();
+        // Pages and types have keys that everybody chooses.
+        if !error.contains("unknown field") {
+            return;
+        }
+        for key in keys(&error) {
+            assert!(table.contains_key(&key), "the example lacks {path}.{key}");
+        }
+        checked.push(path.to_owned());
+    });
+    for path in [
+        "",
+        ".connections",
+        ".site.0",
+        ".site.0.cors",
+        ".site.0.redirect.0",
+    ] {
+        assert!(
+            checked.iter().any(|checked| checked == path),
+            "{path} of {checked:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (site, line, what) in [
+        ("root = 5", 2, "string"),
+        ("names = ['a:80']", 2, "port"),
+        ("fallback = 'index.html'", 2, "slash"),
+        ("fallback = '/../x'", 2, "above the root"),
+        ("fallback = '/app/'", 2, "folder"),
+        ("index = ['a/b']", 2, "slash"),
+        ("precompressed = ['lzma']", 2, "`zstd`"),
+        ("symlinks = 'some'", 2, "`inside`"),
+        ("error-pages = {200 = '/x'}", 2, "404"),
+        ("cors.origins = ['https://a.example/']", 2, "no origin"),
+        (
+            "header = [{paths = ['*'], name = 'Content-Length', value = '5'}]",
+            2,
+            "server sets it",
+        ),
+        (
+            "header = [{paths = ['*'], name = 'X-A', value = \"a\\r\\nX-B: c\"}]",
+            2,
+            "control",
+        ),
+        ("cache = [\n{paths = ['[z'], control = 'x'}]", 3, "pattern"),
+        (
+            "redirect = [{from = '/a', to = '//evil.example'}]",
+            2,
+            "neither a path",
+        ),
+        (
+            "rewrite = [{from = '/a', to = '/b', status = 301}]",
+            2,
+            "status",
+        ),
+    ] {
+        let error = Options::parse(&format!("[[site]]\n{site}\n")).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("line {line}, column")),
+            "{site}: {said}"
+        );
+        assert!(said.contains(what), "{site}: {said}");
+    }
+}
+
+#[test]
+fn a_relative_root_is_beside_its_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    fs::write(
+        &file,
+        "[[site]]\nroot = 'www'\n[[site]]\nroot = '/srv'\nnames = ['a']\n",
+    )
+    .unwrap();
+    let options = Options::load(&file).unwrap();
+    assert_eq!(options.sites[0].root, folder.path().join("www"));
+    assert_eq!(options.sites[1].root.to_str(), Some("/srv"));
+    let missing = Options::load(&folder.path().join("none.toml"));
+    assert!(matches!(missing, Err(Error::ConfigFile { .. })));
+}
+
+#[test]
+fn a_check_finds_every_site_that_cannot_be_served() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("page.html"), "page").unwrap();
+    let site = |text: &str| SiteOptions {
+        root: folder.path().to_owned(),
+        ..Options::parse(&format!("[[site]]\n{text}"))
+            .unwrap()
+            .sites
+            .remove(0)
+    };
+    let mut options = Options::of(folder.path());
+    assert!(check(&options).is_empty());
+    options
+        .sites
+        .push(site("fallback = '/page.html'\nnames = ['a']"));
+    assert!(check(&options).is_empty());
+    options.sites.push(site("fallback = '/none.html'"));
+    options.sites.push(site("precompressed = ['br', 'br']"));
+    options
+        .sites
+        .push(site("cors.origins = ['*', 'https://a.example']"));
+    options.sites.push(SiteOptions::of("/nowhere"));
+    let told: Vec<_> = check(&options).iter().map(Error::to_string).collect();
+    let said = ["/none.html", "twice", "everybody", "/nowhere"];
+    assert_eq!(told.len(), said.len(), "{told:?}");
+    for (told, said) in told.iter().zip(said) {
+        assert!(told.contains(said), "{told}");
+    }
+}
