@@ -16,6 +16,7 @@
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
+//! | `fuzz` | what holds for any bytes, for tests and fuzzers |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 
@@ -37,6 +38,9 @@ mod error;
 mod fields;
 mod file;
 mod framing;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod head;
 mod host;
 mod limits;
