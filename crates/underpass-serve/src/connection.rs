@@ -18,7 +18,7 @@ use underpass::Fault;
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::body::{self, Plan, Unskipped};
-use crate::head::{Expect, Persistence, Progress, Request, Scan};
+use crate::head::{Expect, Persistence, Progress, Request, Scan, method_of};
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
@@ -54,14 +54,20 @@ pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
 async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
     let scan = match read_head(worker, stream).await {
         Ok(scan) => scan,
-        Err(Unread::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unread::Refused(refusal)) => {
+            let method = method_of(stream.input());
+            return refuse(worker, stream, method, refusal).await;
+        }
         Err(Unread::Gone) => return Next::Drop,
     };
     let phase = stream.phase();
     let (input, outbox) = stream.parts();
     let request = match scan.parse(input) {
         Ok(request) => request,
-        Err(refusal) => return refuse(worker, stream, refusal).await,
+        Err(refusal) => {
+            let method = method_of(input);
+            return refuse(worker, stream, method, refusal).await;
+        }
     };
     match body::plan(&request) {
         Plan::Nothing => {
@@ -130,12 +136,14 @@ async fn answer_after_body(
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
-        (Err(refusal), _) => return refuse(worker, stream, refusal).await,
+        (Err(refusal), _) => return refuse(worker, stream, method_of(head), refusal).await,
     };
     let persistence = match skipped {
         Ok(()) => persistence(&request, stream.phase()),
         Err(Unskipped::TooLong) => Persistence::Close,
-        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, refusal).await,
+        Err(Unskipped::Refused(refusal)) => {
+            return refuse(worker, stream, request.method, refusal).await;
+        }
         Err(Unskipped::Gone) => return Next::Drop,
     };
     let sending = worker.answer(request, persistence, stream.outbox());
@@ -151,8 +159,8 @@ fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
     }
 }
 
-async fn refuse(worker: &Worker, stream: &mut Stream, refusal: Refusal) -> Next {
-    worker.refuse(refusal, stream.outbox());
+async fn refuse(worker: &Worker, stream: &mut Stream, method: Method, refusal: Refusal) -> Next {
+    worker.refuse(method, refusal, stream.outbox());
     send(worker, stream, Persistence::Close, None).await
 }
 
