@@ -52,6 +52,7 @@ pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
 pub(crate) const MOUNT: Need = program("mount", "mount");
 pub(crate) const NGINX: Need = program("nginx", "nginx-light");
 pub(crate) const PYTHON: Need = program("python3", "python3");
+pub(crate) const SLOWHTTPTEST: Need = program("slowhttptest", "slowhttptest");
 pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
 
 /// Every need there is, for `cargo xtask test --list`.
@@ -72,6 +73,7 @@ pub(crate) const ALL: &[Need] = &[
     MOUNT,
     NGINX,
     PYTHON,
+    SLOWHTTPTEST,
     UNSHARE,
 ];
 
