@@ -7,8 +7,8 @@
 //! | guest | it is unlinked and comes again | the version, or 404 |
 //!
 //! A log's bytes depend on their place alone, so that a body sent while it was cut short and grew
-//! again is still a state it had; but for zeros: cutting a file short clears what follows in its
-//! last page, and a page under way to a client is that page.
+//! again is still a state it had; but for zeros: cutting a file short clears what follows in the
+//! block of pages where it ends, and what is under way to a client is that block.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
