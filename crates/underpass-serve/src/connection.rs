@@ -21,7 +21,7 @@ use crate::body::{self, Plan, Unskipped};
 use crate::digest::Digest;
 use crate::explain;
 use crate::feed::{Broken, Delimiter, Feeding};
-use crate::head::{Expect, Persistence, Progress, Request, Scan};
+use crate::head::{Expect, Persistence, Progress, Request, Scan, method_of};
 use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
@@ -174,12 +174,16 @@ async fn answer_after_body(
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
-        (Err(refusal), _) => return refuse(worker, stream, visit, refusal).await,
+        (Err(refusal), _) => {
+            return refuse(worker, stream, visit, method_of(head), refusal).await;
+        }
     };
     let persistence = match skipped {
         Ok(()) => persistence(&request, stream.phase()),
         Err(Unskipped::TooLong) => Persistence::Close,
-        Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, visit, refusal).await,
+        Err(Unskipped::Refused(refusal)) => {
+            return refuse(worker, stream, visit, request.method, refusal).await;
+        }
         Err(Unskipped::Gone) => return Next::Drop,
     };
     let owed = worker.answer(request, persistence, stream.outbox());
@@ -203,11 +207,18 @@ async fn misread(
     refusal: Refusal,
 ) -> Next {
     visit.understand(stream.input(), None, || worker.words());
-    refuse(worker, stream, visit, refusal).await
+    let method = method_of(stream.input());
+    refuse(worker, stream, visit, method, refusal).await
 }
 
-async fn refuse(worker: &Worker, stream: &mut Stream, visit: &mut Visit, refusal: Refusal) -> Next {
-    worker.refuse(refusal, stream.outbox());
+async fn refuse(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    method: Method,
+    refusal: Refusal,
+) -> Next {
+    worker.refuse(method, refusal, stream.outbox());
     send(worker, stream, visit, Persistence::Close, Owed::Nothing).await
 }
 

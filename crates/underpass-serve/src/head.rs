@@ -204,6 +204,16 @@ fn parse(head: &[u8]) -> Result<Request<'_>, Refusal> {
     })
 }
 
+/// The method of a request that is refused, as far as it decides how: what answers HEAD has no
+/// body, however wrong the rest of the request is.
+pub(crate) fn method_of(input: &[u8]) -> Method {
+    let start = input.iter().position(|byte| !b"\r\n".contains(byte));
+    match input[start.unwrap_or(0)..].starts_with(b"HEAD ") {
+        true => Method::Head,
+        false => Method::Unknown,
+    }
+}
+
 /// RFC 9112, section 9.3.
 fn persistence(connection: Option<&[u8]>, version: Version) -> Persistence {
     let asks_for = |option: &str| {

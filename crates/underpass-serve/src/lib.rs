@@ -24,6 +24,7 @@
 //! | `connection`, `worker` | the order of it all |
 //! | `visit`, `tally`, `board` | what is known of an exchange, and counted |
 //! | `log`, `monitor`, `explain` | what is told of it: lines, metrics, its way |
+//! | `fuzz` | what holds for any bytes, for tests and fuzzers |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
 
@@ -57,6 +58,9 @@ mod fields;
 mod file;
 mod folder;
 mod framing;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod head;
 mod host;
 mod limits;

@@ -271,10 +271,10 @@ impl Worker {
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
-    pub(crate) fn refuse(&self, refusal: Refusal, outbox: &mut Outbox) {
+    pub(crate) fn refuse(&self, method: Method, refusal: Refusal, outbox: &mut Outbox) {
         self.requests.set(self.requests.get() + 1);
         let circumstances = Circumstances {
-            method: Method::Unknown,
+            method,
             version: Version::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),

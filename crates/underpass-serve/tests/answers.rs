@@ -10,7 +10,9 @@ mod support;
 
 use support::digest::digest;
 use support::rows::{self, Row, site};
-use support::{Client, DATE, State};
+use support::{Client, DATE, Server, State};
+use underpass_serve::SiteOptions;
+use underpass_serve::rules::HostName;
 
 /// Runs rows, each on a connection of its own.
 fn run(rows: Vec<Row>) {
@@ -20,7 +22,7 @@ fn run(rows: Vec<Row>) {
         let request = rows::fill_in(&request, &tag);
         let mut client = server.connect();
         client.send(request.as_bytes());
-        let method = request.split(' ').next().unwrap();
+        let method = request.trim_start().split(' ').next().unwrap();
         let answer = match client.try_answer(method) {
             Ok(answer) => answer,
             Err(error) => panic!("{request:?}: {error}"),
@@ -181,6 +183,52 @@ fn an_answer_to_unread_input_arrives() {
     client.send(vec![b'b'; 200_000]);
     assert_eq!(client.answer().status, 200);
     assert_eq!(client.state(), State::Closed);
+}
+
+#[test]
+fn a_refusal_of_unread_input_arrives() {
+    let (server, _) = site();
+    for start in [
+        "GET / HTTP/1.1\r\nA : b\r\n\r\n",
+        "G(T ",
+        "GET / HTTP/2.0\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send([start.as_bytes(), &[b'b'; 200_000]].concat());
+        assert!(
+            matches!(client.answer().status, 400 | 414 | 505),
+            "{start:?}"
+        );
+        assert_eq!(client.state(), State::Closed);
+    }
+}
+
+#[test]
+fn a_name_that_no_site_has_is_answered_by_the_first() {
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("who"), "second").unwrap();
+    let server = Server::with(|options| {
+        let second = SiteOptions {
+            names: vec![HostName::parse("Second.example").unwrap()],
+            ..SiteOptions::of(other.path())
+        };
+        options.sites.push(second);
+    });
+    server.write("who", "first");
+    for (target, host, who) in [
+        ("/who", "second.EXAMPLE", "second"),
+        ("/who", "second.example:8080", "second"),
+        ("http://second.example/who", "first", "second"),
+        ("/who", "first", "first"),
+        ("/who", "xsecond.example", "first"),
+        ("/who", "[::1]:80", "first"),
+        ("http://first/who", "second.example", "first"),
+    ] {
+        let answer = server.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(answer.body, who.as_bytes(), "{target} {host}");
+    }
+    let without = server.ask("GET /who HTTP/1.0\r\n\r\n");
+    assert_eq!(without.body, b"first");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
+use support::digest::sketch;
 use support::{Answer, Client, Server, State, make_old, pattern};
 
 /// Far more than the buffers of both sockets hold.
@@ -149,6 +150,101 @@ fn a_file_that_is_unlinked_is_sent_to_its_end() {
     fs::remove_file(server.site().join("f")).unwrap();
     complete(client);
     assert_eq!(server.get("/f").status, 404);
+}
+
+/// What can be asked of a file: all of it, a part, several parts; each far more than sockets hold.
+const FORMS: [(&str, &str); 3] = [
+    ("", "200 whole"),
+    (
+        "Range: bytes=1000000-22000000\r\n",
+        "206 1000000-22000000/25165824",
+    ),
+    (
+        "Range: bytes=0-11999999,13000000-\r\n",
+        "206 parts 0-11999999/25165824 13000000-25165823/25165824",
+    ),
+];
+
+/// A server, and a client that asked in this form and has the head of the answer only.
+fn stalled_by(form: &str) -> (Server, Client, Answer) {
+    let server = Server::start();
+    server.write("probe", "probe");
+    server.write("f.txt", content());
+    let mut client = Client::slow(server.address());
+    client.send(format!("GET /f.txt HTTP/1.1\r\nHost: a\r\n{form}\r\n"));
+    let head = client.head();
+    (server, client, head)
+}
+
+#[test]
+fn what_was_promised_is_sent_though_the_file_grows_or_its_name_goes() {
+    type Change = fn(&Server);
+    let changes: [(&str, Change); 3] = [
+        ("grows", |server| {
+            let path = server.site().join("f.txt");
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(&[b'm'; 100_000]).unwrap();
+        }),
+        ("is replaced", |server| {
+            server.write("new", "new");
+            fs::rename(server.site().join("new"), server.site().join("f.txt")).unwrap();
+        }),
+        ("is unlinked", |server| {
+            fs::remove_file(server.site().join("f.txt")).unwrap();
+        }),
+    ];
+    for (form, expected) in FORMS {
+        for (what, change) in changes {
+            let (server, mut client, mut answer) = stalled_by(form);
+            change(&server);
+            let length = answer.field("content-length").unwrap().parse().unwrap();
+            answer.body = client.read_exact(length).unwrap();
+            let come = sketch("GET", &answer, &content());
+            assert!(
+                come == expected,
+                "{form:?} of a file that {what}: {:.99}",
+                come
+            );
+            assert_eq!(
+                client.state(),
+                State::Open,
+                "{form:?} of a file that {what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_short_ends_the_connection_whatever_was_asked_of_it() {
+    for (form, _) in FORMS {
+        for length in [SIZE - 1, SIZE / 3] {
+            let (server, mut client, answer) = stalled_by(form);
+            let promised: usize = answer.field("content-length").unwrap().parse().unwrap();
+            let path = server.site().join("f.txt");
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(length as u64).unwrap();
+            // A range that ends before the new end is whole.
+            let is_whole = form.contains("22000000") && length > 22_000_000;
+            match client.read_exact(promised) {
+                Ok(_) => assert!(is_whole, "{form:?}: nothing was missing of {length} bytes"),
+                Err(_) => assert!(!is_whole, "{form:?}: {length} bytes are enough"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_overwritten_in_place_keeps_its_length_and_has_no_third_content() {
+    let (server, mut client, _) = stalled();
+    let path = server.site().join("f");
+    let mut file = OpenOptions::new().write(true).open(path).unwrap();
+    let other: Vec<u8> = content().iter().map(|byte| !byte).collect();
+    file.write_all(&other).unwrap();
+    let body = client.read_exact(SIZE).unwrap();
+    let old = content();
+    let is_either = |at: usize| body[at] == old[at] || body[at] == other[at];
+    assert!((0..SIZE).all(is_either), "bytes of neither");
+    assert_eq!(client.state(), State::Open);
 }
 
 #[test]

@@ -261,6 +261,76 @@ fn swap(server: Server, names: usize, opens: Opens) {
 }
 
 #[test]
+fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
+    const REQUESTS: usize = 400;
+    const CLIENTS: usize = 3;
+    let server = site();
+    let (root, outside) = (server.site(), server.outside().to_owned());
+    for (top, content) in [(root.join("a"), PUBLIC), (outside.join("beside/a"), SECRET)] {
+        fs::create_dir_all(top.join("b/c")).unwrap();
+        for name in 0..REQUESTS * CLIENTS {
+            fs::write(top.join(format!("b/c/{name}")), content).unwrap();
+        }
+    }
+    // From each level a link to the same level beside the site.
+    symlink("../beside/a", root.join("top")).unwrap();
+    symlink("../../beside/a/b", root.join("a/middle")).unwrap();
+    symlink("../../../beside/a/b/c", root.join("a/b/bottom")).unwrap();
+    // One that climbs within the site as long as nobody moves what it is in.
+    symlink("../../a/b/c", root.join("a/b/within")).unwrap();
+    let done = AtomicBool::new(false);
+    let swap = |one: &str, other: &str| {
+        while !done.load(Ordering::Relaxed) {
+            // A name above may be swapped away just now.
+            let (one, other) = (root.join(one), root.join(other));
+            let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+            std::thread::yield_now();
+        }
+    };
+    let found: usize = std::thread::scope(|scope| {
+        scope.spawn(|| swap("a", "top"));
+        scope.spawn(|| swap("a/b", "a/middle"));
+        scope.spawn(|| swap("a/b/c", "a/b/bottom"));
+        scope.spawn(|| {
+            // Out of the site and back, so that `..` within it leads elsewhere.
+            while !done.load(Ordering::Relaxed) {
+                let _ = fs::rename(root.join("a/b"), outside.join("moved"));
+                let _ = fs::rename(outside.join("moved"), root.join("a/b"));
+                std::thread::yield_now();
+            }
+        });
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let server = &server;
+                scope.spawn(move || {
+                    let names = number * REQUESTS..(number + 1) * REQUESTS;
+                    let mut client = server.connect();
+                    names.map(|name| served(&mut client, name)).sum::<usize>()
+                })
+            })
+            .collect();
+        let found = clients.into_iter().map(|client| client.join().unwrap());
+        let found = found.sum();
+        done.store(true, Ordering::Relaxed);
+        found
+    });
+    assert!(found > 0, "nothing was ever found");
+}
+
+/// Asks for a name in two ways; says how often it was there.
+fn served(client: &mut Client, name: usize) -> usize {
+    let targets = [format!("/a/b/c/{name}"), format!("/a/b/within/{name}")];
+    let statuses = targets.map(|target| {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer();
+        assert!(!answer.body.starts_with(SECRET.as_bytes()), "{target}");
+        assert!(matches!(answer.status, 200 | 404 | 503), "{answer:?}");
+        answer.status
+    });
+    statuses.iter().filter(|&&status| status == 200).count()
+}
+
+#[test]
 fn the_served_folder_stays_the_same_when_it_is_renamed() {
     let server = site();
     let moved = server.outside().join("moved");

@@ -8,76 +8,19 @@
 
 #[path = "support/differences.rs"]
 mod differences;
+#[path = "support/nginx.rs"]
+mod nginx;
 mod support;
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::fs;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
 
 use differences::DIFFERENCES;
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, kill_process};
+use nginx::Nginx;
 use support::Client;
 use support::digest::sketch;
 use support::rows;
-
-/// nginx on a port that this process bound, so that there is nothing to wait for.
-struct Nginx {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl Nginx {
-    fn start(site: &Path, home: &Path) -> Nginx {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        fs::write(home.join("nginx.conf"), configuration(address, site, home)).unwrap();
-        // A descriptor named in NGINX is taken over instead of binding the address anew.
-        fcntl_setfd(&listener, FdFlags::empty()).unwrap();
-        let process = Command::new("nginx")
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("NGINX", format!("{};", listener.as_raw_fd()))
-            .arg("-p")
-            .arg(home)
-            .arg("-c")
-            .arg(home.join("nginx.conf"))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Nginx { process, address }
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        if let Some(master) = Pid::from_raw(self.process.id() as i32) {
-            let _ = kill_process(master, Signal::TERM);
-        }
-        let _ = self.process.wait();
-    }
-}
-
-fn configuration(address: SocketAddr, site: &Path, home: &Path) -> String {
-    let (site, home) = (site.display(), home.display());
-    format!(
-        "daemon off; worker_processes 1; user root; pid {home}/pid;
-         error_log {home}/error.log;
-         events {{ worker_connections 64; }}
-         http {{
-             access_log off;
-             types {{ text/plain txt; text/html html; }}
-             client_body_temp_path {home}/body;
-             fastcgi_temp_path {home}/fastcgi; proxy_temp_path {home}/proxy;
-             scgi_temp_path {home}/scgi; uwsgi_temp_path {home}/uwsgi;
-             absolute_redirect off;
-             server {{ listen {address}; root {site}; index index.html; }}
-         }}"
-    )
-}
 
 /// What a server makes of a request, as one line.
 fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
@@ -87,7 +30,7 @@ fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
         client.answer().field("etag").unwrap().to_owned()
     };
     let request = rows::fill_in(request, &tag);
-    let method = request.split(' ').next().unwrap();
+    let method = request.trim_start().split(' ').next().unwrap();
     let mut client = Client::connect(address);
     client.send(&request);
     match client.try_answer(method) {
@@ -101,7 +44,7 @@ fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
 fn every_difference_from_nginx_is_intended() {
     let (server, file) = rows::site();
     let home = tempfile::tempdir().unwrap();
-    let nginx = Nginx::start(&server.site(), home.path());
+    let nginx = Nginx::start(&server.site(), home.path(), "");
     let mut complaints = String::new();
     let mut unseen: HashSet<&str> = HashSet::from_iter(differences().map(|(request, ..)| request));
     for (request, _) in rows::all() {

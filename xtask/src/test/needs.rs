@@ -54,6 +54,7 @@ pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
 pub(crate) const MOUNT: Need = program("mount", "mount");
 pub(crate) const NGINX: Need = program("nginx", "nginx-light");
 pub(crate) const PYTHON: Need = program("python3", "python3");
+pub(crate) const SLOWHTTPTEST: Need = program("slowhttptest", "slowhttptest");
 pub(crate) const TAR: Need = program("tar", "tar");
 pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
 pub(crate) const ZSTD: Need = program("zstd", "zstd");
@@ -78,6 +79,7 @@ pub(crate) const ALL: &[Need] = &[
     MOUNT,
     NGINX,
     PYTHON,
+    SLOWHTTPTEST,
     TAR,
     UNSHARE,
     ZSTD,

@@ -71,6 +71,24 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "a listing works in a browser, with and without scripts",
     },
     SystemTest {
+        package: "underpass-serve",
+        target: "oracle_generated",
+        needs: &[needs::NGINX],
+        why: "thousands of made-up requests: every difference from nginx has its rule",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "serve_siege",
+        needs: &[needs::ROOT, needs::STRACE, needs::SLOWHTTPTEST],
+        why: "others are served while descriptors run out, a disk fails, and clients are slow",
+    },
+    SystemTest {
+        package: "xtask",
+        target: "soak",
+        needs: &[],
+        why: "a minute of clients that come, stall and vanish while files change",
+    },
+    SystemTest {
         package: "underpass-cli",
         target: "serve_traced",
         needs: &[needs::STRACE],

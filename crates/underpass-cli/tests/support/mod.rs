@@ -85,13 +85,32 @@ impl Server {
         socket
     }
 
-    /// A signal to the server, or to its child if another program started it.
+    /// A signal to the server.
     pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.process(), signal).unwrap();
+    }
+
+    /// The server, or the child of the program that started it.
+    pub(crate) fn process(&self) -> Pid {
         let started = self.process.id();
         let children = format!("/proc/{started}/task/{started}/children");
         let child = fs::read_to_string(children).unwrap_or_default();
-        let process = child.trim().parse().unwrap_or(started as i32);
-        kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+        Pid::from_raw(child.trim().parse().unwrap_or(started as i32)).unwrap()
+    }
+
+    /// How many descriptors the server has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.process().as_raw_nonzero());
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    /// Bytes of the server that are in memory.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let status = format!("/proc/{}/status", self.process().as_raw_nonzero());
+        let status = fs::read_to_string(status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kibibytes = line.unwrap().split_whitespace().nth(1).unwrap();
+        kibibytes.parse::<usize>().unwrap() << 10
     }
 
     /// Waits for the end that somebody has asked for.

@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Writes a file of the site, old enough for its date to count.
-    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.site().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();

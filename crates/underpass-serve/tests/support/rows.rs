@@ -4,6 +4,9 @@
 //! A row without a version is the field lines of `GET /f.txt`. `{tag}` stands for the current
 //! entity-tag of that file, `{date}` for its date, `{earlier}` and `{later}` for a second beside.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::{DATE, Server, pattern};
 
 pub(crate) type Row = (String, String);
@@ -28,6 +31,8 @@ pub(crate) fn site() -> (Server, Vec<u8>) {
     server.write("a\\b;x=1+", "odd");
     server.write("%2e%2e", "percent");
     server.write("üñ", "utf-8");
+    server.write(OsStr::from_bytes(b"\xff\xfe"), "bytes");
+    server.write("o d\\/f.txt", "other");
     (server, file)
 }
 
@@ -307,6 +312,12 @@ pub(crate) fn targets_hosts_and_versions() -> Vec<Row> {
         ("GET /f.txt HTTP/01.1\r\nHost: a\r\n\r\n", "400 closed"),
         ("GET /f.txt HTTP/1.1x\r\nHost: a\r\n\r\n", "400 closed"),
         ("GET /HTTP/\r\n", "400 closed"),
+        ("GET /f.txt\r\n", "400 closed"),
+        (" GET /f.txt HTTP/1.1\r\nHost: a\r\n\r\n", "400 closed"),
+        (
+            "\r\nGET /f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "200 whole open",
+        ),
         (
             "\r\n\r\nGET /f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
             "200 whole open",
@@ -324,6 +335,14 @@ pub(crate) fn targets_hosts_and_versions() -> Vec<Row> {
             "200 length 1000 open",
         ),
         ("HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n", "404 open"),
+        ("HEAD /% HTTP/1.1\r\nHost: a\r\n\r\n", "400 closed"),
+        ("HEAD /f.txt HTTP/1.1\r\nA : b\r\n\r\n", "400 closed"),
+        ("\r\nHEAD /f.txt HTTP/1.1\r\n\r\n", "400 closed"),
+        ("HEAD /f.txt HTTP/2.0\r\n\r\n", "505 closed"),
+        (
+            "HEAD /f.txt HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+            "400 closed",
+        ),
     ])
 }
 
@@ -562,6 +581,9 @@ pub(crate) fn paths() -> Vec<Row> {
         ("/a%5cb;x=1+", "200 \"odd\" open"),
         ("/üñ", "200 \"utf-8\" open"),
         ("/%c3%bc%c3%b1", "200 \"utf-8\" open"),
+        ("/%ff%FE", "200 \"bytes\" open"),
+        ("/o%20d%5c", "301 to /o%20d%5C/ open"),
+        ("//o%20d%5c?q", "301 to /o%20d%5C/?q open"),
         ("//f.txt", "200 whole open"),
         ("/dir//index.html", "200 \"index\" open"),
         ("/f.txt/", "404 open"),

@@ -1,0 +1,67 @@
+//! A real nginx, with a configuration of its own.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// nginx on a port that this process bound, so that there is nothing to wait for.
+pub(crate) struct Nginx {
+    process: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Nginx {
+    /// Serves `site`, keeps its own files in `home`; `more` goes into the configuration of HTTP.
+    pub(crate) fn start(site: &Path, home: &Path, more: &str) -> Nginx {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let configured = configuration(address, site, home, more);
+        fs::write(home.join("nginx.conf"), configured).unwrap();
+        // A descriptor named in NGINX is taken over instead of binding the address anew.
+        fcntl_setfd(&listener, FdFlags::empty()).unwrap();
+        let process = Command::new("nginx")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("NGINX", format!("{};", listener.as_raw_fd()))
+            .arg("-p")
+            .arg(home)
+            .arg("-c")
+            .arg(home.join("nginx.conf"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Nginx { process, address }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        if let Some(master) = Pid::from_raw(self.process.id() as i32) {
+            let _ = kill_process(master, Signal::TERM);
+        }
+        let _ = self.process.wait();
+    }
+}
+
+fn configuration(address: SocketAddr, site: &Path, home: &Path, more: &str) -> String {
+    let (site, home) = (site.display(), home.display());
+    format!(
+        "daemon off; worker_processes 1; user root; pid {home}/pid;
+         error_log {home}/error.log;
+         events {{ worker_connections 256; }}
+         http {{
+             access_log off;
+             types {{ text/plain txt; text/html html; }}
+             client_body_temp_path {home}/body;
+             fastcgi_temp_path {home}/fastcgi; proxy_temp_path {home}/proxy;
+             scgi_temp_path {home}/scgi; uwsgi_temp_path {home}/uwsgi;
+             absolute_redirect off;
+             {more}
+             server {{ listen {address}; root {site}; index index.html; }}
+         }}"
+    )
+}
