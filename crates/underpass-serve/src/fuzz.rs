@@ -209,7 +209,8 @@ pub fn multipart(data: &[u8]) {
         return;
     };
     let boundary = Boundary::new(size.into());
-    let body = Multipart::new(&spans, size, &Types::new(&TypeOptions::default()).of(b"a.txt"), &boundary);
+    let media = Types::new(&TypeOptions::default()).of(b"a.txt");
+    let body = Multipart::new(&spans, size, &media, &boundary);
     let mut length = body.closing.len() as u64;
     assert_eq!(body.parts.len(), spans.len());
     for ((head, sent), asked) in body.parts.iter().zip(&spans) {

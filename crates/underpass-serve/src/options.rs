@@ -199,7 +199,8 @@ impl Options {
 
 impl Default for SiteOptions {
     /// The current folder, under every name, as it lies there: `index.html` for folders, names
-    /// with dots hidden, links inside followed, nothing compressed, folders without an index listed.
+    /// with dots hidden, links inside followed, nothing compressed, folders without an index
+    /// listed.
     fn default() -> SiteOptions {
         SiteOptions {
             root: PathBuf::from("."),

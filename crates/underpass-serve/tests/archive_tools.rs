@@ -48,9 +48,9 @@ fn site() -> Server {
     let server = Server::start();
     let long = "a name that is long ".repeat(12);
     for (number, size) in [0, 1, 511, 512, 513, 5000, 3 << 20].into_iter().enumerate() {
-        server.write(&format!("d/sizes/{number}"), pattern(size));
+        server.write(format!("d/sizes/{number}"), pattern(size));
     }
-    server.write(&format!("d/{long}/{long}/f"), "deep");
+    server.write(format!("d/{long}/{long}/f"), "deep");
     server.write("d/\u{fc}ml\u{e4}ut/\u{1f600}", "text");
     server.write("d/line\nend \\ \"quote\"", "odd");
     let folder = server.site().join("d");

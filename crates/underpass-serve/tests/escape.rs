@@ -208,7 +208,6 @@ const SWAPS_SEEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Swaps a folder for a link that leads out, again and again, while its files are asked for, and
 /// goes on until both have been met.
-
 fn swap(server: Server, names: usize, opens: Opens) {
     let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
     fs::create_dir(&folder).unwrap();

@@ -15,7 +15,7 @@ use support::Server;
 fn site() -> Server {
     let server = Server::start();
     for folder in ["photos", "music", "backups 2026", "src"] {
-        server.write(&format!("shelf/{folder}/f"), "f");
+        server.write(format!("shelf/{folder}/f"), "f");
     }
     for (name, size) in [
         ("README.md", 2_140),
@@ -35,7 +35,7 @@ fn site() -> Server {
             777_216,
         ),
     ] {
-        server.write(&format!("shelf/{name}"), vec![b'x'; size]);
+        server.write(format!("shelf/{name}"), vec![b'x'; size]);
     }
     server
 }

@@ -1,5 +1,4 @@
-//! Listings, archives and hashes where a site is configured otherwise than it comes, and what the
-//! access log says of them.
+//! Listings, archives and hashes where a site is configured otherwise than it comes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,13 +6,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use support::{Answer, Server, make_old};
-use underpass_serve::{Access, LogFormat, Options};
 
 /// The names in a listing.
 fn listed(server: &Server, target: &str) -> Vec<String> {
@@ -181,109 +177,4 @@ fn a_file_is_saved_for_download_and_a_folder_needs_a_format() {
     assert!(is_page(&server.get("/d/?download")));
     let archive = server.get("/d/?download=tar");
     assert_eq!(archive.field("content-type"), Some("application/x-tar"));
-}
-
-/// A server that writes a log, and the objects of its lines.
-struct Logged {
-    server: Server,
-    folder: tempfile::TempDir,
-}
-
-impl Logged {
-    fn start(change: impl FnOnce(&mut Options)) -> Logged {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::with(|options| {
-            options.log.access = Access::File(folder.path().join("log"));
-            options.log.format = LogFormat::Json;
-            change(options);
-        });
-        Logged { server, folder }
-    }
-
-    /// Waits until the log has so many lines.
-    fn await_lines(&self, count: usize) {
-        let started = Instant::now();
-        while fs::read_to_string(self.path()).unwrap().lines().count() < count {
-            assert!(started.elapsed() < Duration::from_secs(20), "no line comes");
-            std::thread::yield_now();
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("log")
-    }
-
-    fn objects(self) -> Vec<Value> {
-        let path = self.path();
-        self.server.stop();
-        let text = fs::read_to_string(path).unwrap();
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-}
-
-#[test]
-fn a_body_that_is_made_is_one_line_of_the_log() {
-    const LARGE: usize = 300 << 10;
-    let logged = Logged::start(|options| options.sites[0].hashes = true);
-    logged.server.write("d/f", vec![b'x'; LARGE]);
-    let mut client = logged.server.connect();
-    let mut bodies = Vec::new();
-    for (method, target) in [
-        ("GET", "/d/"),
-        ("GET", "/d/?download=tar"),
-        ("HEAD", "/d/?download=tar"),
-        ("GET", "/d/f?hash=blake3"),
-        ("GET", "/d/f"),
-    ] {
-        client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        bodies.push(client.try_answer(method).unwrap().body.len() as u64);
-    }
-    let objects = logged.objects();
-    assert_eq!(objects.len(), bodies.len());
-    for (number, (object, body)) in objects.iter().zip(&bodies).enumerate() {
-        assert_eq!(object["status"], 200);
-        assert_eq!(object["aborted"], Value::Null, "{object}");
-        assert_eq!(object["request"], number + 1);
-        // The sizes of chunks and their line ends are sent too.
-        let sent = object["sent"].as_u64().unwrap();
-        let framing = if number < 2 { 512 } else { 0 };
-        assert!((*body..=body + framing).contains(&sent), "{object}");
-        match number < 2 {
-            true => assert_eq!(object["promised"], Value::Null, "{object}"),
-            false => assert_eq!(object["promised"], *body, "{object}"),
-        }
-    }
-    let moved = |object: &Value| {
-        let moved = object["moved"].as_object().unwrap().values();
-        moved.map(|way| way["bytes"].as_u64().unwrap()).sum::<u64>()
-    };
-    let expected = [0, LARGE as u64, 0, 0, LARGE as u64];
-    assert_eq!(objects.iter().map(moved).collect::<Vec<_>>(), expected);
-}
-
-#[test]
-fn a_client_that_goes_before_its_answer_is_complete_is_one_line_too() {
-    let logged = Logged::start(|options| options.sites[0].hashes = true);
-    logged.server.write("probe", "probe");
-    let huge = fs::File::create(logged.server.site().join("huge")).unwrap();
-    huge.set_len(1 << 40).unwrap();
-    for target in ["/huge?hash=blake3", "/?download=tar"] {
-        let mut client = logged.server.connect();
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        if target.contains("tar") {
-            client.head();
-        }
-        drop(client);
-    }
-    logged.await_lines(2);
-    let objects = logged.objects();
-    let told = |object: &Value| (object["status"].clone(), object["aborted"].clone());
-    let mut told: Vec<_> = objects.iter().map(told).collect();
-    told.sort_by_key(|(status, _)| status.as_u64());
-    assert_eq!(told.len(), 2, "{objects:?}");
-    assert_eq!(told[0], (0.into(), "peer_gone".into()));
-    assert_eq!(told[1], (200.into(), "peer_gone".into()));
 }

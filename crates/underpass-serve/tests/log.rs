@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{Client, Server, make_old, pattern};
@@ -44,6 +44,15 @@ impl Logged {
         self.folder.path().join("log")
     }
 
+    /// Waits until there are so many lines.
+    fn await_lines(&self, count: usize) {
+        let started = Instant::now();
+        while lines_so_far(&self.path()) < count {
+            assert!(started.elapsed() < Duration::from_secs(20), "no line comes");
+            std::thread::yield_now();
+        }
+    }
+
     /// The lines there are when the server has stopped.
     fn lines(self) -> Vec<String> {
         let path = self.path();
@@ -58,6 +67,10 @@ impl Logged {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     }
+}
+
+fn lines_so_far(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap().lines().count()
 }
 
 fn lines(path: &Path) -> Vec<String> {
@@ -386,4 +399,68 @@ fn a_log_that_cannot_be_opened_is_told_at_the_start() {
     options.log.access = Access::File("/nowhere/log".into());
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("/nowhere/log"), "{error}");
+}
+
+#[test]
+fn a_body_that_is_made_is_one_line_of_the_log() {
+    const LENGTH: usize = 300 << 10;
+    let logged = Logged::with(LogFormat::Json, |options| options.sites[0].hashes = true);
+    logged.server.write("d/f", vec![b'x'; LENGTH]);
+    let mut client = logged.server.connect();
+    let mut bodies = Vec::new();
+    for (method, target) in [
+        ("GET", "/d/"),
+        ("GET", "/d/?download=tar"),
+        ("HEAD", "/d/?download=tar"),
+        ("GET", "/d/f?hash=blake3"),
+        ("GET", "/d/f"),
+    ] {
+        client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        bodies.push(client.try_answer(method).unwrap().body.len() as u64);
+    }
+    let objects = logged.objects();
+    assert_eq!(objects.len(), bodies.len());
+    for (number, (object, body)) in objects.iter().zip(&bodies).enumerate() {
+        assert_eq!(object["status"], 200);
+        assert_eq!(object["aborted"], Value::Null, "{object}");
+        assert_eq!(object["request"], number + 1);
+        // The sizes of chunks and their line ends are sent too.
+        let sent = object["sent"].as_u64().unwrap();
+        let framing = if number < 2 { 512 } else { 0 };
+        assert!((*body..=body + framing).contains(&sent), "{object}");
+        match number < 2 {
+            true => assert_eq!(object["promised"], Value::Null, "{object}"),
+            false => assert_eq!(object["promised"], *body, "{object}"),
+        }
+    }
+    let moved = |object: &Value| {
+        let moved = object["moved"].as_object().unwrap().values();
+        moved.map(|way| way["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    let expected = [0, LENGTH as u64, 0, 0, LENGTH as u64];
+    assert_eq!(objects.iter().map(moved).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_client_that_goes_before_its_answer_is_complete_is_one_line_too() {
+    let logged = Logged::with(LogFormat::Json, |options| options.sites[0].hashes = true);
+    logged.server.write("probe", "probe");
+    let huge = fs::File::create(logged.server.site().join("huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    for target in ["/huge?hash=blake3", "/?download=tar"] {
+        let mut client = logged.server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        if target.contains("tar") {
+            client.head();
+        }
+        drop(client);
+    }
+    logged.await_lines(2);
+    let objects = logged.objects();
+    let told = |object: &Value| (object["status"].clone(), object["aborted"].clone());
+    let mut told: Vec<_> = objects.iter().map(told).collect();
+    told.sort_by_key(|(status, _)| status.as_u64());
+    assert_eq!(told.len(), 2, "{objects:?}");
+    assert_eq!(told[0], (0.into(), "peer_gone".into()));
+    assert_eq!(told[1], (200.into(), "peer_gone".into()));
 }
