@@ -171,10 +171,10 @@ fn every_flag_about_files_does_what_the_option_does() {
         assert!(told.contains(part), "{part}: {told}");
     }
     let bare = Server::with(&["--no-listing", "--hashes"]);
-    bare.write("d/f", "f");
-    assert!(head(&bare, "/d/").starts_with("HTTP/1.1 403 "));
-    assert!(head(&bare, "/d/?download=tar").starts_with("HTTP/1.1 403 "));
-    assert!(head(&bare, "/d/f?hash=sha256").contains("\r\nContent-Length: 68\r\n"));
+    bare.write("f", "f");
+    assert!(head(&bare, "/").starts_with("HTTP/1.1 403 "));
+    assert!(head(&bare, "/?download=tar").starts_with("HTTP/1.1 403 "));
+    assert!(head(&bare, "/f?hash=sha256").contains("\r\nContent-Length: 68\r\n"));
     for wrong in [
         ["--fallback", "app.html"],
         ["--precompressed", "lzma"],
