@@ -1,25 +1,38 @@
 //! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use underpass::limits::JOINED_BYTES_MAX;
-use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
-use underpass_net::{Limits, Running};
+use underpass::{Host, Kind, Mechanism, Plan, Policy, Sink, Source};
+use underpass_net::{Inherited, Limits, ListenAt, Notifier, Running, cores};
 use underpass_serve::{Error, Options, Summary};
 
+use greeting::greeting;
+
+mod greeting;
+mod life;
+
 /// Serve the files of a folder over HTTP
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The folder whose files are served; nothing outside of it can be read
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
 
-    /// Where to wait for connections: 0.0.0.0:8080 for every interface, port 0 for a free port
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    /// Where to wait for connections, once for each place: ADDR:PORT (0.0.0.0:8080 for every
+    /// interface, [::]:8080 for version 6 too, port 0 for a free port), unix:/path[,mode=0660], or
+    /// systemd[:NAME] for sockets that were passed at the start
+    #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8080")]
+    listen: Vec<ListenAt>,
+
+    /// How long answers under way have to end when the server is told to stop
+    #[arg(long, value_name = "TIME", default_value = "30s",
+          value_parser = humantime::parse_duration)]
+    stop_timeout: Duration,
 
     /// Threads that answer, each with its own connections [default: the cores this process may use]
     #[arg(long, value_name = "N")]
@@ -46,79 +59,73 @@ const JOIN_MAX: u64 = 1 << 20;
 ///
 /// The error is one line for people: what was being done, why it failed and what to try.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let options = Options {
-        listen: arguments.listen,
-        workers: arguments.workers,
-        policy: arguments.only.map(Policy::only).unwrap_or_default(),
-        connections: Limits {
-            joined_bytes_max: arguments.join,
-            ..Limits::default()
-        },
-        ..Options::of(&arguments.folder)
+    let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
+    let server = match begin(arguments, inherited) {
+        Ok(server) => server,
+        Err(why) => {
+            if let Some(predecessor) = predecessor {
+                predecessor.tell_failed(&why);
+            }
+            return Err(why);
+        }
     };
-    let plan = body_plan(&options.policy);
-    if let Some(only) = arguments.only {
-        check(only, &plan)?;
+    match predecessor {
+        // It tells the service manager who goes on.
+        Some(predecessor) => predecessor
+            .tell_ready(&server.running)
+            .map_err(|error| error.to_string())?,
+        None => server.notifier.ready(&life::status(&server.running)),
     }
-    let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
-    underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
-    say(&greeting(
-        &arguments.folder,
-        &running,
-        options
-            .workers
-            .map_or_else(underpass_net::cores, NonZeroUsize::get),
-        &plan,
-    ));
     let mut summary = Summary::default();
-    for worker in running.join() {
+    for worker in server.running.join() {
         summary.add(&worker);
     }
     say(&farewell(&summary));
     Ok(())
 }
 
+/// A server that obeys.
+struct Server {
+    running: Arc<Running<Summary>>,
+    notifier: Arc<Notifier>,
+}
+
+fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Server, String> {
+    let options = options(arguments)?;
+    let plan = body_plan(&options.policy);
+    if let Some(only) = arguments.only {
+        check(only, &plan)?;
+    }
+    let running = underpass_serve::serve_on(&options, inherited);
+    let running = Arc::new(running.map_err(|error| with_advice(&error))?);
+    let notifier = Arc::new(Notifier::of_environment());
+    let again = arguments.clone();
+    life::obey(&running, &notifier, move || self::options(&again))?;
+    let workers = options.workers.map_or_else(cores, NonZeroUsize::get);
+    let addresses = running.addresses();
+    say(&greeting(&arguments.folder, &addresses, workers, &plan));
+    Ok(Server { running, notifier })
+}
+
+/// What the arguments ask for. A reload asks again.
+fn options(arguments: &Arguments) -> Result<Options, String> {
+    Ok(Options {
+        listen: arguments.listen.clone(),
+        workers: arguments.workers,
+        policy: arguments.only.map(Policy::only).unwrap_or_default(),
+        connections: Limits {
+            joined_bytes_max: arguments.join,
+            stop_timeout: arguments.stop_timeout,
+            ..Limits::default()
+        },
+        ..Options::of(&arguments.folder)
+    })
+}
+
 /// Nobody may be listening to standard output; that is no reason to stop serving.
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-fn greeting(folder: &Path, running: &Running<Summary>, workers: usize, plan: &Plan) -> String {
-    let address = running.address();
-    let shown = folder.display();
-    let threads = match workers {
-        1 => "1 worker".to_owned(),
-        count => format!("{count} workers"),
-    };
-    let how = bodies(plan);
-    format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
-}
-
-fn bodies(plan: &Plan) -> String {
-    let tiers: Vec<_> = plan.tiers().collect();
-    let Some((first, others)) = tiers.split_first() else {
-        return "bodies cannot leave: nothing is allowed".to_owned();
-    };
-    let why = match first {
-        Mechanism::Sendfile => "pages of the page cache go straight to the socket",
-        Mechanism::Splice => "pages of the page cache go to the socket through a pipe",
-        _ => "they pass through a buffer of this program",
-    };
-    let others: Vec<_> = others.iter().map(|tier| tier.name()).collect();
-    let fallback = match others.is_empty() {
-        true => String::new(),
-        false => format!("; where it is refused, by {}", others.join(", then ")),
-    };
-    let missing: Vec<_> = plan
-        .left_out()
-        .filter(|(_, reason)| matches!(reason, Reason::Refused(..)))
-        .map(|(mechanism, reason)| format!("; not by {mechanism}: {reason}"))
-        .collect();
-    format!(
-        "bodies leave by {first}: {why}{fallback}{}",
-        missing.concat()
-    )
 }
 
 /// How a file gets to a TCP socket on this host.
@@ -167,6 +174,16 @@ fn with_advice(error: &Error) -> String {
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port from 1024 on with --listen ADDR:PORT"
         }
+        Error::Net(Net::PathTaken { .. }) => {
+            "stop that process, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NoSocketThere { .. }) => {
+            "remove it, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NotActivated { .. }) => {
+            "a socket unit passes them, with FileDescriptorName= as their name"
+        }
+        Error::Net(Net::Generations { .. }) => "try again when downloads have ended",
         Error::Net(_) | Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => {
             return error.to_string();
         }

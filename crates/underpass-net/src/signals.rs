@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM ask for a stop: the first one lets running answers end, the second does not.
+//! What signals ask for.
 
 use std::io;
 use std::thread;
@@ -6,14 +6,25 @@ use std::thread;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
-use crate::shutdown::Shutdown;
 
-/// From now on SIGINT and SIGTERM advance `shutdown` by a phase instead of ending the process.
-/// Returns at once; the watching thread lives as long as the process.
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ask {
+    /// SIGINT, SIGTERM: stop; once more: at once.
+    Stop,
+    /// SIGHUP: read the configuration anew.
+    Reload,
+    /// SIGUSR2: let the program's file take over.
+    Upgrade,
+}
+
+/// From now on these signals call `obey` instead of ending the process, one after another on a
+/// thread of their own, which must not be held up. Signals that come while it is busy are one.
+/// Returns at once; the thread lives as long as the process.
 ///
 /// # Errors
 /// [`Error::Worker`] if the thread cannot be made or the signals not be taken.
-pub fn obey_signals(shutdown: Shutdown) -> Result<(), Error> {
+pub fn obey_signals(obey: impl FnMut(Ask) + Send + 'static) -> Result<(), Error> {
     let failed = |source| Error::Worker {
         doing: "watch for signals",
         source,
@@ -22,27 +33,39 @@ pub fn obey_signals(shutdown: Shutdown) -> Result<(), Error> {
         .enable_io()
         .build()
         .map_err(failed)?;
-    let (interrupt, terminate) = runtime.block_on(async { both() }).map_err(failed)?;
+    let signals = runtime.block_on(async { Signals::new() }).map_err(failed)?;
     thread::Builder::new()
         .name("signals".into())
-        .spawn(move || runtime.block_on(pass_on(interrupt, terminate, &shutdown)))
+        .spawn(move || runtime.block_on(signals.pass_on(obey)))
         .map_err(failed)?;
     Ok(())
 }
 
-fn both() -> io::Result<(Signal, Signal)> {
-    Ok((
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    ))
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    user: Signal,
 }
 
-async fn pass_on(mut interrupt: Signal, mut terminate: Signal, shutdown: &Shutdown) {
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    async fn pass_on(mut self, mut obey: impl FnMut(Ask)) {
+        loop {
+            obey(tokio::select! {
+                _ = self.interrupt.recv() => Ask::Stop,
+                _ = self.terminate.recv() => Ask::Stop,
+                _ = self.hang_up.recv() => Ask::Reload,
+                _ = self.user.recv() => Ask::Upgrade,
+            });
         }
-        shutdown.hurry();
     }
 }

@@ -24,7 +24,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Protocol, Running, Stream};
+use underpass_net::{Inherited, Protocol, Running, Setup, Stream};
 
 mod answer;
 mod body;
@@ -74,21 +74,47 @@ pub use worker::{Summary, Worker};
 /// use underpass_serve::{Options, serve};
 ///
 /// let running = serve(&Options::of("public"))?;
-/// println!("http://{}/", running.address());
+/// for address in running.addresses() {
+///     println!("http://{address}/");
+/// }
 /// let summaries = running.join();
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
 pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
-    let http = Http {
-        sites: Arc::new(Sites::open(&options.sites)?),
-        limits: options.requests.clone(),
-    };
-    let workers = options
-        .workers
-        .map_or_else(underpass_net::cores, Into::into);
-    let (listen, policy) = (options.listen, options.policy);
-    let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
-    Ok(running)
+    serve_on(options, Inherited::default())
+}
+
+/// Like [`serve`], with sockets that were opened for this process: by a service manager, or by the
+/// process that this one succeeds.
+///
+/// # Errors
+/// Any [`Error`]; nothing is left running.
+pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Running<Summary>, Error> {
+    Ok(underpass_net::start(&setup(options)?, inherited)?)
+}
+
+/// Goes on with other options, and drops no connection: see [`Running::reload`]. Folders are opened
+/// anew. Blocks until new workers take connections.
+///
+/// # Errors
+/// Any [`Error`]; the server goes on with the options that it had.
+pub fn reload(running: &Running<Summary>, options: &Options) -> Result<(), Error> {
+    Ok(running.reload(&setup(options)?)?)
+}
+
+fn setup(options: &Options) -> Result<Setup<Http>, Error> {
+    Ok(Setup {
+        protocol: Http {
+            sites: Arc::new(Sites::open(&options.sites)?),
+            limits: options.requests.clone(),
+        },
+        listen: options.listen.clone(),
+        workers: options
+            .workers
+            .map_or_else(underpass_net::cores, Into::into),
+        policy: options.policy,
+        limits: options.connections.clone(),
+    })
 }
 
 /// HTTP as a protocol of the network ground.

@@ -1,6 +1,7 @@
 //! What one worker keeps for all its connections, and how a request becomes an answer there.
 
 use std::cell::{Cell, RefCell};
+use std::ops::AddAssign;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -48,6 +49,12 @@ impl Summary {
     pub fn add(&mut self, other: &Summary) {
         self.requests += other.requests;
         self.account.add(&other.account);
+    }
+}
+
+impl AddAssign<&Summary> for Summary {
+    fn add_assign(&mut self, other: &Summary) {
+        self.add(other);
     }
 }
 

@@ -43,7 +43,7 @@ impl Server {
         let site = root.path().join("site");
         fs::create_dir(&site).unwrap();
         let mut options = Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
             workers: NonZeroUsize::new(1),
             ..Options::of(site)
         };
@@ -53,7 +53,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.running.address()
+        self.running.address().unwrap()
     }
 
     pub(crate) fn running(&self) -> &Running<Summary> {
