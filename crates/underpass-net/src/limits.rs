@@ -40,7 +40,8 @@ pub struct Limits {
     /// How long that may take.
     #[serde(with = "humantime_serde")]
     pub linger_timeout: Duration,
-    /// How long running answers may go on after the first request to stop.
+    /// How long running answers may go on after the first request to stop. After a reload or an
+    /// upgrade, how long connections of before may stay idle; their running answers have no limit.
     #[serde(with = "humantime_serde")]
     pub stop_timeout: Duration,
 }
@@ -90,3 +91,24 @@ pub(crate) const TROUBLE_QUIET: Duration = Duration::from_secs(10);
 
 /// How long connections get to notice that everything stops now.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
+/// connect, as with a port of this machine.
+pub(crate) const SOCKET_MODE: u32 = 0o666;
+
+/// How long a connection that has not sent anything when the server stops has for its first
+/// request. A request follows a handshake at once; longer waits only for those that connect ahead.
+pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Generations of workers alive at once, the one that takes connections included. Each is a set of
+/// threads with their files; one that has nothing left to answer is none any more.
+pub(crate) const GENERATIONS_MAX: usize = 16;
+
+/// Sockets that are taken over at the start, from a service manager or from a predecessor.
+pub(crate) const INHERITED_MAX: usize = 4_096;
+
+/// A message between a server and its successor: a path of a socket fits, and a reason.
+pub(crate) const HANDOVER_BYTES_MAX: usize = 8 << 10;
+
+/// How long a new process has until it takes connections. It opens folders and starts threads.
+pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,29 +9,29 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use underpass::drive::tokio::{Turn, forecast, turn};
+use underpass::drive::tokio::Turn;
 use underpass::{Fault, Forecast, Outbox};
 
+use crate::address::Peer;
 use crate::deadline::Deadline;
 use crate::error::StreamError;
 use crate::input::Input;
+use crate::limits::FIRST_REQUEST_TIMEOUT;
 use crate::roster::Roster;
 use crate::shutdown::Phase;
+use crate::socket::Socket;
 use crate::workers::Ground;
 
 /// A connection that was accepted. Dropping it closes it.
 pub struct Stream {
-    socket: TcpStream,
-    peer: SocketAddr,
+    socket: Socket,
+    peer: Peer,
+    heard: Heard,
     input: Input,
     outbox: Outbox,
     deadline: Deadline,
@@ -47,6 +47,13 @@ pub enum Patience {
     Busy,
 }
 
+/// Whether the peer has sent anything at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Heard {
+    Nothing,
+    Something,
+}
+
 /// What became of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Filled {
@@ -57,10 +64,11 @@ pub enum Filled {
 }
 
 impl Stream {
-    pub(crate) fn new(socket: TcpStream, peer: SocketAddr, ground: Rc<Ground>) -> Stream {
+    pub(crate) fn new(socket: Socket, peer: Peer, ground: Rc<Ground>) -> Stream {
         Stream {
             socket,
             peer,
+            heard: Heard::Nothing,
             input: Input::default(),
             outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
             deadline: Deadline::new(ground.limits.idle_timeout),
@@ -69,7 +77,7 @@ impl Stream {
     }
 
     /// Who is at the other end.
-    pub fn peer(&self) -> SocketAddr {
+    pub fn peer(&self) -> Peer {
         self.peer
     }
 
@@ -93,7 +101,8 @@ impl Stream {
         (self.input.bytes(), &mut self.outbox)
     }
 
-    /// Whether the server has begun to stop, so that this connection should end with its answer.
+    /// How far the server is on its way to an end. From [`Phase::Retiring`] on this connection
+    /// should end with its answer.
     pub fn phase(&self) -> Phase {
         self.ground.roster.phase()
     }
@@ -120,10 +129,14 @@ impl Stream {
             deadline: &mut self.deadline,
             roster: &self.ground.roster,
             patience,
+            heard: self.heard,
         };
         match wait.until(self.socket.read_buf(room)).await? {
             Ok(0) => Ok(Filled::End),
-            Ok(_) => Ok(Filled::Bytes),
+            Ok(_) => {
+                self.heard = Heard::Something;
+                Ok(Filled::Bytes)
+            }
             Err(error) => Err(read_error(error)),
         }
     }
@@ -144,16 +157,12 @@ impl Stream {
                 deadline: &mut self.deadline,
                 roster: &self.ground.roster,
                 patience: Patience::Busy,
+                heard: self.heard,
             };
             let ground = &*self.ground;
             let (outbox, bytes_max) = (&mut self.outbox, ground.turn_bytes());
-            let turn = turn(
-                outbox,
-                &self.socket,
-                &ground.host,
-                &ground.policy,
-                bytes_max,
-            );
+            let (host, policy) = (&ground.host, &ground.policy);
+            let turn = self.socket.turn(outbox, host, policy, bytes_max);
             match wait.until(turn).await?.map_err(move_error)? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
@@ -166,13 +175,8 @@ impl Stream {
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
-        forecast(
-            &self.outbox,
-            &self.socket,
-            &ground.host,
-            &ground.policy,
-            longer,
-        )
+        self.socket
+            .forecast(&self.outbox, &ground.host, &ground.policy, longer)
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
@@ -196,7 +200,7 @@ impl Stream {
     /// Resets the connection: the peer must not take what it got for complete.
     pub fn abort(self) {
         // Where even this fails the connection is gone already.
-        let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+        let _ = self.socket.set_reset();
     }
 
     /// Long answers come here between two turns, which is also when their input buffer is not
@@ -205,7 +209,7 @@ impl Stream {
         self.input.release();
         match self.phase() {
             Phase::Now => Err(StreamError::Stopped),
-            Phase::Running | Phase::Draining => Ok(()),
+            Phase::Running | Phase::Retiring | Phase::Draining => Ok(()),
         }
     }
 }
@@ -231,6 +235,7 @@ struct Wait<'s> {
     deadline: &'s mut Deadline,
     roster: &'s Roster,
     patience: Patience,
+    heard: Heard,
 }
 
 impl Wait<'_> {
@@ -241,8 +246,10 @@ impl Wait<'_> {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
-            if self.is_over() {
-                return Poll::Ready(Err(StreamError::Stopped));
+            match self.ending() {
+                Ending::AtOnce => return Poll::Ready(Err(StreamError::Stopped)),
+                Ending::Soon => self.deadline.cut(FIRST_REQUEST_TIMEOUT),
+                Ending::None => {}
             }
             self.deadline
                 .poll(task)
@@ -251,12 +258,23 @@ impl Wait<'_> {
         .await
     }
 
-    fn is_over(&self) -> bool {
-        match self.patience {
-            Patience::Idle => self.roster.phase() >= Phase::Draining,
-            Patience::Busy => self.roster.phase() >= Phase::Now,
+    fn ending(&self) -> Ending {
+        let (phase, patience) = (self.roster.phase(), self.patience);
+        match (phase, patience, self.heard) {
+            (Phase::Now, ..) => Ending::AtOnce,
+            (Phase::Draining, Patience::Idle, Heard::Something) => Ending::AtOnce,
+            // It may have connected, and even asked, before the stop.
+            (Phase::Draining, Patience::Idle, Heard::Nothing) => Ending::Soon,
+            _ => Ending::None,
         }
     }
+}
+
+/// How a wait ends because the server does.
+enum Ending {
+    None,
+    Soon,
+    AtOnce,
 }
 
 fn read_error(error: io::Error) -> StreamError {

@@ -187,7 +187,7 @@ async fn answer_after_body(
 fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expect::Unknown, _) => Persistence::Close,
-        (_, _, Phase::Draining | Phase::Now) => Persistence::Close,
+        (_, _, Phase::Retiring | Phase::Draining | Phase::Now) => Persistence::Close,
         _ => request.persistence,
     }
 }

@@ -28,8 +28,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass::Mechanism;
-use underpass_net::{Protocol, Running, Stream};
+use underpass_net::{Protocol, Stream};
 
 mod answer;
 mod board;
@@ -63,6 +62,7 @@ mod reply;
 mod request_line;
 mod resolve;
 pub mod rules;
+mod server;
 mod site;
 mod status;
 mod tally;
@@ -72,9 +72,7 @@ mod visit;
 mod watch;
 mod worker;
 
-use board::{Board, Metrics, Presence};
-use log::Log;
-use monitor::Monitor;
+use board::{Board, Presence};
 use reply::Joining;
 use site::Sites;
 
@@ -86,51 +84,8 @@ pub use mime::TypeOptions;
 pub use monitor::{StatusAddress, StatusOptions};
 pub use options::{Explain, Options, SiteOptions};
 
+pub use server::{Server, serve, serve_on};
 pub use worker::{Summary, Worker};
-
-/// Serves the sites of `options` until its [`Running::shutdown`] is told to stop. Returns when
-/// connections are taken.
-///
-/// # Errors
-/// Any [`Error`]; nothing is left running.
-///
-/// # Examples
-/// ```no_run
-/// use underpass_serve::{Options, serve};
-///
-/// let running = serve(&Options::of("public"))?;
-/// println!("http://{}/", running.address());
-/// let summaries = running.join();
-/// # Ok::<(), underpass_serve::Error>(())
-/// ```
-pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
-    let sites = Arc::new(Sites::open(&options.sites)?);
-    let monitor = Monitor::listen(&options.status)?;
-    let metrics = match &monitor {
-        Some(_) => Metrics::Read,
-        None => Metrics::Unread,
-    };
-    let http = Http {
-        sites,
-        limits: options.requests.clone(),
-        joining: joining(options),
-        board: Arc::new(Board::new(
-            Log::open(&options.log)?,
-            metrics,
-            options.explain,
-        )),
-        presence: Presence::new(),
-    };
-    let workers = options
-        .workers
-        .map_or_else(underpass_net::cores, Into::into);
-    let (listen, policy) = (options.listen, options.policy);
-    let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
-    if let Some(monitor) = monitor {
-        monitor.start(Arc::clone(&http.board), running.shutdown(), &http.presence)?;
-    }
-    Ok(running)
-}
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
 /// what [`serve`] would open, but takes no port and starts nothing.
@@ -139,14 +94,6 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
 /// None: mistakes are the result, an empty list if there are none.
 pub fn check(options: &Options) -> Vec<Error> {
     site::check(&options.sites)
-}
-
-fn joining(options: &Options) -> Joining {
-    let is_allowed = options.policy.allows(Mechanism::ReadWrite);
-    match is_allowed && options.connections.joined_bytes_max > 0 {
-        true => Joining::Allowed,
-        false => Joining::Forbidden,
-    }
 }
 
 /// HTTP as a protocol of the network ground.

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::ops::AddAssign;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -69,6 +70,12 @@ impl Summary {
     }
 }
 
+impl AddAssign<&Summary> for Summary {
+    fn add_assign(&mut self, other: &Summary) {
+        self.add(other);
+    }
+}
+
 /// The files of a site, at one moment.
 struct Open<'w> {
     site: &'w Site,
@@ -125,7 +132,7 @@ impl Worker {
     }
 
     /// A connection is there; `meter` measures its task where that is asked for.
-    pub(crate) fn visit(&self, client: IpAddr, meter: Rc<Meter>) -> Visit {
+    pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<Meter>) -> Visit {
         self.tally.connections_accepted.add(1);
         let number = self.board.next_connection();
         Visit::new(number, client, self.board.attention, meter)

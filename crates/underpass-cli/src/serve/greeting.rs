@@ -1,9 +1,11 @@
 //! The first and the last thing a server says.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use underpass::{Mechanism, Plan, Reason};
-use underpass_net::Running;
+use underpass_net::{Address, Running};
 use underpass_serve::{Options, Summary};
 
 use super::addresses::reachable;
@@ -15,8 +17,7 @@ pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &s
         [site] => site.root.display().to_string(),
         sites => format!("{} sites", sites.len()),
     };
-    let addresses = reachable(running.address());
-    let (first, others) = (addresses[0], &addresses[1..]);
+    let place = place(&running.addresses());
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, NonZeroUsize::get);
@@ -24,15 +25,29 @@ pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &s
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let mut said =
-        format!("serving {shown} on http://{first}/ with {threads}; Ctrl-C stops it\n{bodies}");
-    for other in others {
-        said.push_str(&format!("\nalso on http://{other}/"));
-    }
+    let mut said = format!("serving {shown} on {place} with {threads}; Ctrl-C stops it\n{bodies}");
     if let Some(address) = &options.status.listen {
         said.push_str(&format!("\nmetrics and health on {address}"));
     }
     said
+}
+
+/// Every address as a browser, or curl with `--unix-socket`, can use it.
+pub(super) fn place(addresses: &[Address]) -> String {
+    let mut seen = HashSet::new();
+    let mut shown: Vec<String> = addresses
+        .iter()
+        .flat_map(|address| match address {
+            Address::Tcp(address) => reachable(*address).iter().map(url).collect(),
+            Address::Unix(_) => vec![address.to_string()],
+        })
+        .collect();
+    shown.retain(|url| seen.insert(url.clone()));
+    shown.join(", ")
+}
+
+pub(super) fn url(address: &SocketAddr) -> String {
+    format!("http://{address}/")
 }
 
 /// How bodies leave, as far as it was tried, else as it is planned.
