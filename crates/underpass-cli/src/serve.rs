@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Reason, Sink, Source};
-use underpass_net::{Limits, Running};
+use underpass_net::{Confine, Confinement, Limits, Running, User};
 use underpass_serve::{Error, Options, Summary};
 
 /// Serve the files of a folder over HTTP
@@ -24,6 +24,15 @@ pub(crate) struct Arguments {
     /// Threads that answer, each with its own connections [default: the cores this process may use]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+
+    /// Become this user once it listens, for good: NAME or NAME:GROUP. Only root can, and should
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    user: Option<User>,
+
+    /// Whether workers give up everything but reading what is served (Landlock): as far as this
+    /// kernel can, or not at all, or else don't start [auto, required, off]
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    confine: Confine,
 
     /// Send bodies by this mechanism and no other, small ones too: a connection is reset rather
     /// than served in another way. For measuring, and to find out which one is at fault
@@ -49,6 +58,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let options = Options {
         listen: arguments.listen,
         workers: arguments.workers,
+        user: arguments.user.clone(),
+        confine: arguments.confine,
         policy: arguments.only.map(Policy::only).unwrap_or_default(),
         connections: Limits {
             joined_bytes_max: arguments.join,
@@ -60,6 +71,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(only) = arguments.only {
         check(only, &plan)?;
     }
+    let confinement = options
+        .confine
+        .probe()
+        .map_err(|error| with_advice(&error.into()))?;
     let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
     underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
     say(&greeting(
@@ -68,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         options
             .workers
             .map_or_else(underpass_net::cores, NonZeroUsize::get),
+        &confinement,
         &plan,
     ));
     let mut summary = Summary::default();
@@ -84,7 +100,13 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn greeting(folder: &Path, running: &Running<Summary>, workers: usize, plan: &Plan) -> String {
+fn greeting(
+    folder: &Path,
+    running: &Running<Summary>,
+    workers: usize,
+    confinement: &Confinement,
+    plan: &Plan,
+) -> String {
     let address = running.address();
     let shown = folder.display();
     let threads = match workers {
@@ -92,7 +114,14 @@ fn greeting(folder: &Path, running: &Running<Summary>, workers: usize, plan: &Pl
         count => format!("{count} workers"),
     };
     let how = bodies(plan);
-    format!("serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n{how}")
+    let rights = match rustix::process::geteuid().is_root() {
+        true => "warning: it runs as root; name another user with --user NAME\n",
+        false => "",
+    };
+    format!(
+        "serving {shown} on http://{address}/ with {threads}; Ctrl-C stops it\n\
+         {rights}{confinement}\n{how}"
+    )
 }
 
 fn bodies(plan: &Plan) -> String {
@@ -167,7 +196,12 @@ fn with_advice(error: &Error) -> String {
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port from 1024 on with --listen ADDR:PORT"
         }
-        Error::Net(_) | Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => {
+        Error::Net(Net::Confine { .. }) => "choose --confine auto to serve all the same",
+        Error::Net(_)
+        | Error::Limits { .. }
+        | Error::Config(_)
+        | Error::NoSite
+        | Error::NameTaken { .. } => {
             return error.to_string();
         }
     };

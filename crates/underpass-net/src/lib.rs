@@ -17,23 +17,36 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod addresses;
+mod bandwidth;
+mod confine;
 mod deadline;
 mod descriptors;
 mod error;
+mod gate;
 mod input;
 mod limits;
 mod listen;
+mod network;
+mod pace;
+mod proxies;
+pub mod proxy_protocol;
 mod roster;
 mod shutdown;
 mod signals;
 mod stream;
 mod trouble;
+mod user;
 mod workers;
 
+pub use confine::{Confine, Confinement, confine};
 pub use error::{Error, StreamError};
 pub use limits::Limits;
+pub use network::{Network, UnknownNetwork};
+pub use proxies::{Forwarded, Proxies, ProxyProtocol};
 pub use shutdown::{Phase, Shutdown};
 pub use signals::obey_signals;
 pub use stream::{Filled, Patience, Stream};
 pub use trouble::{Burst, Trouble};
+pub use user::User;
 pub use workers::{Protocol, Running, cores, start};

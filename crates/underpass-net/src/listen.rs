@@ -57,6 +57,9 @@ fn socket(address: SocketAddr, limits: &Limits) -> Result<Socket, Error> {
         socket.set_reuse_address(true)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))?;
+        if let Some(rate) = limits.rate_max {
+            underpass::tcp::limit_pace(&socket, rate.get())?;
+        }
         Ok(socket)
     };
     make().map_err(|source| sorted(address, "socket", source))

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -17,6 +17,7 @@ use underpass::{Host, Policy};
 use crate::accept::accept;
 use crate::descriptors;
 use crate::error::Error;
+use crate::gate::{Gate, Shared, enter};
 use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, STOP_NOW_TIMEOUT};
 use crate::listen::listen;
 use crate::roster::Roster;
@@ -29,6 +30,23 @@ pub trait Protocol: Clone + Send + 'static {
     type Worker: 'static;
     /// What is known of a worker's work when it has ended.
     type Summary: Send + 'static;
+
+    /// Called once, when the port is taken and no worker runs: the last moment with all rights.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn bound(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Gives up, on a worker's thread and for the threads it makes, whatever rights the work does
+    /// not need. Called before anything else is done there.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn confine(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Makes a worker's state, on its thread.
     fn worker(&self) -> Self::Worker;
@@ -46,6 +64,7 @@ pub(crate) struct Ground {
     pub(crate) roster: Rc<Roster>,
     pub(crate) host: Host,
     pub(crate) policy: Policy,
+    pub(crate) gate: Gate,
 }
 
 impl Ground {
@@ -85,7 +104,10 @@ pub fn start<P: Protocol>(
     limits: &Limits,
 ) -> Result<Running<P::Summary>, Error> {
     let workers = workers.max(1);
+    limits.check()?;
     let listeners = listen(address, workers, limits)?;
+    protocol.bound()?;
+    let shared = Arc::new(Shared::new(limits));
     let mut running = Running {
         address: listeners[0].local_addr().unwrap_or(address),
         shutdown: Shutdown::new(),
@@ -102,6 +124,7 @@ pub fn start<P: Protocol>(
             listener,
             policy,
             limits: limits.clone(),
+            shared: Arc::clone(&shared),
             phases: running.shutdown.phases(),
             ready: ready.clone(),
         };
@@ -109,10 +132,7 @@ pub fn start<P: Protocol>(
     }
     drop(ready);
     for outcome in started {
-        outcome.map_err(|source| Error::Worker {
-            doing: "make a worker's runtime",
-            source,
-        })?;
+        outcome?;
     }
     Ok(running)
 }
@@ -151,8 +171,9 @@ struct Worker<P> {
     listener: TcpListener,
     policy: Policy,
     limits: Limits,
+    shared: Arc<Shared>,
     phases: watch::Receiver<Phase>,
-    ready: mpsc::Sender<io::Result<()>>,
+    ready: mpsc::Sender<Result<(), Error>>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -167,8 +188,9 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn run(self) -> P::Summary {
+        let confined = self.protocol.confine();
         let state = Rc::new(self.protocol.worker());
-        match runtime(self.listener) {
+        match confined.and_then(|()| runtime(self.listener)) {
             Err(error) => {
                 let _ = self.ready.send(Err(error));
             }
@@ -180,6 +202,7 @@ impl<P: Protocol> Worker<P> {
                     roster: Rc::new(Roster::new()),
                     host: Host::probe(),
                     policy: self.policy,
+                    gate: Gate::new(self.shared),
                 });
                 let work = work::<P>(listener, Rc::clone(&state), ground, self.phases);
                 runtime.block_on(work);
@@ -189,7 +212,14 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
-fn runtime(listener: TcpListener) -> io::Result<(LocalRuntime, tokio::net::TcpListener)> {
+fn runtime(listener: TcpListener) -> Result<(LocalRuntime, tokio::net::TcpListener), Error> {
+    make_runtime(listener).map_err(|source| Error::Worker {
+        doing: "make a worker's runtime",
+        source,
+    })
+}
+
+fn make_runtime(listener: TcpListener) -> io::Result<(LocalRuntime, tokio::net::TcpListener)> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -217,7 +247,9 @@ async fn work<P: Protocol>(
             let place = Rc::clone(&ground.roster).enter();
             spawn_local(async move {
                 place.attend().await;
-                P::converse(state, Stream::new(socket, peer, ground)).await;
+                if let Some(stream) = enter(Stream::new(socket, peer, ground)).await {
+                    P::converse(state, stream).await;
+                }
             });
         }) => {}
     }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::condition::{Conditions, Verdict};
 use crate::file::File;
 use crate::head::{Expect, Request};
+use crate::limits::Limits;
 use crate::path::SitePath;
 use crate::range::{Selection, Span, select};
 use crate::request_line::Method;
@@ -49,7 +50,11 @@ pub(crate) enum Answer<'b> {
 }
 
 /// Decides; `find` opens what a path leads to.
-pub(crate) fn answer<'b>(request: Request<'b>, find: impl FnOnce(SitePath) -> Found) -> Answer<'b> {
+pub(crate) fn answer<'b>(
+    request: Request<'b>,
+    limits: &Limits,
+    find: impl FnOnce(SitePath) -> Found,
+) -> Answer<'b> {
     match request.method {
         Method::Disabled | Method::Connect => return Answer::NotAllowed,
         Method::Unknown => return plain(Status::NotImplemented, "no such method"),
@@ -63,7 +68,10 @@ pub(crate) fn answer<'b>(request: Request<'b>, find: impl FnOnce(SitePath) -> Fo
         return plain(Status::BadRequest, "the target is no path");
     };
     match find(path) {
-        Found::File(file) => selected(file, request.method, &request.conditions, request.range),
+        Found::File(file) => {
+            let (method, conditions) = (request.method, &request.conditions);
+            selected(file, method, conditions, request.range, limits)
+        }
         Found::Folder(folder) => Answer::Moved { folder, query },
         Found::NoIndex => plain(
             Status::Forbidden,
@@ -88,6 +96,7 @@ fn selected(
     method: Method,
     conditions: &Conditions<'_>,
     range: Option<Cow<'_, [u8]>>,
+    limits: &Limits,
 ) -> Answer<'static> {
     match conditions.judge(&file.state.validators) {
         Verdict::NotModified => return Answer::NotModified(file),
@@ -96,7 +105,7 @@ fn selected(
     }
     let selection = match (method, range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
-            select(&range, file.state.size)
+            select(&range, file.state.size, limits)
         }
         _ => Selection::Whole,
     };

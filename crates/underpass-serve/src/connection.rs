@@ -19,6 +19,7 @@ use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::body::{self, Plan, Unskipped};
 use crate::head::{Expect, Persistence, Progress, Request, Scan};
+use crate::limits::Place;
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
@@ -39,8 +40,11 @@ enum Next {
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
 pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
+    let mut requests = 0;
     loop {
-        match exchange(&worker, &mut stream).await {
+        requests += 1;
+        let place = worker.limits.place(requests);
+        match exchange(&worker, &mut stream, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
             Next::Close => return stream.close().await,
@@ -51,7 +55,7 @@ pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
 }
 
 /// One request and its answer.
-async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
+async fn exchange(worker: &Worker, stream: &mut Stream, place: Place) -> Next {
     let scan = match read_head(worker, stream).await {
         Ok(scan) => scan,
         Err(Unread::Refused(refusal)) => return refuse(worker, stream, refusal).await,
@@ -63,9 +67,9 @@ async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
         Ok(request) => request,
         Err(refusal) => return refuse(worker, stream, refusal).await,
     };
-    match body::plan(&request) {
+    match body::plan(&request, &worker.limits) {
         Plan::Nothing => {
-            let persistence = persistence(&request, phase);
+            let persistence = persistence(&request, phase, place);
             let sending = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
             send(worker, stream, persistence, sending).await
@@ -79,7 +83,7 @@ async fn exchange(worker: &Worker, stream: &mut Stream) -> Next {
             let head = input[..scan.length()].to_vec();
             stream.consume(scan.length());
             let skipped = body.skip(stream, &worker.limits).await;
-            answer_after_body(worker, stream, &scan, &head, skipped).await
+            answer_after_body(worker, stream, &scan, &head, skipped, place).await
         }
     }
 }
@@ -93,7 +97,7 @@ enum Unread {
 /// Reads until a head is complete. The first byte may take as long as a connection may be idle,
 /// the rest has its own deadline, which no trickle extends.
 async fn read_head(worker: &Worker, stream: &mut Stream) -> Result<Scan, Unread> {
-    let mut scan = Scan::default();
+    let mut scan = Scan::within(&worker.limits);
     let mut patience = Patience::Idle;
     stream.expect_when_idle();
     loop {
@@ -127,13 +131,14 @@ async fn answer_after_body(
     scan: &Scan,
     head: &[u8],
     skipped: Result<(), Unskipped>,
+    place: Place,
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
         (Err(refusal), _) => return refuse(worker, stream, refusal).await,
     };
     let persistence = match skipped {
-        Ok(()) => persistence(&request, stream.phase()),
+        Ok(()) => persistence(&request, stream.phase(), place),
         Err(Unskipped::TooLong) => Persistence::Close,
         Err(Unskipped::Refused(refusal)) => return refuse(worker, stream, refusal).await,
         Err(Unskipped::Gone) => return Next::Drop,
@@ -143,10 +148,11 @@ async fn answer_after_body(
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
+fn persistence(request: &Request<'_>, phase: Phase, place: Place) -> Persistence {
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expect::Unknown, _) => Persistence::Close,
         (_, _, Phase::Draining | Phase::Now) => Persistence::Close,
+        _ if place == Place::Last => Persistence::Close,
         _ => request.persistence,
     }
 }

@@ -22,6 +22,11 @@ pub enum Error {
     },
     /// The configuration cannot be read: what is wrong and where, over several lines.
     Config(String),
+    /// Two limits contradict each other.
+    Limits {
+        /// Which, and what to change.
+        what: &'static str,
+    },
     /// There is no site to serve.
     NoSite,
     /// Two sites have the same name.
@@ -44,6 +49,7 @@ impl fmt::Display for Error {
                 "cannot keep requests beneath the served folder: openat2: {errno}"
             ),
             Error::Config(what) => f.write_str(what),
+            Error::Limits { what } => write!(f, "the limits contradict each other: {what}"),
             Error::NoSite => f.write_str("there is no site to serve"),
             Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
             Error::Net(error) => error.fmt(f),
@@ -56,7 +62,9 @@ impl std::error::Error for Error {
         match self {
             Error::Root { errno, .. } | Error::NoBeneath { errno } => Some(errno),
             Error::Net(error) => Some(error),
-            Error::Config(_) | Error::NoSite | Error::NameTaken { .. } => None,
+            Error::Config(_) | Error::Limits { .. } | Error::NoSite | Error::NameTaken { .. } => {
+                None
+            }
         }
     }
 }

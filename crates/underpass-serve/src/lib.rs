@@ -11,6 +11,7 @@
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
 //! | `options` | what is asked of a server |
+//! | `forwarded` | whom a request is from, behind proxies |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files` | what is known of a file, and for how long |
 //! | `validator`, `condition`, `range`, `multipart`, `mime` | what of it is to be sent |
@@ -24,7 +25,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Protocol, Running, Stream};
+use underpass_net::{Confine, Protocol, Running, Stream, User, confine};
 
 mod answer;
 mod body;
@@ -36,6 +37,7 @@ mod decimal;
 mod error;
 mod fields;
 mod file;
+mod forwarded;
 mod framing;
 mod head;
 mod host;
@@ -55,9 +57,10 @@ mod target;
 mod validator;
 mod worker;
 
-use site::Sites;
+use site::{Site, Sites};
 
 pub use error::Error;
+pub use forwarded::client;
 pub use limits::Limits;
 pub use options::{Options, SiteOptions};
 
@@ -79,9 +82,13 @@ pub use worker::{Summary, Worker};
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
 pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
+    let limits = &options.requests;
+    limits.check(options.connections.input_bytes_max)?;
     let http = Http {
         sites: Arc::new(Sites::open(&options.sites)?),
         limits: options.requests.clone(),
+        user: options.user.clone(),
+        confine: options.confine,
     };
     let workers = options
         .workers
@@ -96,11 +103,25 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
 struct Http {
     sites: Arc<Sites>,
     limits: Limits,
+    user: Option<User>,
+    confine: Confine,
 }
 
 impl Protocol for Http {
     type Worker = Worker;
     type Summary = Summary;
+
+    fn bound(&self) -> Result<(), underpass_net::Error> {
+        match &self.user {
+            Some(user) => user.assume(),
+            None => Ok(()),
+        }
+    }
+
+    fn confine(&self) -> Result<(), underpass_net::Error> {
+        let roots: Vec<_> = self.sites.all().iter().map(Site::root).collect();
+        confine(&roots, self.confine).map(drop)
+    }
 
     fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.sites), self.limits.clone())

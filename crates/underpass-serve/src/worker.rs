@@ -82,7 +82,9 @@ impl Worker {
         };
         let number = self.sites.number_of(request.authority);
         let (site, files) = (&self.sites.all()[number], &self.files[number]);
-        let answer = answer(request, |path| files.find(site.root(), path, now));
+        let answer = answer(request, &self.limits, |path| {
+            files.find(site.root(), path, now)
+        });
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }

@@ -59,6 +59,8 @@ pub struct Outbox {
     pieces: VecDeque<Piece>,
     front: Front,
     account: Account,
+    /// Bytes of heads that were sent since the account began.
+    heads_bytes: u64,
     spare: Vec<u8>,
     joined_max: JoinedMax,
     /// What the socket is, once a driver has looked.
@@ -193,8 +195,16 @@ impl Outbox {
         account
     }
 
+    /// Bytes that the socket took since the account began, heads and ranges.
+    pub fn sent_bytes(&self) -> u64 {
+        let transfer = self.front.transfer.as_ref();
+        let under_way = transfer.map_or(0, |transfer| transfer.account().bytes());
+        self.heads_bytes + self.account.bytes() + under_way
+    }
+
     /// The account up to now, and a new one begins: for those who count per answer.
     pub fn take_account(&mut self) -> Account {
+        self.heads_bytes = 0;
         let mut account = std::mem::take(&mut self.account);
         if let Some(transfer) = &mut self.front.transfer {
             account.add(&transfer.take_account());
@@ -312,6 +322,7 @@ impl Outbox {
         self.front.sent = self.front.sent.saturating_add(bytes).min(total);
         let payload = self.front.sent.max(payload_from) - before;
         self.account.moved(Mechanism::ReadWrite, payload as u64);
+        self.heads_bytes += bytes.saturating_sub(payload) as u64;
         if self.front.sent == total {
             self.pop();
         }
