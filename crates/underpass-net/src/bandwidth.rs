@@ -30,8 +30,8 @@ pub(crate) struct Slot {
 }
 
 /// What was not used for so long is lost: idle seconds don't add up to a flood. It also makes up
-/// for timers that fire a millisecond late.
-const BURST: Duration = Duration::from_millis(50);
+/// for workers that are held up.
+const BURST: Duration = Duration::from_millis(100);
 
 /// Bytes sold at once: fifty slots in a second, but neither so small that calls cost more than
 /// bytes, nor so large that one peer has the line for long.
@@ -132,7 +132,7 @@ mod tests {
             let twice = sent_within(rate, 3, 1_000_000, |bytes| bytes * 2);
             for sent in [whole, half, twice] {
                 let off = sent.abs_diff(3 * rate) as f64 / (3 * rate) as f64;
-                assert!(off < 0.06, "{sent} of {}", 3 * rate);
+                assert!(off < 0.07, "{sent} of {}", 3 * rate);
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
             }
             free += slot.bytes;
         }
-        assert!(free <= (1 << 20) / 10, "{free}");
+        assert!(free <= (1 << 20) / 8, "{free}");
     }
 
     #[test]

@@ -191,9 +191,20 @@ fn rate(client: &mut Client, length: usize) -> f64 {
     unreachable!("a body that is not empty")
 }
 
-fn assert_within_5_percent(measured: f64, rate: u64) {
-    let off = (measured / rate as f64 - 1.0).abs();
-    assert!(off < 0.05, "{measured} instead of {rate} bytes per second");
+/// A machine that is busy with something else may hold a server up, so of three tries one has to
+/// come within 5 percent from below. From above each has to: nothing may make it faster.
+fn assert_within_5_percent(rate: u64, measure: impl Fn() -> Vec<f64>) {
+    for _ in 0..3 {
+        let measured: Vec<f64> = measure()
+            .into_iter()
+            .map(|measured| measured / rate as f64)
+            .collect();
+        assert!(measured.iter().all(|part| *part < 1.05), "{measured:?}");
+        if measured.iter().all(|part| *part > 0.95) {
+            return;
+        }
+    }
+    panic!("more than 5 percent less than {rate} bytes per second, three times");
 }
 
 #[test]
@@ -201,50 +212,59 @@ fn a_connection_is_sent_what_it_may_within_5_percent_and_others_as_much() {
     const RATE: u64 = 4 << 20;
     let length = 8 * MIB;
     let server = server(|options| options.connections.rate_max = NonZeroU64::new(RATE));
-    server.write("large", pattern(length));
-    let clients: Vec<_> = (0..2)
-        .map(|_| {
-            let mut client = server.connect();
-            client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-            thread::spawn(move || rate(&mut client, length))
-        })
-        .collect();
-    assert!(is_served(server.address()), "while they download");
-    for client in clients {
-        assert_within_5_percent(client.join().unwrap(), RATE);
-    }
+    server.write("large", vec![7; length]);
+    assert_within_5_percent(RATE, || {
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                thread::spawn(move || rate(&mut client, length))
+            })
+            .collect();
+        assert!(is_served(server.address()), "while they download");
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
 }
 
 #[test]
 fn all_connections_together_are_sent_what_they_may_within_5_percent() {
     const RATE: u64 = 8 << 20;
     const CLIENTS: usize = 4;
-    let length = 5 * MIB;
+    let length = 6 * MIB;
     let server = server(|options| {
         options.workers = NonZeroUsize::new(2);
         options.connections.rate_all_max = NonZeroU64::new(RATE);
     });
-    server.write("large", pattern(length));
-    let start = Instant::now();
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| {
-            let mut client = server.connect();
-            client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-            thread::spawn(move || client.answer().body)
-        })
-        .collect();
-    let expected = pattern(length);
-    for client in clients {
-        assert!(client.join().unwrap() == expected);
-    }
-    let measured = (CLIENTS * length) as f64 / start.elapsed().as_secs_f64();
-    assert_within_5_percent(measured, RATE);
+    let content = pattern(length);
+    server.write("large", &content);
+    assert_within_5_percent(RATE, || {
+        let start = Instant::now();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                thread::spawn(move || client.answer().body)
+            })
+            .collect();
+        let bodies: Vec<_> = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect();
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(bodies.iter().all(|body| *body == content));
+        vec![(CLIENTS * length) as f64 / seconds]
+    });
 }
 
-/// Reads what is there, or so much of it, and then rests.
-fn sip(client: &mut Client, bytes: usize) -> bool {
-    let mut buffer = vec![0; bytes];
-    client.socket.read(&mut buffer).is_ok_and(|count| count > 0)
+/// Reads a little now and then until the connection is no more, or the end of the test.
+fn sip(mut socket: std::net::TcpStream) {
+    let mut buffer = [0; 1024];
+    while socket.read(&mut buffer).is_ok_and(|count| count > 0) {
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -270,16 +290,10 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
         }
         client.read_exact(MIB).map(drop)
     });
-    // A little now and then is not enough; the reset is noticed by reading on.
-    let start = Instant::now();
-    while sip(&mut slow, 1024) {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "it is still sent"
-        );
-        thread::sleep(Duration::from_millis(100));
-    }
+    let sips = slow.socket.try_clone().unwrap();
+    thread::spawn(move || sip(sips));
     assert!(is_served(address), "while others are slow");
+    slow.await_reset();
     steady.join().unwrap().unwrap();
 }
 
