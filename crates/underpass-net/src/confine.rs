@@ -6,7 +6,7 @@
 //!
 //! | Landlock ABI | Linux | a worker can no longer |
 //! |---|---|---|
-//! | 1 | 5.13 | open, list, make, rename or remove anything but read what is beneath the roots; execute |
+//! | 1 | 5.13 | do anything to files but list and read them beneath the roots |
 //! | 3 | 6.2 | truncate |
 //! | 4 | 6.7 | connect or bind TCP sockets |
 //! | 5 | 6.10 | send commands to devices |

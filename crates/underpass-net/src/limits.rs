@@ -135,8 +135,8 @@ const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
 /// of TLS, hundreds of bytes.
 pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 
-/// How long a peer keeps its share of the bandwidth of all while it takes nothing: as long as a share
-/// lasts. Slow peers must not hold the shares of others.
+/// How long a peer keeps its share of the bandwidth of all while it takes nothing: as long as a
+/// share lasts. Slow peers must not hold the shares of others.
 pub(crate) const SLOT_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.

@@ -26,8 +26,8 @@ pub struct Options {
     /// no site has.
     #[serde(rename = "site")]
     pub sites: Vec<SiteOptions>,
-    /// Who the process becomes when it listens, for good: `NAME` or `NAME:GROUP`. Only root can, and
-    /// root should: it is needed for ports below 1024 and for nothing after that.
+    /// Who the process becomes when it listens, for good: `NAME` or `NAME:GROUP`. Only root can,
+    /// and should: its rights are needed for ports below 1024, and for nothing after that.
     pub user: Option<User>,
     /// Whether workers confine themselves to reading what is served, so that a mistake in this
     /// program opens nothing else: `auto`, `required` or `off`.

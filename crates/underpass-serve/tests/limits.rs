@@ -168,6 +168,50 @@ fn limits_that_contradict_each_other_are_told_before_anything_listens() {
     assert!(nobody.contains("proxy.trusted"), "{nobody}");
 }
 
+#[test]
+fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
+    let text = r#"
+        user = "www-data:www-data"
+        confine = "required"
+        [requests]
+        line-bytes-max = 8_192
+        head-bytes-max = 16_384
+        drained-bytes-max = 0
+        per-connection-max = 1000
+        ranges-max = 10
+        unsorted-ranges-max = 2
+        [connections]
+        connections-per-client-max = 20
+        rate-min = 1_000
+        rate-min-window = "30s"
+        rate-max = 5_000_000
+        rate-all-max = 100_000_000
+        [connections.proxy]
+        trusted = ["10.0.0.0/8", "::1", "unix"]
+        protocol = "trusted"
+        timeout = "1s"
+        forwarded = "x-forwarded-for"
+    "#;
+    let options = Options::parse(text).unwrap();
+    assert_eq!(options.requests.ranges_max, 10);
+    assert_eq!(options.connections.rate_max, NonZeroU64::new(5_000_000));
+    assert_eq!(options.connections.proxy.timeout, Duration::from_secs(1));
+    assert_eq!(options.connections.proxy.trusted.len(), 3);
+    for (right, wrong) in [
+        ("rate-all-max", "rate-al-max"),
+        ("10.0.0.0/8", "10.0.0.0/80"),
+        ("\"required\"", "\"perhaps\""),
+        ("www-data:www-data", "www-data:"),
+        (
+            "connections-per-client-max = 20",
+            "connections-per-client-max = 0",
+        ),
+    ] {
+        let told = Options::parse(&text.replace(right, wrong)).unwrap_err();
+        assert!(told.to_string().contains("line "), "{told}");
+    }
+}
+
 const MIB: usize = 1 << 20;
 
 /// Reads a body to its end and returns the bytes per second between its first and last 64 KiB, so
