@@ -22,6 +22,15 @@ pub(crate) struct Bandwidth {
     sold: AtomicU64,
 }
 
+/// Which slot of an answer is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Claim {
+    /// Its first. Whatever time has passed unsold was idle.
+    First,
+    /// One more. Time has passed unsold because somebody was late.
+    Next,
+}
+
 /// Leave to send some bytes, from a moment on.
 pub(crate) struct Slot {
     /// How long to wait before.
@@ -29,9 +38,11 @@ pub(crate) struct Slot {
     pub(crate) bytes: u64,
 }
 
-/// What was not used for so long is lost: idle seconds don't add up to a flood. It also makes up
-/// for workers that are held up.
+/// What was not used for so long is lost: idle seconds don't add up to a flood.
 const BURST: Duration = Duration::from_millis(100);
+
+/// So much is made up for where timers and workers are late, as on a busy machine.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes sold at once: fifty slots in a second, but neither so small that calls cost more than
 /// bytes, nor so large that one peer has the line for long.
@@ -49,15 +60,19 @@ impl Bandwidth {
     }
 
     /// The next slot that is free.
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self, claim: Claim) -> Slot {
         let now = nanoseconds(self.began.elapsed());
-        self.slot_at(now)
+        self.slot_at(now, claim)
     }
 
-    fn slot_at(&self, now: u64) -> Slot {
+    fn slot_at(&self, now: u64, claim: Claim) -> Slot {
         let bytes = self.slot_bytes();
         let cost = self.cost(bytes);
-        let earliest = now.saturating_sub(nanoseconds(BURST));
+        let unsold = match claim {
+            Claim::First => BURST,
+            Claim::Next => LATE_MAX,
+        };
+        let earliest = now.saturating_sub(nanoseconds(unsold));
         let from = |sold: u64| sold.max(earliest);
         let sold = self
             .sold
@@ -111,8 +126,10 @@ mod tests {
     fn sent_within(rate: u64, seconds: u64, late: u64, used: impl Fn(u64) -> u64) -> u64 {
         let bandwidth = bandwidth(rate);
         let (mut now, mut sent) = (SECOND, 0);
+        let mut claim = Claim::First;
         loop {
-            let slot = bandwidth.slot_at(now);
+            let slot = bandwidth.slot_at(now, claim);
+            claim = Claim::Next;
             let wait = nanoseconds(slot.wait);
             now += if wait > 0 { wait + late } else { 0 };
             if now > (1 + seconds) * SECOND {
@@ -143,7 +160,7 @@ mod tests {
         let hour = 3_600 * SECOND;
         let mut free = 0;
         loop {
-            let slot = bandwidth.slot_at(hour);
+            let slot = bandwidth.slot_at(hour, Claim::First);
             if slot.wait > Duration::ZERO {
                 break;
             }
@@ -155,7 +172,9 @@ mod tests {
     #[test]
     fn who_waits_gets_stretches_one_after_the_other() {
         let bandwidth = bandwidth(SLOT_BYTES_MIN);
-        let waits: Vec<_> = (0..4).map(|_| bandwidth.slot_at(SECOND).wait).collect();
+        let waits: Vec<_> = (0..4)
+            .map(|_| bandwidth.slot_at(SECOND, Claim::First).wait)
+            .collect();
         let second = Duration::from_secs(1);
         assert_eq!(waits[1] + second, waits[2]);
         assert_eq!(waits[2] + second, waits[3]);

@@ -23,7 +23,7 @@ use underpass::drive::tokio::{Turn, turn};
 use underpass::{Fault, Outbox, tcp};
 
 use crate::addresses::Seat;
-use crate::bandwidth::Slot;
+use crate::bandwidth::{Claim, Slot};
 use crate::deadline::Deadline;
 use crate::error::StreamError;
 use crate::input::Input;
@@ -157,8 +157,10 @@ impl Stream {
     /// owed, and the connection is of no more use.
     pub async fn flush(&mut self) -> Result<(), StreamError> {
         self.pace = None;
+        let mut claim = Claim::First;
         while !self.outbox.is_empty() {
-            let slot = self.await_slot().await?;
+            let slot = self.await_slot(claim).await?;
+            claim = Claim::Next;
             match self.turn(slot).await? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
@@ -168,11 +170,11 @@ impl Stream {
     }
 
     /// Waits for this connection's share of the bandwidth of all, where that is limited.
-    async fn await_slot(&mut self) -> Result<Option<Slot>, StreamError> {
+    async fn await_slot(&mut self, claim: Claim) -> Result<Option<Slot>, StreamError> {
         let Some(bandwidth) = &self.ground.gate.shared.bandwidth else {
             return Ok(None);
         };
-        let slot = bandwidth.slot();
+        let slot = bandwidth.slot(claim);
         if slot.wait > Duration::ZERO {
             self.deadline.start(slot.wait);
             let wait = Wait {
