@@ -34,6 +34,23 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Two limits contradict each other.
+    Contradiction {
+        /// Which, and what to change.
+        what: &'static str,
+    },
+    /// Workers could not be confined as was required.
+    Confine {
+        /// Why not.
+        why: String,
+    },
+    /// The process could not become the user it should run as.
+    User {
+        /// Who was asked for.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// Another process listens on the Unix socket.
     PathTaken {
         /// The socket's file.
@@ -152,6 +169,9 @@ impl fmt::Display for Error {
                 "{count} earlier configurations still have answers under way"
             ),
             Error::Upgrade { why } => write!(f, "the new process did not take over: {why}"),
+            Error::Contradiction { what } => write!(f, "the limits contradict each other: {what}"),
+            Error::Confine { why } => write!(f, "cannot confine the workers: {why}"),
+            Error::User { name, why } => write!(f, "cannot become the user {name}: {why}"),
             Error::Worker { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
     }
@@ -174,6 +194,8 @@ impl std::error::Error for Error {
 pub enum StreamError {
     /// The deadline passed.
     TimedOut,
+    /// The peer took less than it has to (`rate_min`).
+    TooSlow,
     /// The server stops; what was awaited is not worth waiting for any more.
     Stopped,
     /// The peer is gone: reset, closed, unreachable. Nobody's fault here.
@@ -190,6 +212,7 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamError::TimedOut => f.write_str("the deadline passed"),
+            StreamError::TooSlow => f.write_str("the peer takes less than it has to"),
             StreamError::Stopped => f.write_str("the server stops"),
             StreamError::PeerGone => f.write_str("the peer is gone"),
             StreamError::InputFull => f.write_str("the peer sent more than there is room for"),

@@ -58,6 +58,9 @@ pub(crate) fn dress(socket: &SockRef<'_>, limits: &Limits) -> io::Result<()> {
         return Ok(());
     }
     socket.set_tcp_nodelay(true)?;
+    // Without a limit too: a reload may have taken one away.
+    let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
+    underpass::tcp::limit_pace(&**socket, rate)?;
     socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))
 }
 

@@ -5,7 +5,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +15,7 @@ use underpass::Policy;
 use crate::address::{Address, ListenAt};
 use crate::descriptors;
 use crate::error::Error;
+use crate::gate::Shared;
 use crate::inherit::{Activated, Inherited};
 use crate::limits::{GENERATIONS_MAX, Limits};
 use crate::listeners::Listeners;
@@ -42,6 +43,8 @@ pub struct Setup<P> {
 pub struct Running<S> {
     shutdown: Shutdown,
     activated: Vec<Activated>,
+    /// What the workers of all generations share.
+    shared: Mutex<Option<Arc<Shared>>>,
     /// Held for as long as a reload or an upgrade takes: one at a time.
     change: Mutex<()>,
     threads: Mutex<Threads<S>>,
@@ -70,6 +73,7 @@ pub fn start<P: Protocol>(
     let running = Running {
         shutdown: Shutdown::new(),
         activated,
+        shared: Mutex::new(None),
         change: Mutex::new(()),
         threads: Mutex::new(Threads {
             generations: Vec::new(),
@@ -174,6 +178,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
         before: &Listeners,
     ) -> Result<(), Error> {
         let workers = setup.workers.max(1);
+        setup.limits.check()?;
         lock(&self.threads).make_room()?;
         let listeners = Listeners::open(
             &setup.listen,
@@ -186,10 +191,19 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
             connections_max: descriptors::connections(&setup.limits).div_ceil(workers),
             ..setup.limits.clone()
         };
+        setup.protocol.bound()?;
+        let shared = Shared::after(lock(&self.shared).as_ref(), &setup.limits);
         let phase = watch::Sender::new(Phase::Running);
         let shares = listeners.share_out(workers)?;
         let phases = phase.subscribe();
-        let mut next = prepare(&setup.protocol, shares, setup.policy, &limits, &phases)?;
+        let mut next = prepare(
+            &setup.protocol,
+            shares,
+            setup.policy,
+            &limits,
+            &shared,
+            &phases,
+        )?;
         let mut threads = lock(&self.threads);
         let mut switch = self.shutdown.lock();
         if switch.phase() > Phase::Running {
@@ -198,6 +212,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
         next.go();
         // Before the earlier ones retire: who waits for the end must not find that all have ended.
         threads.generations.push(next.threads);
+        *lock(&self.shared) = Some(shared);
         switch.succeed(phase, listeners);
         Ok(())
     }

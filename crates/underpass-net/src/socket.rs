@@ -1,7 +1,7 @@
 //! The two kinds of connections and of listeners, TCP and Unix, as one.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -66,6 +66,15 @@ impl Socket {
         match self {
             Socket::Tcp(socket) => SockRef::from(socket).set_linger(Some(Duration::ZERO)),
             Socket::Unix(_) => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
         }
     }
 }

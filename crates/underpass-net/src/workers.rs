@@ -6,7 +6,7 @@ use std::io;
 use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -19,6 +19,7 @@ use underpass::{Host, Policy};
 use crate::accept::{accept, take_rest};
 use crate::address::Peer;
 use crate::error::Error;
+use crate::gate::{Gate, Shared, enter};
 use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
 use crate::roster::Roster;
 use crate::shutdown::{Phase, reached};
@@ -31,6 +32,23 @@ pub trait Protocol: Clone + Send + 'static {
     type Worker: 'static;
     /// What is known of a worker's work when it has ended.
     type Summary: Send + for<'s> AddAssign<&'s Self::Summary> + 'static;
+
+    /// Called once, when the port is taken and no worker runs: the last moment with all rights.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn bound(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Gives up, on a worker's thread and for the threads it makes, whatever rights the work does
+    /// not need. Called before anything else is done there.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn confine(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Makes a worker's state, on its thread.
     fn worker(&self) -> Self::Worker;
@@ -50,6 +68,7 @@ pub(crate) struct Ground {
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
     pub(crate) sending: Cell<usize>,
+    pub(crate) gate: Gate,
 }
 
 impl Ground {
@@ -89,6 +108,7 @@ pub(crate) fn prepare<P: Protocol>(
     shares: Vec<Vec<OwnedFd>>,
     policy: Policy,
     limits: &Limits,
+    shared: &Arc<Shared>,
     phases: &watch::Receiver<Phase>,
 ) -> Result<Generation<P::Summary>, Error> {
     let (ready, prepared) = mpsc::channel();
@@ -103,6 +123,7 @@ pub(crate) fn prepare<P: Protocol>(
             sockets,
             policy,
             limits: limits.clone(),
+            shared: Arc::clone(shared),
             phases: phases.clone(),
             ready: ready.clone(),
             started,
@@ -112,10 +133,7 @@ pub(crate) fn prepare<P: Protocol>(
     }
     drop(ready);
     for outcome in prepared {
-        outcome.map_err(|source| Error::Worker {
-            doing: "make a worker's runtime",
-            source,
-        })?;
+        outcome?;
     }
     Ok(generation)
 }
@@ -135,8 +153,9 @@ struct Worker<P> {
     sockets: Vec<OwnedFd>,
     policy: Policy,
     limits: Limits,
+    shared: Arc<Shared>,
     phases: watch::Receiver<Phase>,
-    ready: mpsc::Sender<io::Result<()>>,
+    ready: mpsc::Sender<Result<(), Error>>,
     started: mpsc::Receiver<()>,
 }
 
@@ -152,8 +171,9 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn run(self) -> P::Summary {
+        let confined = self.protocol.confine();
         let state = Rc::new(self.protocol.worker());
-        match runtime(self.sockets) {
+        match confined.and_then(|()| runtime(self.sockets)) {
             Err(error) => {
                 let _ = self.ready.send(Err(error));
             }
@@ -168,6 +188,7 @@ impl<P: Protocol> Worker<P> {
                         host: Host::probe(),
                         policy: self.policy,
                         sending: Cell::new(0),
+                        gate: Gate::new(self.shared),
                     });
                     let work = work::<P>(doors, Rc::clone(&state), ground, self.phases);
                     runtime.block_on(work);
@@ -178,7 +199,14 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
-fn runtime(sockets: Vec<OwnedFd>) -> io::Result<(LocalRuntime, Vec<Door>)> {
+fn runtime(sockets: Vec<OwnedFd>) -> Result<(LocalRuntime, Vec<Door>), Error> {
+    make_runtime(sockets).map_err(|source| Error::Worker {
+        doing: "make a worker's runtime",
+        source,
+    })
+}
+
+fn make_runtime(sockets: Vec<OwnedFd>) -> io::Result<(LocalRuntime, Vec<Door>)> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -207,7 +235,9 @@ async fn work<P: Protocol>(
         let place = Rc::clone(&ground.roster).enter();
         spawn_local(async move {
             place.attend().await;
-            P::converse(state, Stream::new(socket, peer, ground)).await;
+            if let Some(stream) = enter(Stream::new(socket, peer, ground)).await {
+                P::converse(state, stream).await;
+            }
         });
     };
     let phase = tokio::select! {

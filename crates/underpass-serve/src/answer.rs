@@ -15,6 +15,7 @@ use crate::coding::{Acceptable, Coding};
 use crate::condition::{Conditions, Verdict};
 use crate::file::File;
 use crate::head::{Expect, Request};
+use crate::limits::Limits;
 use crate::path::SitePath;
 use crate::precompressed::is_compressed;
 use crate::range::{Selection, Span, select};
@@ -88,7 +89,12 @@ pub(crate) trait Lookup {
 }
 
 /// Decides by the rules of a site.
-pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Lookup) -> Answer<'b> {
+pub(crate) fn answer<'b>(
+    request: Request<'b>,
+    rules: &Rules,
+    limits: &Limits,
+    lookup: &impl Lookup,
+) -> Answer<'b> {
     match request.method {
         Method::Disabled | Method::Connect => return Answer::NotAllowed,
         Method::Unknown => return plain(Status::NotImplemented, "no such method"),
@@ -112,7 +118,10 @@ pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Look
                 false => file,
             };
             match coded(file, request.fields.accept_encoding.value(), rules, lookup) {
-                Some(file) => selected(file, request.method, &request.conditions, request.range),
+                Some(file) => {
+                    let (method, conditions) = (request.method, &request.conditions);
+                    selected(file, method, conditions, request.range, limits)
+                }
                 None => Answer::NotAcceptable,
             }
         }
@@ -185,6 +194,7 @@ fn selected(
     method: Method,
     conditions: &Conditions<'_>,
     range: Option<Cow<'_, [u8]>>,
+    limits: &Limits,
 ) -> Answer<'static> {
     match conditions.judge(&file.state.validators) {
         Verdict::NotModified => return Answer::NotModified(file),
@@ -193,7 +203,7 @@ fn selected(
     }
     let selection = match (method, range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
-            select(&range, file.state.size)
+            select(&range, file.state.size, limits)
         }
         _ => Selection::Whole,
     };

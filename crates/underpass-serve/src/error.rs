@@ -37,6 +37,11 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// Two limits contradict each other.
+    Limits {
+        /// Which, and what to change.
+        what: &'static str,
+    },
     /// A running server can't change this; the program that takes over from it can.
     Fixed {
         /// The key.
@@ -94,6 +99,7 @@ impl fmt::Display for Error {
             }
             Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
             Error::Fixed { what } => write!(f, "{what} is not changed by a reload"),
+            Error::Limits { what } => write!(f, "the limits contradict each other: {what}"),
             Error::NoSite => f.write_str("there is no site to serve"),
             Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
             Error::Log { path, source } => {
@@ -123,6 +129,7 @@ impl std::error::Error for Error {
             Error::ConfigFile { error, .. } => Some(error),
             Error::Config(_)
             | Error::Site { .. }
+            | Error::Limits { .. }
             | Error::NoSite
             | Error::Fixed { .. }
             | Error::NameTaken { .. } => None,

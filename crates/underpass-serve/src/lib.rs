@@ -11,6 +11,7 @@
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
 //! | `options`, `mistakes` | what is asked of a server, and what is wrong with it |
+//! | `forwarded` | whom a request is from, behind proxies |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
 //! | [`rules`], `mime` | what the configuration of a site says of a path |
@@ -28,7 +29,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Protocol, Stream};
+use underpass_net::{Confine, Protocol, Proxies, Stream, User, confine};
 
 mod answer;
 mod board;
@@ -44,6 +45,7 @@ mod error;
 mod explain;
 mod fields;
 mod file;
+mod forwarded;
 mod framing;
 mod head;
 mod host;
@@ -78,6 +80,7 @@ use site::Sites;
 
 pub use coding::Coding;
 pub use error::Error;
+pub use forwarded::client;
 pub use limits::Limits;
 pub use log::{Access, LogFormat, LogOptions, Reopen};
 pub use mime::TypeOptions;
@@ -104,11 +107,25 @@ struct Http {
     joining: Joining,
     board: Arc<Board>,
     presence: Presence,
+    user: Option<User>,
+    confine: Confine,
+    proxies: Proxies,
 }
 
 impl Protocol for Http {
     type Worker = Worker;
     type Summary = Summary;
+
+    fn bound(&self) -> Result<(), underpass_net::Error> {
+        match &self.user {
+            Some(user) => user.assume(),
+            None => Ok(()),
+        }
+    }
+
+    fn confine(&self) -> Result<(), underpass_net::Error> {
+        confine(&self.sites.readable(), self.confine).map(drop)
+    }
 
     fn worker(&self) -> Worker {
         Worker::new(
@@ -117,6 +134,7 @@ impl Protocol for Http {
             self.joining,
             Arc::clone(&self.board),
             self.presence.clone(),
+            self.proxies.clone(),
         )
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use underpass::Policy;
-use underpass_net::ListenAt;
+use underpass_net::{Confine, ListenAt, User};
 
 use crate::coding::Coding;
 use crate::error::Error;
@@ -36,7 +36,13 @@ pub struct Options {
     /// no site has.
     #[serde(rename = "site")]
     pub sites: Vec<SiteOptions>,
-    /// The times a request has.
+    /// Who the process becomes when it listens, for good: `NAME` or `NAME:GROUP`. Only root can,
+    /// and should: its rights are needed for ports below 1024, and for nothing after that.
+    pub user: Option<User>,
+    /// Whether workers confine themselves to reading what is served, so that a mistake in this
+    /// program opens nothing else: `auto`, `required` or `off`.
+    pub confine: Confine,
+    /// The bounds of requests.
     pub requests: Limits,
     /// The bounds of connections.
     pub connections: underpass_net::Limits,
@@ -130,6 +136,8 @@ impl Default for Options {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080)).into()],
             workers: None,
             sites: Vec::new(),
+            user: None,
+            confine: Confine::default(),
             requests: Limits::default(),
             connections: underpass_net::Limits::default(),
             log: LogOptions::default(),

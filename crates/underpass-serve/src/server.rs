@@ -52,6 +52,9 @@ pub fn serve(options: &Options) -> Result<Server, Error> {
 /// # Errors
 /// Any [`Error`]; nothing is left running.
 pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error> {
+    options
+        .requests
+        .check(options.connections.input_bytes_max)?;
     let sites = Arc::new(Sites::open(&options.sites)?);
     let beside = match inherited.is_succession() {
         true => Beside::Predecessor,
@@ -98,6 +101,9 @@ impl Server {
     /// with the options that it had.
     pub fn reload(&self, options: &Options) -> Result<(), Error> {
         self.check_fixed(options)?;
+        options
+            .requests
+            .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(Sites::open(&options.sites)?);
         let setup = setup(options, sites, &self.board, &self.presence);
         self.running.reload(&setup)?;
@@ -134,6 +140,9 @@ fn setup(
             joining: joining(options),
             board: Arc::clone(board),
             presence: presence.clone(),
+            user: options.user.clone(),
+            confine: options.confine,
+            proxies: options.connections.proxy.clone(),
         },
         listen: options.listen.clone(),
         workers: options

@@ -42,7 +42,8 @@ pub(crate) enum Attention {
 pub(crate) struct Visit {
     /// Counted over all workers, from 1 on.
     number: u64,
-    client: Option<IpAddr>,
+    /// Whom the request is from.
+    pub(crate) client: Option<IpAddr>,
     attention: Attention,
     meter: Rc<Meter>,
     /// Requests up to now.

@@ -9,13 +9,14 @@ use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 use underpass::{Account, Outbox};
-use underpass_net::{Burst, Trouble};
+use underpass_net::{Burst, Forwarded, Proxies, Trouble};
 
 use crate::answer::{Answer, Lookup, answer};
 use crate::board::{Board, Presence};
 use crate::clock::Clock;
 use crate::coding::Coding;
 use crate::file::File;
+use crate::forwarded::client;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
 use crate::log::{Log, Pen};
@@ -51,6 +52,7 @@ pub struct Worker {
     /// Where the next exchange's words are written down, as `spare` for heads.
     words: RefCell<Vec<u8>>,
     _presence: Presence,
+    proxies: Proxies,
 }
 
 /// What a server has done.
@@ -110,6 +112,7 @@ impl Worker {
         joining: Joining,
         board: Arc<Board>,
         presence: Presence,
+        proxies: Proxies,
     ) -> Worker {
         let tally = board.tally();
         let files = || OpenFiles::counted(Arc::clone(&tally));
@@ -128,6 +131,7 @@ impl Worker {
             tally,
             words: RefCell::default(),
             _presence: presence,
+            proxies,
         }
     }
 
@@ -136,6 +140,16 @@ impl Worker {
         self.tally.connections_accepted.add(1);
         let number = self.board.next_connection();
         Visit::new(number, client, self.board.attention, meter)
+    }
+
+    /// Whom a request is from, on a connection of `peer`.
+    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &Request<'_>) -> Option<IpAddr> {
+        let field = match self.proxies.forwarded {
+            Forwarded::Off => return peer,
+            Forwarded::Forwarded => &request.fields.forwarded,
+            Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
+        };
+        client(peer, field.value(), &self.proxies)
     }
 
     /// A connection has ended, however that came.
@@ -180,7 +194,7 @@ impl Worker {
             admitted: site.rules.cors.admit(origin.as_deref()),
         };
         let open = Open { site, files, now };
-        let answer = answer(request, &site.rules, &open);
+        let answer = answer(request, &site.rules, &self.limits, &open);
         if let Answer::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }

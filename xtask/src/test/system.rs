@@ -59,6 +59,18 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "every difference from nginx is intended",
     },
     SystemTest {
+        package: "underpass-net",
+        target: "confined",
+        needs: &[needs::LANDLOCK],
+        why: "a confined worker reads beneath its root and can do nothing else",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "serve_user",
+        needs: &[needs::ROOT],
+        why: "started by root it becomes another user, whose rights decide what is served",
+    },
+    SystemTest {
         package: "underpass-cli",
         target: "serve_traced",
         needs: &[needs::STRACE],

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
-use underpass_net::ListenAt;
+use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
     CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
 };
@@ -50,6 +50,15 @@ pub(crate) struct Arguments {
     /// Threads that answer, each with its own connections [default: the cores this process may use]
     #[arg(long, value_name = "N", env = "UNDERPASS_WORKERS")]
     workers: Option<NonZeroUsize>,
+
+    /// Become this user once it listens, for good: NAME or NAME:GROUP. Only root can, and should
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    user: Option<User>,
+
+    /// Whether workers give up everything but reading what is served (Landlock): as far as this
+    /// kernel can, or not at all, or else don't start [auto, required, off; default: auto]
+    #[arg(long, value_name = "HOW")]
+    confine: Option<Confine>,
 
     /// Send bodies by this mechanism and no other, small ones too: a connection is reset rather
     /// than served in another way. For measuring, and to find out which one is at fault
@@ -132,6 +141,8 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
     let timeout = &mut options.connections.stop_timeout;
     *timeout = arguments.stop_timeout.unwrap_or(*timeout);
     options.workers = arguments.workers.or(options.workers);
+    options.user = arguments.user.clone().or(options.user);
+    options.confine = arguments.confine.unwrap_or(options.confine);
     options.policy = arguments.only.map(Policy::only).unwrap_or_default();
     if let Some(join) = arguments.join {
         options.connections.joined_bytes_max = join;

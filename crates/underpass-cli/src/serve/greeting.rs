@@ -5,14 +5,19 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use underpass::{Mechanism, Plan, Reason};
-use underpass_net::{Address, Running};
+use underpass_net::{Address, Confinement, Running};
 use underpass_serve::{Options, Summary};
 
 use super::addresses::reachable;
 use super::trial::Trial;
 
 /// Where it is served, then how bodies leave, then what else is told where.
-pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &str) -> String {
+pub(super) fn greeting(
+    options: &Options,
+    running: &Running<Summary>,
+    confinement: &Confinement,
+    bodies: &str,
+) -> String {
     let shown = match &options.sites[..] {
         [site] => site.root.display().to_string(),
         sites => format!("{} sites", sites.len()),
@@ -25,7 +30,13 @@ pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &s
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let mut said = format!("serving {shown} on {place} with {threads}; Ctrl-C stops it\n{bodies}");
+    let rights = match rustix::process::geteuid().is_root() {
+        true => "warning: it runs as root; name another user with --user NAME\n",
+        false => "",
+    };
+    let mut said = format!(
+        "serving {shown} on {place} with {threads}; Ctrl-C stops it\n{rights}{confinement}\n{bodies}"
+    );
     if let Some(address) = &options.status.listen {
         said.push_str(&format!("\nmetrics and health on {address}"));
     }

@@ -69,6 +69,10 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
     if let Some(only) = arguments.only {
         check_plan(only, &plan)?;
     }
+    let confinement = options
+        .confine
+        .probe()
+        .map_err(|error| with_advice(&error.into()))?;
     let server = underpass_serve::serve_on(&options, inherited);
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::of_environment());
@@ -79,7 +83,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
         _ => None,
     };
     let bodies = bodies(&plan, tried.as_ref());
-    say(&greeting(&options, server.running(), &bodies));
+    say(&greeting(&options, server.running(), &confinement, &bodies));
     if let (true, Some(address)) = (arguments.telling.qr, server.running().address()) {
         say(&qr::code(&url(&reachable(address)[0])).unwrap_or_default());
     }
@@ -148,7 +152,12 @@ fn with_advice(error: &Error) -> String {
         Error::Fixed { .. } => "SIGUSR2 has a new process take over, without losing a connection",
         Error::NoSite => "add a [[site]] with a root",
         Error::NameTaken { .. } => "take it away from one of them",
-        Error::Net(_) | Error::Config(_) | Error::ConfigFile { .. } | Error::Site { .. } => {
+        Error::Net(Net::Confine { .. }) => "choose --confine auto to serve all the same",
+        Error::Net(_)
+        | Error::Limits { .. }
+        | Error::Config(_)
+        | Error::ConfigFile { .. }
+        | Error::Site { .. } => {
             return error.to_string();
         }
     };

@@ -61,7 +61,10 @@ impl Server {
         output.read_line(&mut greeting).unwrap();
         let (_, rest) = greeting.split_once("http://").expect("a greeting");
         let address = rest.split('/').next().unwrap().parse().unwrap();
-        output.read_line(&mut greeting).unwrap();
+        // What holds of rights comes in between.
+        while !greeting.lines().any(|line| line.starts_with("bodies ")) {
+            assert_ne!(output.read_line(&mut greeting).unwrap(), 0, "{greeting}");
+        }
         Server {
             process,
             output,
@@ -83,6 +86,11 @@ impl Server {
         let socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         socket
+    }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// A signal to the server, or to its child if another program started it.

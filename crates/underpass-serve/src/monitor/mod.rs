@@ -39,7 +39,9 @@ use crate::clock::date_bytes;
 use crate::decimal::push_decimal;
 use crate::error::Error;
 use crate::head::{Progress, Request, Scan};
-use crate::limits::{ACCEPT_BACKOFF, HEAD_BYTES_MAX, MONITOR_CONNECTIONS_MAX, MONITOR_TIMEOUT};
+use crate::limits::{
+    ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
+};
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -285,7 +287,7 @@ async fn converse(mut socket: impl AsyncRead + AsyncWrite + Unpin, sources: &Sou
             Ok(Progress::Complete) => break answer_head(&scan, &input, sources),
             Ok(Progress::Partial) => {}
         }
-        let room = (HEAD_BYTES_MAX + 1 - input.len().min(HEAD_BYTES_MAX)) as u64;
+        let room = (MONITOR_HEAD_BYTES_MAX + 1 - input.len().min(MONITOR_HEAD_BYTES_MAX)) as u64;
         match (&mut socket).take(room).read_buf(&mut input).await {
             Ok(1..) => {}
             Ok(0) | Err(_) => return,
