@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Output};
 
@@ -57,6 +57,41 @@ fn it_says_where_how_and_what_became_of_it() {
         end.farewell.contains("5 bytes by read_write"),
         "{}",
         end.farewell
+    );
+}
+
+/// `NoNewPrivs` of every thread by its name: 1 for those that have confined themselves.
+fn confined_threads(server: &Server) -> Vec<(String, bool)> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    let of = |status: &str, name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    tasks
+        .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+        .map(|status| (of(&status, "Name:"), of(&status, "NoNewPrivs:") == "1"))
+        .collect()
+}
+
+#[test]
+fn it_says_whether_workers_are_confined_and_they_are_so_and_serve() {
+    let server = Server::start();
+    let holds = server.greeting.contains("confined by Landlock (ABI ");
+    let why = server.greeting.contains("workers are not confined: ");
+    assert!(holds != why, "{}", server.greeting);
+    server.write("large", vec![b'l'; SIZE]);
+    let mut socket = server.connect();
+    assert!(get(&mut socket, "/large") == vec![b'l'; SIZE]);
+    for (thread, is_confined) in confined_threads(&server) {
+        let is_worker = thread.starts_with("worker-") || thread.starts_with("tokio");
+        assert_eq!(is_confined, is_worker && holds, "{thread}");
+    }
+    let free = Server::with(&["--confine", "off"]);
+    assert!(free.greeting.contains("not confined, as asked"));
+    assert!(
+        confined_threads(&free)
+            .iter()
+            .all(|(_, confined)| !confined)
     );
 }
 

@@ -40,7 +40,7 @@ fn text(bytes: &[u8]) -> &str {
 #[test]
 fn a_right_configuration_is_told_and_nothing_is_served() {
     let (folder, file) = configuration(
-        "listen = '127.0.0.1:1'\n[[site]]\nroot = 'www'\nnames = ['a.example']\n\
+        "listen = ['127.0.0.1:1']\n[[site]]\nroot = 'www'\nnames = ['a.example']\n\
          [[site]]\nroot = '.'\nnames = ['*.b.example']\n",
     );
     let output = check(&file);
@@ -110,7 +110,7 @@ fn head(server: &Server, target: &str) -> String {
 #[test]
 fn flags_override_the_configuration() {
     let (_folder, file) = configuration(
-        "listen = '192.0.2.1:1'\nworkers = 7\n\
+        "listen = ['192.0.2.1:1']\nworkers = 7\n\
          [[site]]\nroot = 'www'\nindex = ['a']\nhidden = 'shown'\ncache = [\n\
          {paths = ['*'], control = 'max-age=1'}]\n",
     );

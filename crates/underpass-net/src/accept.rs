@@ -5,38 +5,85 @@
 //! that would come back at once make it wait, until a connection ends or a short while has passed;
 //! what arrives meanwhile stays in the kernel's queue and is served later.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::limits::ACCEPT_BACKOFF;
+use crate::address::Peer;
+use crate::limits::{ACCEPT_BACKOFF, Limits};
 use crate::roster::Roster;
+use crate::socket::{Door, Queue, Socket};
 use crate::trouble::{Burst, Trouble};
 
 /// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster.
 /// Never returns; cancel it to stop.
 pub(crate) async fn accept(
-    listener: &TcpListener,
+    doors: &[Door],
     roster: &Roster,
     connections_max: usize,
-    mut take: impl FnMut(TcpStream, SocketAddr),
+    mut take: impl FnMut(Socket, Peer),
 ) {
     let trouble = Trouble::default();
+    let mut first = 0;
     loop {
         roster.at_most(connections_max - 1).await;
-        match listener.accept().await {
+        // No door is always asked first, or a crowd at one would shut out the others.
+        first = (first + 1) % doors.len().max(1);
+        match poll_fn(|task| poll_doors(doors, first, task)).await {
             Ok((socket, peer)) => take(socket, peer),
-            Err(error) => match verdict(&error) {
-                Verdict::Next => {}
-                Verdict::Wait => {
-                    tell(&trouble, &error);
-                    let _ = tokio::time::timeout(ACCEPT_BACKOFF, roster.somebody_left()).await;
-                }
-            },
+            Err(error) => pause(&error, &trouble, roster).await,
         }
+    }
+}
+
+fn poll_doors(
+    doors: &[Door],
+    first: usize,
+    task: &mut Context<'_>,
+) -> Poll<io::Result<(Socket, Peer)>> {
+    let (before, from_first) = doors.split_at(first.min(doors.len()));
+    for door in from_first.iter().chain(before) {
+        if let Poll::Ready(result) = door.poll_accept(task) {
+            return Poll::Ready(result);
+        }
+    }
+    Poll::Pending
+}
+
+/// Hands over what waits in a queue that nobody will look at again: the peers believe that they
+/// are connected. At most `backlog` connections, so that those who come meanwhile cannot keep it
+/// from ending.
+pub(crate) async fn take_rest(
+    queue: Queue,
+    roster: &Roster,
+    limits: &Limits,
+    mut take: impl FnMut(Socket, Peer),
+) {
+    let trouble = Trouble::default();
+    let backlog = usize::try_from(limits.backlog).unwrap_or(0);
+    let mut taken = 0;
+    // The kernel lets one more in than the backlog has room for.
+    while taken <= backlog {
+        roster.at_most(limits.connections_max - 1).await;
+        match queue.accept() {
+            Ok((socket, peer)) => {
+                take(socket, peer);
+                taken += 1;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => pause(&error, &trouble, roster).await,
+        }
+    }
+}
+
+/// Waits after an error that would come back at once.
+async fn pause(error: &io::Error, trouble: &Trouble, roster: &Roster) {
+    if verdict(error) == Verdict::Wait {
+        tell(trouble, error);
+        let _ = tokio::time::timeout(ACCEPT_BACKOFF, roster.somebody_left()).await;
     }
 }
 

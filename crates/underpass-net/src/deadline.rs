@@ -33,6 +33,13 @@ impl Deadline {
         self.due = None;
     }
 
+    /// At most `span` is left from here on.
+    pub(crate) fn cut(&mut self, span: Duration) {
+        let now = Instant::now();
+        let due = self.due.unwrap_or_else(|| now + self.span);
+        self.due = Some(due.min(now + span));
+    }
+
     /// Ready when the deadline has passed. Poll it only when what it guards is pending.
     pub(crate) fn poll(&mut self, task: &mut Context<'_>) -> Poll<()> {
         let span = self.span;

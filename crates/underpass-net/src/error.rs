@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-/// A server could not start.
+use crate::address::ListenAt;
+
+/// A server could not start, or not go on in another way.
 #[derive(Debug)]
 pub enum Error {
     /// Somebody else listens on the address.
@@ -30,6 +33,75 @@ pub enum Error {
         call: &'static str,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// Two limits contradict each other.
+    Contradiction {
+        /// Which, and what to change.
+        what: &'static str,
+    },
+    /// Workers could not be confined as was required.
+    Confine {
+        /// Why not.
+        why: String,
+    },
+    /// The process could not become the user it should run as.
+    User {
+        /// Who was asked for.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// Another process listens on the Unix socket.
+    PathTaken {
+        /// The socket's file.
+        path: PathBuf,
+    },
+    /// There is a file where the Unix socket should be, and it is no socket. It is left alone.
+    NoSocketThere {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A call on the way to listening on a Unix socket failed otherwise.
+    Path {
+        /// The socket's file.
+        path: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The service manager has passed no such socket.
+    NotActivated {
+        /// What was asked for.
+        at: ListenAt,
+        /// The names of those that it passed.
+        names: Vec<String>,
+    },
+    /// A socket that was taken over cannot be used.
+    Inherited {
+        /// Which one.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The same place is named twice.
+    ListenTwice {
+        /// The place.
+        at: ListenAt,
+    },
+    /// No place is named.
+    NowhereToListen,
+    /// The server stops, or its successor has taken over: too late for anything else.
+    Stopping,
+    /// Too many earlier generations still have answers under way.
+    Generations {
+        /// How many there are.
+        count: usize,
+    },
+    /// The successor did not come up. This server goes on.
+    Upgrade {
+        /// What happened.
+        why: String,
     },
     /// A worker's thread or runtime could not be made, or the signals not be watched.
     Worker {
@@ -62,6 +134,44 @@ impl fmt::Display for Error {
                 call,
                 source,
             } => write!(f, "cannot listen on {address}: {call}: {source}"),
+            Error::PathTaken { path } => write!(
+                f,
+                "cannot listen on {}: another process does",
+                path.display()
+            ),
+            Error::NoSocketThere { path } => write!(
+                f,
+                "cannot listen on {}: there is a file that is no socket",
+                path.display()
+            ),
+            Error::Path { path, call, source } => {
+                write!(f, "cannot listen on {}: {call}: {source}", path.display())
+            }
+            Error::NotActivated { at, names } if names.is_empty() => {
+                write!(
+                    f,
+                    "cannot listen on {at}: no socket was passed to this process"
+                )
+            }
+            Error::NotActivated { at, names } => write!(
+                f,
+                "cannot listen on {at}: the sockets passed to this process are named {}",
+                names.join(", ")
+            ),
+            Error::Inherited { what, source } => {
+                write!(f, "cannot take over the socket of {what}: {source}")
+            }
+            Error::ListenTwice { at } => write!(f, "cannot listen on {at} twice"),
+            Error::NowhereToListen => f.write_str("there is no address to listen on"),
+            Error::Stopping => f.write_str("the server is about to stop"),
+            Error::Generations { count } => write!(
+                f,
+                "{count} earlier configurations still have answers under way"
+            ),
+            Error::Upgrade { why } => write!(f, "the new process did not take over: {why}"),
+            Error::Contradiction { what } => write!(f, "the limits contradict each other: {what}"),
+            Error::Confine { why } => write!(f, "cannot confine the workers: {why}"),
+            Error::User { name, why } => write!(f, "cannot become the user {name}: {why}"),
             Error::Worker { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
     }
@@ -70,7 +180,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Listen { source, .. } | Error::Worker { source, .. } => Some(source),
+            Error::Listen { source, .. }
+            | Error::Path { source, .. }
+            | Error::Inherited { source, .. }
+            | Error::Worker { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -81,6 +194,8 @@ impl std::error::Error for Error {
 pub enum StreamError {
     /// The deadline passed.
     TimedOut,
+    /// The peer took less than it has to (`rate_min`).
+    TooSlow,
     /// The server stops; what was awaited is not worth waiting for any more.
     Stopped,
     /// The peer is gone: reset, closed, unreachable. Nobody's fault here.
@@ -97,6 +212,7 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamError::TimedOut => f.write_str("the deadline passed"),
+            StreamError::TooSlow => f.write_str("the peer takes less than it has to"),
             StreamError::Stopped => f.write_str("the server stops"),
             StreamError::PeerGone => f.write_str("the peer is gone"),
             StreamError::InputFull => f.write_str("the peer sent more than there is room for"),

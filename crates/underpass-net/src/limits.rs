@@ -1,9 +1,14 @@
 //! Every bound of the network ground, with its reason.
 
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use serde::Deserialize;
 use underpass::limits::JOINED_BYTES_MAX;
+
+use crate::error::Error;
+use crate::pace::Least;
+use crate::proxies::Proxies;
 
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
 #[derive(Clone, Debug, Deserialize)]
@@ -13,6 +18,11 @@ pub struct Limits {
     /// The descriptor limit of the process lowers it further: a connection that is being answered
     /// needs two descriptors, its own and the file's.
     pub connections_max: usize,
+    /// Connections of one client at once, over all workers; what comes beyond is closed as soon as
+    /// it is taken. A client is an IPv4 address or the first 64 bits of an IPv6 address, behind a
+    /// proxy that tells it (`proxy`) the one that is told. None is set by default, because a whole
+    /// company or a mobile network may share one address. Browsers open six.
+    pub connections_per_client_max: Option<NonZeroUsize>,
     /// Handshakes the kernel completes ahead of us, per worker. The kernel clamps it to
     /// `net.core.somaxconn` (4,096 since Linux 5.4), so this only asks for all there is.
     pub backlog: i32,
@@ -35,12 +45,31 @@ pub struct Limits {
     /// before the socket is writable again, while its acknowledgements arrive every second.
     #[serde(with = "humantime_serde")]
     pub acknowledge_timeout: Duration,
+    /// The least that a peer has to take of an answer, in acknowledged bytes per second, averaged
+    /// over `rate_min_window`; one that takes less is reset. 0 for no such limit. It ends readers
+    /// of a byte a minute, who hold a connection and a socket buffer for nothing, and nobody whose
+    /// line works: the slowest mobile ones carry ten times as much. What the server holds back
+    /// itself (a slow disk, `rate_all_max`) is not counted.
+    pub rate_min: u64,
+    /// Over how long that is averaged. Players read ahead and pause: it has to be longer than
+    /// their pauses. An answer that is sent within one window is not looked at.
+    #[serde(with = "humantime_serde")]
+    pub rate_min_window: Duration,
+    /// The most that one connection is sent, in bytes per second. The kernel spreads the packets
+    /// evenly (`SO_MAX_PACING_RATE`) and counts TCP headers too.
+    pub rate_max: Option<NonZeroU64>,
+    /// The most that all connections together are sent, in bytes per second, heads included. They
+    /// get turns of equal size, one after the other.
+    pub rate_all_max: Option<NonZeroU64>,
+    /// Who may say for whom a connection is.
+    pub proxy: Proxies,
     /// What is read and thrown away after the last answer, so that a reset does not destroy it.
     pub linger_bytes_max: usize,
     /// How long that may take.
     #[serde(with = "humantime_serde")]
     pub linger_timeout: Duration,
-    /// How long running answers may go on after the first request to stop.
+    /// How long running answers may go on after the first request to stop. After a reload or an
+    /// upgrade, how long connections of before may stay idle; their running answers have no limit.
     #[serde(with = "humantime_serde")]
     pub stop_timeout: Duration,
 }
@@ -49,18 +78,67 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 65_536,
+            connections_per_client_max: None,
             backlog: 4_096,
             joined_bytes_max: JOINED_BYTES_MAX,
             input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(300),
             acknowledge_timeout: Duration::from_secs(60),
+            rate_min: 256,
+            rate_min_window: Duration::from_secs(60),
+            rate_max: None,
+            rate_all_max: None,
+            proxy: Proxies::default(),
             linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(30),
         }
     }
 }
+
+impl Limits {
+    /// Looks for limits that contradict each other.
+    ///
+    /// # Errors
+    /// [`Error::Contradiction`]: which, and what to change.
+    pub fn check(&self) -> Result<(), Error> {
+        let is_below = |rate: Option<NonZeroU64>| {
+            rate.is_some_and(|rate| rate.get() < self.rate_min.saturating_mul(2))
+        };
+        let what = if is_below(self.rate_max) {
+            "rate-max is less than twice rate-min: nobody could be fast enough; lower rate-min"
+        } else if self.rate_min > 0 && self.rate_min_window < RATE_WINDOW_MIN {
+            "rate-min-window is shorter than a second: a lost packet takes as long; raise it"
+        } else if self.proxy.is_used() && self.proxy.trusted.is_empty() {
+            "proxy.protocol or proxy.forwarded is set, but no network is in proxy.trusted; name one"
+        } else if self.proxy.is_used() && self.input_bytes_max < PROXY_BYTES_MAX {
+            "input-bytes-max is less than a PROXY header may have; raise it to 4096 at least"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Contradiction { what })
+    }
+
+    /// What a peer has to take, if anything.
+    pub(crate) fn least(&self) -> Option<Least> {
+        (self.rate_min > 0).then_some(Least {
+            bytes_per_second: self.rate_min,
+            window: self.rate_min_window,
+        })
+    }
+}
+
+/// Over less a rate cannot be told from a packet that is sent again.
+const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
+
+/// A PROXY header. Without additions it has 232 bytes at the most; proxies add names and details
+/// of TLS, hundreds of bytes.
+pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
+
+/// How long a peer keeps its share of the bandwidth of all while it takes nothing: as long as a
+/// share lasts. Slow peers must not hold the shares of others.
+pub(crate) const SLOT_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
@@ -90,3 +168,24 @@ pub(crate) const TROUBLE_QUIET: Duration = Duration::from_secs(10);
 
 /// How long connections get to notice that everything stops now.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
+/// connect, as with a port of this machine.
+pub(crate) const SOCKET_MODE: u32 = 0o666;
+
+/// How long a connection that has not sent anything when the server stops has for its first
+/// request. A request follows a handshake at once; longer waits only for those that connect ahead.
+pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Generations of workers alive at once, the one that takes connections included. Each is a set of
+/// threads with their files; one that has nothing left to answer is none any more.
+pub(crate) const GENERATIONS_MAX: usize = 16;
+
+/// Sockets that are taken over at the start, from a service manager or from a predecessor.
+pub(crate) const INHERITED_MAX: usize = 4_096;
+
+/// A message between a server and its successor: a path of a socket fits, and a reason.
+pub(crate) const HANDOVER_BYTES_MAX: usize = 8 << 10;
+
+/// How long a new process has until it takes connections. It opens folders and starts threads.
+pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);

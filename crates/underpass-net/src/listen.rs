@@ -6,30 +6,30 @@
 //! which fails if anybody has it, and turns the option on afterwards, for its siblings only.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// Binds `count` listeners (at least one) to `address` and returns them, the first being the one
-/// that made sure of the port. With port 0 the kernel chooses a port, the same for all.
-pub(crate) fn listen(
+/// Which addresses of version 4 a listener on one of version 6 takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Version4 {
+    /// Those of the same port, where it listens on all addresses.
+    Too,
+    /// None: another listener has them.
+    Apart,
+}
+
+/// Takes `address`: nobody else has it. Where port 0 is asked for, the kernel chooses one.
+pub(crate) fn first(
     address: SocketAddr,
-    count: usize,
+    version4: Version4,
     limits: &Limits,
-) -> Result<Vec<TcpListener>, Error> {
-    let first = first(address, limits)?;
-    let bound = first
-        .local_addr()
-        .map_err(|source| sorted(address, "getsockname", source))?;
-    let siblings = (1..count).map(|_| sibling(bound, limits));
-    std::iter::once(Ok(first)).chain(siblings).collect()
-}
-
-fn first(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
-    let socket = socket(address, limits)?;
+) -> Result<OwnedFd, Error> {
+    let socket = socket(address, version4, limits)?;
     bind(&socket, address, limits)?;
     socket
         .set_reuse_port(true)
@@ -37,8 +37,13 @@ fn first(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
     Ok(socket.into())
 }
 
-fn sibling(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
-    let socket = socket(address, limits)?;
+/// One more listener on the address of a [`first`] one, with its own queue.
+pub(crate) fn sibling(
+    address: SocketAddr,
+    version4: Version4,
+    limits: &Limits,
+) -> Result<OwnedFd, Error> {
+    let socket = socket(address, version4, limits)?;
     socket
         .set_reuse_port(true)
         .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
@@ -46,17 +51,28 @@ fn sibling(address: SocketAddr, limits: &Limits) -> Result<TcpListener, Error> {
     Ok(socket.into())
 }
 
-/// A socket with the options that accepted connections inherit, which saves setting them on each.
-fn socket(address: SocketAddr, limits: &Limits) -> Result<Socket, Error> {
+/// Sets what accepted connections inherit, which saves setting it on each.
+pub(crate) fn dress(socket: &SockRef<'_>, limits: &Limits) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    if socket.domain()? == Domain::UNIX {
+        return Ok(());
+    }
+    socket.set_tcp_nodelay(true)?;
+    // Without a limit too: a reload may have taken one away.
+    let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
+    underpass::tcp::limit_pace(&**socket, rate)?;
+    socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))
+}
+
+fn socket(address: SocketAddr, version4: Version4, limits: &Limits) -> Result<Socket, Error> {
     let make = || -> io::Result<Socket> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM.nonblocking(),
-            Some(Protocol::TCP),
-        )?;
+        let (domain, protocol) = (Domain::for_address(address), Some(Protocol::TCP));
+        let socket = Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
         socket.set_reuse_address(true)?;
-        socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(version4 == Version4::Apart)?;
+        }
+        dress(&SockRef::from(&socket), limits)?;
         Ok(socket)
     };
     make().map_err(|source| sorted(address, "socket", source))
@@ -86,11 +102,23 @@ fn sorted(address: SocketAddr, call: &'static str, source: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
-
-    use socket2::SockRef;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    fn listen(
+        address: SocketAddr,
+        count: usize,
+        limits: &Limits,
+    ) -> Result<Vec<TcpListener>, Error> {
+        let first = TcpListener::from(first(address, Version4::Too, limits)?);
+        let bound = first.local_addr().unwrap();
+        let mut all = vec![first];
+        for _ in 1..count {
+            all.push(sibling(bound, Version4::Too, limits)?.into());
+        }
+        Ok(all)
+    }
 
     fn any_port() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 0))

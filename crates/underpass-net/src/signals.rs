@@ -1,5 +1,4 @@
-//! Ctrl-C and SIGTERM ask for a stop: the first one lets running answers end, the second does not.
-//! SIGUSR1 asks for logs to be opened anew.
+//! What signals ask for.
 
 use std::io;
 use std::thread;
@@ -7,14 +6,27 @@ use std::thread;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
-use crate::shutdown::Shutdown;
 
-/// From now on SIGINT and SIGTERM advance `shutdown` by a phase instead of ending the process.
-/// Returns at once; the watching thread lives as long as the process.
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ask {
+    /// SIGINT, SIGTERM: stop; once more: at once.
+    Stop,
+    /// SIGHUP: read the configuration anew.
+    Reload,
+    /// SIGUSR1: open logs anew.
+    Reopen,
+    /// SIGUSR2: let the program's file take over.
+    Upgrade,
+}
+
+/// From now on these signals call `obey` instead of ending the process, one after another on a
+/// thread of their own, which must not be held up. Signals that come while it is busy are one.
+/// Returns at once; the thread lives as long as the process.
 ///
 /// # Errors
 /// [`Error::Worker`] if the thread cannot be made or the signals not be taken.
-pub fn obey_signals(shutdown: Shutdown) -> Result<(), Error> {
+pub fn obey_signals(obey: impl FnMut(Ask) + Send + 'static) -> Result<(), Error> {
     let failed = |source| Error::Worker {
         doing: "watch for signals",
         source,
@@ -23,56 +35,42 @@ pub fn obey_signals(shutdown: Shutdown) -> Result<(), Error> {
         .enable_io()
         .build()
         .map_err(failed)?;
-    let (interrupt, terminate) = runtime.block_on(async { both() }).map_err(failed)?;
+    let signals = runtime.block_on(async { Signals::new() }).map_err(failed)?;
     thread::Builder::new()
         .name("signals".into())
-        .spawn(move || runtime.block_on(pass_on(interrupt, terminate, &shutdown)))
+        .spawn(move || runtime.block_on(signals.pass_on(obey)))
         .map_err(failed)?;
     Ok(())
 }
 
-/// From now on SIGUSR1 has `reopen` called, on a thread that lives as long as the process, instead
-/// of ending the process. Returns at once.
-///
-/// # Errors
-/// [`Error::Worker`] if the thread cannot be made or the signal not be taken.
-pub fn reopen_on_signal(reopen: impl Fn() + Send + 'static) -> Result<(), Error> {
-    let failed = |source| Error::Worker {
-        doing: "watch for SIGUSR1",
-        source,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .map_err(failed)?;
-    let mut asked = runtime
-        .block_on(async { signal(SignalKind::user_defined1()) })
-        .map_err(failed)?;
-    let watch = async move {
-        while asked.recv().await.is_some() {
-            reopen();
-        }
-    };
-    thread::Builder::new()
-        .name("reopen".into())
-        .spawn(move || runtime.block_on(watch))
-        .map_err(failed)?;
-    Ok(())
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
-fn both() -> io::Result<(Signal, Signal)> {
-    Ok((
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    ))
-}
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
+        })
+    }
 
-async fn pass_on(mut interrupt: Signal, mut terminate: Signal, shutdown: &Shutdown) {
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    async fn pass_on(mut self, mut obey: impl FnMut(Ask)) {
+        loop {
+            obey(tokio::select! {
+                _ = self.interrupt.recv() => Ask::Stop,
+                _ = self.terminate.recv() => Ask::Stop,
+                _ = self.hang_up.recv() => Ask::Reload,
+                _ = self.user_1.recv() => Ask::Reopen,
+                _ = self.user_2.recv() => Ask::Upgrade,
+            });
         }
-        shutdown.hurry();
     }
 }

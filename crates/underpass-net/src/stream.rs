@@ -7,35 +7,46 @@
 //!
 //! Every wait ends: by what it waits for, by its deadline, or because the server stops.
 
-use std::future::{Future, poll_fn};
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
-use underpass::drive::tokio::{Turn, forecast, turn};
-use underpass::{Fault, Forecast, Outbox};
+use tokio::io::Interest;
+use underpass::drive::tokio::Turn;
+use underpass::{Fault, Forecast, Outbox, tcp};
 
+use crate::address::Peer;
+use crate::addresses::Seat;
+use crate::bandwidth::{Claim, Slot};
 use crate::deadline::Deadline;
 use crate::error::StreamError;
 use crate::input::Input;
+use crate::limits::{FIRST_REQUEST_TIMEOUT, Limits, SLOT_TIMEOUT};
+use crate::pace::{Judgement, Pace};
 use crate::roster::Roster;
 use crate::shutdown::Phase;
+use crate::socket::Socket;
 use crate::workers::Ground;
 
 /// A connection that was accepted. Dropping it closes it.
 pub struct Stream {
-    socket: TcpStream,
-    peer: SocketAddr,
+    socket: Socket,
+    peer: Peer,
+    /// Whom it is from: the peer, or whom a trusted proxy has named.
+    pub(crate) client: Peer,
+    /// Where connections of a client are counted.
+    pub(crate) seat: Option<Seat>,
+    heard: Heard,
     input: Input,
     outbox: Outbox,
     deadline: Deadline,
-    ground: Rc<Ground>,
+    /// How the peer takes the present answer, once that has taken some time.
+    pace: Option<Pace>,
+    pub(crate) ground: Rc<Ground>,
 }
 
 /// How a wait takes it that the server stops.
@@ -45,6 +56,13 @@ pub enum Patience {
     Idle,
     /// It goes on while the server drains, and ends when the server stops at once.
     Busy,
+}
+
+/// Whether the peer has sent anything at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Heard {
+    Nothing,
+    Something,
 }
 
 /// What became of a read.
@@ -57,20 +75,30 @@ pub enum Filled {
 }
 
 impl Stream {
-    pub(crate) fn new(socket: TcpStream, peer: SocketAddr, ground: Rc<Ground>) -> Stream {
+    pub(crate) fn new(socket: Socket, peer: Peer, ground: Rc<Ground>) -> Stream {
         Stream {
             socket,
             peer,
+            client: peer,
+            seat: None,
+            heard: Heard::Nothing,
             input: Input::default(),
             outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
             deadline: Deadline::new(ground.limits.idle_timeout),
+            pace: None,
             ground,
         }
     }
 
     /// Who is at the other end.
-    pub fn peer(&self) -> SocketAddr {
+    pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Whom the connection is from: the peer, or the client that a trusted proxy has named by the
+    /// PROXY protocol.
+    pub fn client(&self) -> Peer {
+        self.client
     }
 
     /// What the peer sent and nobody consumed yet.
@@ -93,7 +121,8 @@ impl Stream {
         (self.input.bytes(), &mut self.outbox)
     }
 
-    /// Whether the server has begun to stop, so that this connection should end with its answer.
+    /// How far the server is on its way to an end. From [`Phase::Retiring`] on this connection
+    /// should end with its answer.
     pub fn phase(&self) -> Phase {
         self.ground.roster.phase()
     }
@@ -120,10 +149,14 @@ impl Stream {
             deadline: &mut self.deadline,
             roster: &self.ground.roster,
             patience,
+            heard: self.heard,
         };
         match wait.until(self.socket.read_buf(room)).await? {
             Ok(0) => Ok(Filled::End),
-            Ok(_) => Ok(Filled::Bytes),
+            Ok(_) => {
+                self.heard = Heard::Something;
+                Ok(Filled::Bytes)
+            }
             Err(error) => Err(read_error(error)),
         }
     }
@@ -133,28 +166,17 @@ impl Stream {
     /// what was sent stays sent; the outbox knows what is left.
     ///
     /// # Errors
-    /// `TimedOut`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was owed, and the
-    /// connection is of no more use.
+    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was
+    /// owed, and the connection is of no more use.
     pub async fn flush(&mut self) -> Result<(), StreamError> {
         let ground = Rc::clone(&self.ground);
         let _sending = Sending::on(&ground);
+        self.pace = None;
+        let mut claim = Claim::First;
         while !self.outbox.is_empty() {
-            self.deadline.start(self.ground.limits.stall_timeout);
-            let wait = Wait {
-                deadline: &mut self.deadline,
-                roster: &self.ground.roster,
-                patience: Patience::Busy,
-            };
-            let ground = &*self.ground;
-            let (outbox, bytes_max) = (&mut self.outbox, ground.turn_bytes());
-            let turn = turn(
-                outbox,
-                &self.socket,
-                &ground.host,
-                &ground.policy,
-                bytes_max,
-            );
-            match wait.until(turn).await?.map_err(move_error)? {
+            let slot = self.await_slot(claim).await?;
+            claim = Claim::Next;
+            match self.turn(slot).await? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
             }
@@ -199,13 +221,79 @@ impl Stream {
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
-        forecast(
-            &self.outbox,
-            &self.socket,
-            &ground.host,
-            &ground.policy,
-            longer,
-        )
+        self.socket
+            .forecast(&self.outbox, &ground.host, &ground.policy, longer)
+    }
+
+    /// Waits for this connection's share of the bandwidth of all, where that is limited.
+    async fn await_slot(&mut self, claim: Claim) -> Result<Option<Slot>, StreamError> {
+        let Some(bandwidth) = &self.ground.gate.shared.bandwidth else {
+            return Ok(None);
+        };
+        let slot = bandwidth.slot(claim);
+        if slot.wait > Duration::ZERO {
+            self.deadline.start(slot.wait);
+            let wait = Wait {
+                deadline: &mut self.deadline,
+                roster: &self.ground.roster,
+                patience: Patience::Busy,
+                heard: self.heard,
+            };
+            match wait.until(pending::<Infallible>()).await {
+                Ok(never) => match never {},
+                Err(StreamError::TimedOut) => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(pace) = &mut self.pace {
+                pace.leave_out(slot.wait);
+            }
+        }
+        Ok(Some(slot))
+    }
+
+    /// One turn, paid from its slot where bandwidth is limited. The slot of a peer that takes
+    /// nothing goes back, and what it takes later is paid then.
+    async fn turn(&mut self, mut slot: Option<Slot>) -> Result<Turn, StreamError> {
+        let ground = &*self.ground;
+        let bandwidth = ground.gate.shared.bandwidth.as_ref();
+        let before = bandwidth.map_or(0, |_| self.outbox.sent_bytes());
+        let turn_bytes = ground.turn_bytes();
+        let turned = {
+            let bytes_max = slot
+                .as_ref()
+                .map_or(turn_bytes, |slot| slot.bytes.min(turn_bytes));
+            let (outbox, socket) = (&mut self.outbox, &self.socket);
+            let (host, policy) = (&ground.host, &ground.policy);
+            let mut turn = pin!(socket.turn(outbox, host, policy, bytes_max));
+            let mut left = ground.limits.stall_timeout;
+            loop {
+                let span = until_look(&ground.limits, self.pace.as_ref()).min(left);
+                let span = slot.as_ref().map_or(span, |_| span.min(SLOT_TIMEOUT));
+                self.deadline.start(span);
+                let wait = Wait {
+                    deadline: &mut self.deadline,
+                    roster: &ground.roster,
+                    patience: Patience::Busy,
+                    heard: self.heard,
+                };
+                match wait.until(turn.as_mut()).await {
+                    Err(StreamError::TimedOut) if span < left => {}
+                    outcome => break outcome,
+                }
+                left -= span;
+                if let (Some(slot), Some(bandwidth)) = (slot.take(), bandwidth) {
+                    bandwidth.settle(slot.bytes, 0);
+                }
+                if let Err(error) = look(&ground.limits, socket, &mut self.pace, span) {
+                    break Err(error);
+                }
+            }
+        };
+        if let Some(bandwidth) = bandwidth {
+            let paid = slot.map_or(0, |slot| slot.bytes);
+            bandwidth.settle(paid, self.outbox.sent_bytes() - before);
+        }
+        turned?.map_err(move_error)
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
@@ -229,16 +317,22 @@ impl Stream {
     /// Resets the connection: the peer must not take what it got for complete.
     pub fn abort(self) {
         // Where even this fails the connection is gone already.
-        let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+        let _ = self.socket.set_reset();
     }
 
     /// Long answers come here between two turns, which is also when their input buffer is not
     /// needed for a while.
     fn check_between_turns(&mut self) -> Result<(), StreamError> {
         self.input.release();
+        look(
+            &self.ground.limits,
+            &self.socket,
+            &mut self.pace,
+            Duration::ZERO,
+        )?;
         match self.phase() {
             Phase::Now => Err(StreamError::Stopped),
-            Phase::Running | Phase::Draining => Ok(()),
+            Phase::Running | Phase::Retiring | Phase::Draining => Ok(()),
         }
     }
 }
@@ -259,11 +353,45 @@ impl Drop for Sending<'_> {
     }
 }
 
+/// How long until a peer is looked at; for ever where none has to be.
+fn until_look(limits: &Limits, pace: Option<&Pace>) -> Duration {
+    match (limits.least(), pace) {
+        (None, _) => Duration::MAX,
+        (Some(least), None) => least.window,
+        (Some(_), Some(pace)) => pace.until_due(Instant::now()),
+    }
+}
+
+/// Looks whether a peer takes its least, if a window is over. Of an answer that nobody has looked
+/// at yet, `passed` is known to have passed.
+fn look(
+    limits: &Limits,
+    socket: &Socket,
+    pace: &mut Option<Pace>,
+    passed: Duration,
+) -> Result<(), StreamError> {
+    let Some(least) = limits.least() else {
+        return Ok(());
+    };
+    let now = Instant::now();
+    let began = now.checked_sub(passed).unwrap_or(now);
+    let pace = pace.get_or_insert_with(|| Pace::new(least, began));
+    if pace.until_due(now) > Duration::ZERO {
+        return Ok(());
+    }
+    match tcp::reached(socket).map(|reached| pace.judge(reached, now)) {
+        Ok(Judgement::TooSlow) => Err(StreamError::TooSlow),
+        // Where it is no TCP connection, nobody can tell.
+        Ok(Judgement::GoesOn) | Err(_) => Ok(()),
+    }
+}
+
 /// What bounds a wait.
 struct Wait<'s> {
     deadline: &'s mut Deadline,
     roster: &'s Roster,
     patience: Patience,
+    heard: Heard,
 }
 
 impl Wait<'_> {
@@ -274,8 +402,10 @@ impl Wait<'_> {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
-            if self.is_over() {
-                return Poll::Ready(Err(StreamError::Stopped));
+            match self.ending() {
+                Ending::AtOnce => return Poll::Ready(Err(StreamError::Stopped)),
+                Ending::Soon => self.deadline.cut(FIRST_REQUEST_TIMEOUT),
+                Ending::None => {}
             }
             self.deadline
                 .poll(task)
@@ -284,12 +414,23 @@ impl Wait<'_> {
         .await
     }
 
-    fn is_over(&self) -> bool {
-        match self.patience {
-            Patience::Idle => self.roster.phase() >= Phase::Draining,
-            Patience::Busy => self.roster.phase() >= Phase::Now,
+    fn ending(&self) -> Ending {
+        let (phase, patience) = (self.roster.phase(), self.patience);
+        match (phase, patience, self.heard) {
+            (Phase::Now, ..) => Ending::AtOnce,
+            (Phase::Draining, Patience::Idle, Heard::Something) => Ending::AtOnce,
+            // It may have connected, and even asked, before the stop.
+            (Phase::Draining, Patience::Idle, Heard::Nothing) => Ending::Soon,
+            _ => Ending::None,
         }
     }
+}
+
+/// How a wait ends because the server does.
+enum Ending {
+    None,
+    Soon,
+    AtOnce,
 }
 
 fn read_error(error: io::Error) -> StreamError {

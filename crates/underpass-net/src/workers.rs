@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::ops::AddAssign;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -15,13 +16,14 @@ use tokio::time::{sleep, timeout};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Host, Policy};
 
-use crate::accept::accept;
-use crate::descriptors;
+use crate::accept::{accept, take_rest};
+use crate::address::Peer;
 use crate::error::Error;
+use crate::gate::{Gate, Shared, enter};
 use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
-use crate::listen::listen;
 use crate::roster::Roster;
-use crate::shutdown::{Phase, Shutdown, reached};
+use crate::shutdown::{Phase, reached};
+use crate::socket::{Door, Queue, Socket};
 use crate::stream::Stream;
 
 /// What is spoken on the connections of a server.
@@ -29,7 +31,24 @@ pub trait Protocol: Clone + Send + 'static {
     /// What one worker keeps for all of its connections. It never leaves its thread.
     type Worker: 'static;
     /// What is known of a worker's work when it has ended.
-    type Summary: Send + 'static;
+    type Summary: Send + for<'s> AddAssign<&'s Self::Summary> + 'static;
+
+    /// Called once, when the port is taken and no worker runs: the last moment with all rights.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn bound(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Gives up, on a worker's thread and for the threads it makes, whatever rights the work does
+    /// not need. Called before anything else is done there.
+    ///
+    /// # Errors
+    /// Any; nothing is started.
+    fn confine(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Makes a worker's state, on its thread.
     fn worker(&self) -> Self::Worker;
@@ -49,6 +68,7 @@ pub(crate) struct Ground {
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
     pub(crate) sending: Cell<usize>,
+    pub(crate) gate: Gate,
 }
 
 impl Ground {
@@ -63,14 +83,6 @@ impl Ground {
     }
 }
 
-/// A server at work.
-#[derive(Debug)]
-pub struct Running<S> {
-    address: SocketAddr,
-    shutdown: Shutdown,
-    threads: Vec<JoinHandle<S>>,
-}
-
 /// The cores this process may use: what the scheduler's affinity mask allows, at least one.
 pub fn cores() -> usize {
     match rustix::thread::sched_getaffinity(None) {
@@ -79,87 +91,72 @@ pub fn cores() -> usize {
     }
 }
 
-/// Listens on `address` and starts `workers` (at least one) threads that speak `protocol` and send
-/// what `policy` allows. Returns when all of them take connections.
+/// Workers that were started together, with one configuration.
+#[derive(Debug)]
+pub(crate) struct Generation<S> {
+    pub(crate) threads: Vec<JoinHandle<S>>,
+    starts: Vec<mpsc::Sender<()>>,
+}
+
+/// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
+/// ready when this returns, and none takes any before [`Generation::go`].
 ///
 /// # Errors
-/// Any [`Error`]; nothing is left running and the port is free.
-pub fn start<P: Protocol>(
+/// [`Error::Worker`]; nothing is left running.
+pub(crate) fn prepare<P: Protocol>(
     protocol: &P,
-    address: SocketAddr,
-    workers: usize,
+    shares: Vec<Vec<OwnedFd>>,
     policy: Policy,
     limits: &Limits,
-) -> Result<Running<P::Summary>, Error> {
-    let workers = workers.max(1);
-    let listeners = listen(address, workers, limits)?;
-    let mut running = Running {
-        address: listeners[0].local_addr().unwrap_or(address),
-        shutdown: Shutdown::new(),
-        threads: Vec::with_capacity(workers),
+    shared: &Arc<Shared>,
+    phases: &watch::Receiver<Phase>,
+) -> Result<Generation<P::Summary>, Error> {
+    let (ready, prepared) = mpsc::channel();
+    let mut generation = Generation {
+        threads: Vec::with_capacity(shares.len()),
+        starts: Vec::with_capacity(shares.len()),
     };
-    let limits = Limits {
-        connections_max: descriptors::connections(limits).div_ceil(workers),
-        ..limits.clone()
-    };
-    let (ready, started) = mpsc::channel();
-    for (number, listener) in listeners.into_iter().enumerate() {
+    for (number, sockets) in shares.into_iter().enumerate() {
+        let (start, started) = mpsc::channel();
         let worker = Worker {
             protocol: protocol.clone(),
-            listener,
+            sockets,
             policy,
             limits: limits.clone(),
-            phases: running.shutdown.phases(),
+            shared: Arc::clone(shared),
+            phases: phases.clone(),
             ready: ready.clone(),
+            started,
         };
-        running.threads.push(worker.spawn(number)?);
+        generation.threads.push(worker.spawn(number)?);
+        generation.starts.push(start);
     }
     drop(ready);
-    for outcome in started {
-        outcome.map_err(|source| Error::Worker {
-            doing: "make a worker's runtime",
-            source,
-        })?;
+    for outcome in prepared {
+        outcome?;
     }
-    Ok(running)
+    Ok(generation)
 }
 
-impl<S> Running<S> {
-    /// Where it listens; with the port the kernel chose, if it was asked to.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The switch that ends it.
-    pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
-
-    /// Blocks until every worker has ended, which needs somebody to ask for it, and returns what
-    /// each of them has to say. A worker that panicked says nothing.
-    pub fn join(mut self) -> Vec<S> {
-        self.threads
-            .drain(..)
-            .filter_map(|thread| thread.join().ok())
-            .collect()
-    }
-}
-
-impl<S> Drop for Running<S> {
-    /// Nobody is left who could ask for a stop.
-    fn drop(&mut self) {
-        self.shutdown.advance(Phase::Now);
+impl<S> Generation<S> {
+    pub(crate) fn go(&mut self) {
+        for start in self.starts.drain(..) {
+            // A worker that is gone has panicked, which its thread tells.
+            let _ = start.send(());
+        }
     }
 }
 
 /// A worker before it runs.
 struct Worker<P> {
     protocol: P,
-    listener: TcpListener,
+    sockets: Vec<OwnedFd>,
     policy: Policy,
     limits: Limits,
+    shared: Arc<Shared>,
     phases: watch::Receiver<Phase>,
-    ready: mpsc::Sender<io::Result<()>>,
+    ready: mpsc::Sender<Result<(), Error>>,
+    started: mpsc::Receiver<()>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -174,68 +171,113 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn run(self) -> P::Summary {
+        let confined = self.protocol.confine();
         let state = Rc::new(self.protocol.worker());
-        match runtime(self.listener) {
+        match confined.and_then(|()| runtime(self.sockets)) {
             Err(error) => {
                 let _ = self.ready.send(Err(error));
             }
-            Ok((runtime, listener)) => {
+            Ok((runtime, doors)) => {
                 let _ = self.ready.send(Ok(()));
                 drop(self.ready);
-                let ground = Rc::new(Ground {
-                    limits: self.limits,
-                    roster: Rc::new(Roster::new()),
-                    host: Host::probe(),
-                    policy: self.policy,
-                    sending: Cell::new(0),
-                });
-                let work = work::<P>(listener, Rc::clone(&state), ground, self.phases);
-                runtime.block_on(work);
+                // An error is a generation that was given up before it began.
+                if self.started.recv().is_ok() {
+                    let ground = Rc::new(Ground {
+                        limits: self.limits,
+                        roster: Rc::new(Roster::new()),
+                        host: Host::probe(),
+                        policy: self.policy,
+                        sending: Cell::new(0),
+                        gate: Gate::new(self.shared),
+                    });
+                    let work = work::<P>(doors, Rc::clone(&state), ground, self.phases);
+                    runtime.block_on(work);
+                }
             }
         }
         P::finish(&state)
     }
 }
 
-fn runtime(listener: TcpListener) -> io::Result<(LocalRuntime, tokio::net::TcpListener)> {
+fn runtime(sockets: Vec<OwnedFd>) -> Result<(LocalRuntime, Vec<Door>), Error> {
+    make_runtime(sockets).map_err(|source| Error::Worker {
+        doing: "make a worker's runtime",
+        source,
+    })
+}
+
+fn make_runtime(sockets: Vec<OwnedFd>) -> io::Result<(LocalRuntime, Vec<Door>)> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(READERS_MAX)
         .build_local(LocalOptions::default())?;
-    let listener = {
+    let doors = {
         let _inside = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
+        sockets
+            .into_iter()
+            .map(Door::open)
+            .collect::<io::Result<_>>()?
     };
-    Ok((runtime, listener))
+    Ok((runtime, doors))
 }
 
-/// A worker's life: takes connections until a stop is asked for, then sees the last ones out.
+/// A worker's life: takes connections until it is told to end, then sees the last ones out.
 async fn work<P: Protocol>(
-    listener: tokio::net::TcpListener,
+    doors: Vec<Door>,
     state: Rc<P::Worker>,
     ground: Rc<Ground>,
     mut phases: watch::Receiver<Phase>,
 ) {
     let (roster, limits) = (&ground.roster, &ground.limits);
+    let take = |socket: Socket, peer: Peer| {
+        let (ground, state) = (Rc::clone(&ground), Rc::clone(&state));
+        let place = Rc::clone(&ground.roster).enter();
+        spawn_local(async move {
+            place.attend().await;
+            if let Some(stream) = enter(Stream::new(socket, peer, ground)).await {
+                P::converse(state, stream).await;
+            }
+        });
+    };
+    let phase = tokio::select! {
+        phase = reached(&mut phases, Phase::Retiring) => phase,
+        () = accept(&doors, roster, limits.connections_max, take) => Phase::Now,
+    };
+    roster.advance(phase);
+    let last = async {
+        for queue in doors.into_iter().filter_map(into_queue) {
+            take_rest(queue, roster, limits, take).await;
+        }
+        roster.at_most(0).await;
+    };
     tokio::select! {
-        () = reached(&mut phases, Phase::Draining) => {}
-        () = accept(&listener, roster, limits.connections_max, |socket, peer| {
-            let (ground, state) = (Rc::clone(&ground), Rc::clone(&state));
-            let place = Rc::clone(&ground.roster).enter();
-            spawn_local(async move {
-                place.attend().await;
-                P::converse(state, Stream::new(socket, peer, ground)).await;
-            });
-        }) => {}
-    }
-    drop(listener);
-    roster.advance(Phase::Draining);
-    tokio::select! {
-        () = roster.at_most(0) => {}
-        () = reached(&mut phases, Phase::Now) => {}
-        () = sleep(limits.stop_timeout) => {}
+        () = last => {}
+        () = end(phase, &mut phases, roster, limits) => {}
     }
     roster.advance(Phase::Now);
     let _ = timeout(STOP_NOW_TIMEOUT, roster.at_most(0)).await;
+}
+
+/// What cannot leave the event loop is closed with whatever waits there.
+fn into_queue(door: Door) -> Option<Queue> {
+    let queue = door.into_queue();
+    queue
+        .inspect_err(|error| tracing::warn!("connections may be lost: {error}"))
+        .ok()
+}
+
+/// Passes the phases on, and returns when nobody is waited for any more. Where a newer generation
+/// has taken over there is no hurry: idle connections get some time to be used once more, running
+/// answers as long as they take.
+async fn end(phase: Phase, phases: &mut watch::Receiver<Phase>, roster: &Roster, limits: &Limits) {
+    if phase < Phase::Draining {
+        let _ = timeout(limits.stop_timeout, reached(phases, Phase::Draining)).await;
+        roster.advance(Phase::Draining);
+        reached(phases, Phase::Draining).await;
+    }
+    tokio::select! {
+        _ = reached(phases, Phase::Now) => {}
+        () = sleep(limits.stop_timeout) => {}
+    }
 }

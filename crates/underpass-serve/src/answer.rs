@@ -19,6 +19,7 @@ use crate::digest::Algorithm;
 use crate::file::File;
 use crate::folder::Folder;
 use crate::head::{Expect, Request};
+use crate::limits::Limits;
 use crate::listing::View;
 use crate::path::{Form, SitePath};
 use crate::precompressed::is_compressed;
@@ -106,7 +107,12 @@ pub(crate) trait Lookup {
 }
 
 /// Decides by the rules of a site.
-pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Lookup) -> Answer<'b> {
+pub(crate) fn answer<'b>(
+    request: Request<'b>,
+    rules: &Rules,
+    limits: &Limits,
+    lookup: &impl Lookup,
+) -> Answer<'b> {
     match request.method {
         Method::Disabled | Method::Connect => return Answer::NotAllowed,
         Method::Unknown => return plain(Status::NotImplemented, "no such method"),
@@ -141,7 +147,7 @@ pub(crate) fn answer<'b>(request: Request<'b>, rules: &Rules, lookup: &impl Look
                 accept_encoding: fields.accept_encoding.value(),
                 parameters,
             };
-            of_file(file, wish, rules, lookup)
+            of_file(file, wish, rules, limits, lookup)
         }
         Found::Folder(folder) => {
             let folder = asked.unwrap_or(folder);
@@ -182,7 +188,13 @@ struct Wish<'b> {
 }
 
 /// What is sent of a file: its hash, if that is asked for, or its content.
-fn of_file(file: File, wish: Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> Answer<'static> {
+fn of_file(
+    file: File,
+    wish: Wish<'_>,
+    rules: &Rules,
+    limits: &Limits,
+    lookup: &impl Lookup,
+) -> Answer<'static> {
     if let (Some(algorithm), Hashes::Offered) = (wish.parameters.hash, rules.extras.hashes) {
         return match wish.conditions.judge(&file.state.validators) {
             Verdict::NotModified => Answer::NotModified(file),
@@ -195,7 +207,7 @@ fn of_file(file: File, wish: Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> A
         false => file,
     };
     match coded(file, wish.accept_encoding, rules, lookup) {
-        Some(file) => selected(file, wish.method, &wish.conditions, wish.range),
+        Some(file) => selected(file, wish.method, &wish.conditions, wish.range, limits),
         None => Answer::NotAcceptable,
     }
 }
@@ -266,6 +278,7 @@ fn selected(
     method: Method,
     conditions: &Conditions<'_>,
     range: Option<Cow<'_, [u8]>>,
+    limits: &Limits,
 ) -> Answer<'static> {
     match conditions.judge(&file.state.validators) {
         Verdict::NotModified => return Answer::NotModified(file),
@@ -274,7 +287,7 @@ fn selected(
     }
     let selection = match (method, range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
-            select(&range, file.state.size)
+            select(&range, file.state.size, limits)
         }
         _ => Selection::Whole,
     };

@@ -9,7 +9,7 @@ use underpass_net::{Filled, Patience, Stream, StreamError};
 use crate::chunked::{Chunked, Reach};
 use crate::framing::Framing;
 use crate::head::{Expect, Request};
-use crate::limits::{DRAINED_BODY_BYTES_MAX, Limits};
+use crate::limits::Limits;
 use crate::reply::CONTINUE;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
@@ -57,11 +57,11 @@ pub(crate) enum Unskipped {
 }
 
 /// Decides about a request's body.
-pub(crate) fn plan(request: &Request<'_>) -> Plan {
+pub(crate) fn plan(request: &Request<'_>, limits: &Limits) -> Plan {
     let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
     let extent = match request.framing {
         Framing::Empty => return Plan::Nothing,
-        Framing::Length(length) if length > DRAINED_BODY_BYTES_MAX => return Plan::Leave,
+        Framing::Length(length) if length > limits.drained_bytes_max => return Plan::Leave,
         Framing::Length(length) => Extent::Length(length),
         Framing::Chunked => Extent::Chunked(Chunked::new()),
     };
@@ -87,7 +87,7 @@ impl Body {
         }
         stream.expect_within(limits.body_timeout);
         loop {
-            let (taken, reach) = self.read(stream.input())?;
+            let (taken, reach) = self.read(stream.input(), limits)?;
             stream.consume(taken);
             if reach == Reach::End {
                 return Ok(());
@@ -100,7 +100,7 @@ impl Body {
         }
     }
 
-    fn read(&mut self, input: &[u8]) -> Result<(usize, Reach), Unskipped> {
+    fn read(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, Reach), Unskipped> {
         match &mut self.extent {
             Extent::Length(left) => {
                 let taken = input
@@ -114,7 +114,7 @@ impl Body {
             }
             Extent::Chunked(chunked) => {
                 let read = chunked.read(input).map_err(Unskipped::Refused)?;
-                match chunked.announced() > DRAINED_BODY_BYTES_MAX {
+                match chunked.announced() > limits.drained_bytes_max {
                     true => Err(Unskipped::TooLong),
                     false => Ok(read),
                 }

@@ -22,6 +22,7 @@ use crate::digest::Digest;
 use crate::explain;
 use crate::feed::{Broken, Delimiter, Feeding};
 use crate::head::{Expect, Persistence, Progress, Request, Scan, method_of};
+use crate::limits::Place;
 use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
@@ -47,7 +48,7 @@ enum Next {
 /// Speaks HTTP/1.1 with one peer until the connection ends.
 pub(crate) async fn converse(worker: Rc<Worker>, stream: Stream) {
     let meter = Rc::new(Meter::default());
-    let visit = worker.visit(stream.peer().ip(), Rc::clone(&meter));
+    let visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
     let attention = worker.attention();
     let leaving = Leaving(Rc::clone(&worker));
     match attention {
@@ -71,8 +72,11 @@ impl Drop for Leaving {
 }
 
 async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
+    let mut requests = 0;
     loop {
-        match exchange(&worker, &mut stream, &mut visit).await {
+        requests += 1;
+        let place = worker.limits.place(requests);
+        match exchange(&worker, &mut stream, &mut visit, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
             Next::Close => return stream.close().await,
@@ -83,22 +87,23 @@ async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
 }
 
 /// One request and its answer.
-async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Next {
+async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place: Place) -> Next {
     let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
         Err(Unread::Refused(refusal)) => return misread(worker, stream, visit, refusal).await,
         Err(Unread::Gone) => return Next::Drop,
     };
-    let phase = stream.phase();
+    let (phase, peer) = (stream.phase(), stream.client().ip());
     let (input, outbox) = stream.parts();
     let request = match scan.parse(input) {
         Ok(request) => request,
         Err(refusal) => return misread(worker, stream, visit, refusal).await,
     };
     visit.understand(&input[..scan.length()], Some(&request), || worker.words());
-    match body::plan(&request) {
+    visit.client = worker.client(peer, &request);
+    match body::plan(&request, &worker.limits) {
         Plan::Nothing => {
-            let persistence = persistence(&request, phase);
+            let persistence = persistence(&request, phase, place);
             let is_last = request.persistence == Persistence::Close;
             let owed = worker.answer(request, persistence, outbox);
             stream.consume(scan.length());
@@ -117,7 +122,7 @@ async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Ne
             let head = input[..scan.length()].to_vec();
             stream.consume(scan.length());
             let skipped = body.skip(stream, &worker.limits).await;
-            answer_after_body(worker, stream, visit, &scan, &head, skipped).await
+            answer_after_body(worker, stream, visit, &scan, &head, skipped, place).await
         }
     }
 }
@@ -135,7 +140,7 @@ async fn read_head(
     stream: &mut Stream,
     visit: &mut Visit,
 ) -> Result<Scan, Unread> {
-    let mut scan = Scan::default();
+    let mut scan = Scan::within(&worker.limits);
     let mut patience = Patience::Idle;
     stream.expect_when_idle();
     loop {
@@ -171,6 +176,7 @@ async fn answer_after_body(
     scan: &Scan,
     head: &[u8],
     skipped: Result<(), Unskipped>,
+    place: Place,
 ) -> Next {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
@@ -179,7 +185,7 @@ async fn answer_after_body(
         }
     };
     let persistence = match skipped {
-        Ok(()) => persistence(&request, stream.phase()),
+        Ok(()) => persistence(&request, stream.phase(), place),
         Err(Unskipped::TooLong) => Persistence::Close,
         Err(Unskipped::Refused(refusal)) => {
             return refuse(worker, stream, visit, request.method, refusal).await;
@@ -191,10 +197,11 @@ async fn answer_after_body(
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(request: &Request<'_>, phase: Phase) -> Persistence {
+fn persistence(request: &Request<'_>, phase: Phase, place: Place) -> Persistence {
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expect::Unknown, _) => Persistence::Close,
-        (_, _, Phase::Draining | Phase::Now) => Persistence::Close,
+        (_, _, Phase::Retiring | Phase::Draining | Phase::Now) => Persistence::Close,
+        _ if place == Place::Last => Persistence::Close,
         _ => request.persistence,
     }
 }

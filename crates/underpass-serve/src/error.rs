@@ -37,6 +37,16 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// Two limits contradict each other.
+    Limits {
+        /// Which, and what to change.
+        what: &'static str,
+    },
+    /// A running server can't change this; the program that takes over from it can.
+    Fixed {
+        /// The key.
+        what: &'static str,
+    },
     /// There is no site to serve.
     NoSite,
     /// Two sites have the same name.
@@ -88,6 +98,8 @@ impl fmt::Display for Error {
                 )
             }
             Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
+            Error::Fixed { what } => write!(f, "{what} is not changed by a reload"),
+            Error::Limits { what } => write!(f, "the limits contradict each other: {what}"),
             Error::NoSite => f.write_str("there is no site to serve"),
             Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
             Error::Log { path, source } => {
@@ -115,7 +127,12 @@ impl std::error::Error for Error {
             | Error::Thread { source, .. } => Some(source),
             Error::Net(error) => Some(error),
             Error::ConfigFile { error, .. } => Some(error),
-            Error::Config(_) | Error::Site { .. } | Error::NoSite | Error::NameTaken { .. } => None,
+            Error::Config(_)
+            | Error::Site { .. }
+            | Error::Limits { .. }
+            | Error::NoSite
+            | Error::Fixed { .. }
+            | Error::NameTaken { .. } => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use percent_encoding::percent_decode;
 use crate::chunked::{Chunked, Reach};
 use crate::condition::{Conditions, Verdict};
 use crate::head::{Progress, Scan};
-use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, HEAD_BYTES_MAX, RANGES_MAX};
+use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, Limits};
 use crate::mime::{TypeOptions, Types};
 use crate::multipart::{Boundary, Multipart};
 use crate::options::Options;
@@ -40,7 +40,8 @@ pub fn head(data: &[u8]) {
 /// What is read of a head that comes in pieces of these sizes, over and over: the request, or the
 /// status it is refused with; nothing while it is incomplete.
 fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> {
-    let mut scan = Scan::default();
+    let limits = Limits::default();
+    let mut scan = Scan::within(&limits);
     let mut there = 0_usize;
     for cut in cuts.iter().cycle() {
         there = there.saturating_add(*cut).min(head.len());
@@ -55,7 +56,7 @@ fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> 
 }
 
 fn complete(scan: &Scan, head: &[u8]) -> Result<String, &'static str> {
-    assert!(scan.length() <= HEAD_BYTES_MAX);
+    assert!(scan.length() <= Limits::default().head_bytes_max);
     let request = scan.parse(head).map_err(|refusal| refusal.status.line())?;
     if let Target::Path { path, .. } = &request.target {
         assert_beneath(path);
@@ -125,7 +126,7 @@ pub fn range(data: &[u8]) {
     };
     let value = [b"bytes=", value].concat();
     let small = u64::from(size);
-    let selected = select(&value, small);
+    let selected = select(&value, small, &Limits::default());
     check_spans(&selected, small);
     if let Some(asked) = plain_ranges(&value["bytes=".len()..], small) {
         let bytes_of = |spans: &[Span]| {
@@ -144,7 +145,7 @@ pub fn range(data: &[u8]) {
         assert_eq!(selected, Selection::Whole, "{}", value.escape_ascii());
     }
     for size in [1, 1 << 31, 1 << 62, i64::MAX as u64, u64::MAX] {
-        check_spans(&select(&value, size), size);
+        check_spans(&select(&value, size, &Limits::default()), size);
     }
 }
 
@@ -154,7 +155,7 @@ fn check_spans(selection: &Selection, size: u64) {
         Selection::One(span) => std::slice::from_ref(span),
         Selection::Several(spans) => &spans[..],
     };
-    assert!(spans.len() <= RANGES_MAX);
+    assert!(spans.len() <= Limits::default().ranges_max);
     let mut sorted = spans.to_vec();
     sorted.sort_by_key(|span| span.first);
     let mut free = 0;
@@ -205,7 +206,7 @@ pub fn multipart(data: &[u8]) {
     // No file is larger than an offset can be.
     let size = u64::from_le_bytes(*size) & i64::MAX as u64;
     let value = [b"bytes=", value].concat();
-    let Selection::Several(spans) = select(&value, size) else {
+    let Selection::Several(spans) = select(&value, size, &Limits::default()) else {
         return;
     };
     let boundary = Boundary::new(size.into());

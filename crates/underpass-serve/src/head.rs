@@ -17,7 +17,7 @@ use crate::condition::Conditions;
 use crate::fields::Fields;
 use crate::framing::{Framing, framing};
 use crate::host;
-use crate::limits::{EMPTY_LINES_MAX, HEAD_BYTES_MAX, REQUEST_LINE_BYTES_MAX};
+use crate::limits::{EMPTY_LINES_MAX, Limits};
 use crate::request_line::{Method, RequestLine, Version};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -65,8 +65,10 @@ pub(crate) enum Progress {
 }
 
 /// Finds the end of a head in a buffer that grows, looking at each byte once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scan {
+    line_bytes_max: usize,
+    head_bytes_max: usize,
     /// Where the request line begins, once a byte of it has been seen.
     start: usize,
     /// Where the first line begins that is not complete.
@@ -77,14 +79,31 @@ pub(crate) struct Scan {
     line: Line,
 }
 
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Debug, Eq, PartialEq)]
 enum Line {
-    #[default]
     Awaited,
     Checked,
 }
 
+impl Default for Scan {
+    fn default() -> Scan {
+        Scan::within(&Limits::default())
+    }
+}
+
 impl Scan {
+    /// Of a head that keeps these limits.
+    pub(crate) fn within(limits: &Limits) -> Scan {
+        Scan {
+            line_bytes_max: limits.line_bytes_max,
+            head_bytes_max: limits.head_bytes_max,
+            start: 0,
+            seen: 0,
+            looked: 0,
+            line: Line::Awaited,
+        }
+    }
+
     /// Looks at the bytes that came since the last call. `head` begins where it began then.
     pub(crate) fn advance(&mut self, head: &[u8]) -> Result<Progress, Refusal> {
         if self.seen == self.start && !self.skip_empty_lines(head)? {
@@ -115,8 +134,8 @@ impl Scan {
 
     fn bound(&self) -> usize {
         match self.line {
-            Line::Awaited => self.start + REQUEST_LINE_BYTES_MAX + 2,
-            Line::Checked => HEAD_BYTES_MAX,
+            Line::Awaited => self.start + self.line_bytes_max + 2,
+            Line::Checked => self.head_bytes_max,
         }
     }
 
@@ -309,9 +328,9 @@ mod tests {
     fn request_lines_and_heads_are_bounded() {
         let line = |target: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(target));
         let around = line(0).len() - 2;
-        let fits = line(REQUEST_LINE_BYTES_MAX - around) + "Host: a\r\n\r\n";
+        let fits = line(Limits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
         assert_eq!(at_once(fits.as_bytes()), Some(Ok(fits.len())));
-        let long = line(REQUEST_LINE_BYTES_MAX - around + 1);
+        let long = line(Limits::default().line_bytes_max - around + 1);
         for head in [
             long.as_bytes(),
             &long.as_bytes()[..long.len() - 2],
@@ -328,9 +347,12 @@ mod tests {
             )
         };
         let around = head(0).len();
-        let fits = head(HEAD_BYTES_MAX - around);
-        assert_eq!(at_once(fits.as_bytes()), Some(Ok(HEAD_BYTES_MAX)));
-        let long = head(HEAD_BYTES_MAX - around + 1);
+        let fits = head(Limits::default().head_bytes_max - around);
+        assert_eq!(
+            at_once(fits.as_bytes()),
+            Some(Ok(Limits::default().head_bytes_max))
+        );
+        let long = head(Limits::default().head_bytes_max - around + 1);
         assert_eq!(at_once(long.as_bytes()), Some(Err(Status::HeadTooLarge)));
         let many = format!(
             "GET / HTTP/1.1\r\n{}\r\n",

@@ -11,6 +11,7 @@
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
 //! | `options`, `mistakes` | what is asked of a server, and what is wrong with it |
+//! | `forwarded` | whom a request is from, behind proxies |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
 //! | [`rules`], `mime` | what the configuration of a site says of a path |
@@ -33,8 +34,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass::Mechanism;
-use underpass_net::{Protocol, Running, Stream};
+use underpass_net::{Confine, Protocol, Proxies, Stream, User, confine};
 
 mod accept;
 mod answer;
@@ -57,6 +57,7 @@ mod feed;
 mod fields;
 mod file;
 mod folder;
+mod forwarded;
 mod framing;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
@@ -80,6 +81,7 @@ mod reply;
 mod request_line;
 mod resolve;
 pub mod rules;
+mod server;
 mod site;
 mod status;
 mod tally;
@@ -90,67 +92,22 @@ mod watch;
 mod worker;
 mod workshop;
 
-use board::{Board, Metrics, Presence};
+use board::{Board, Presence};
 use digest::Digests;
-use log::Log;
-use monitor::Monitor;
 use reply::Joining;
 use site::Sites;
 
 pub use coding::Coding;
 pub use error::Error;
+pub use forwarded::client;
 pub use limits::Limits;
 pub use log::{Access, LogFormat, LogOptions, Reopen};
 pub use mime::TypeOptions;
 pub use monitor::{StatusAddress, StatusOptions};
 pub use options::{Explain, Options, SiteOptions};
 
+pub use server::{Server, serve, serve_on};
 pub use worker::{Summary, Worker};
-
-/// Serves the sites of `options` until its [`Running::shutdown`] is told to stop. Returns when
-/// connections are taken.
-///
-/// # Errors
-/// Any [`Error`]; nothing is left running.
-///
-/// # Examples
-/// ```no_run
-/// use underpass_serve::{Options, serve};
-///
-/// let running = serve(&Options::of("public"))?;
-/// println!("http://{}/", running.address());
-/// let summaries = running.join();
-/// # Ok::<(), underpass_serve::Error>(())
-/// ```
-pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
-    let sites = Arc::new(Sites::open(&options.sites)?);
-    let monitor = Monitor::listen(&options.status)?;
-    let metrics = match &monitor {
-        Some(_) => Metrics::Read,
-        None => Metrics::Unread,
-    };
-    let http = Http {
-        sites,
-        limits: options.requests.clone(),
-        digests: Arc::default(),
-        joining: joining(options),
-        board: Arc::new(Board::new(
-            Log::open(&options.log)?,
-            metrics,
-            options.explain,
-        )),
-        presence: Presence::new(),
-    };
-    let workers = options
-        .workers
-        .map_or_else(underpass_net::cores, Into::into);
-    let (listen, policy) = (options.listen, options.policy);
-    let running = underpass_net::start(&http, listen, workers, policy, &options.connections)?;
-    if let Some(monitor) = monitor {
-        monitor.start(Arc::clone(&http.board), running.shutdown(), &http.presence)?;
-    }
-    Ok(running)
-}
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
 /// what [`serve`] would open, but takes no port and starts nothing.
@@ -159,14 +116,6 @@ pub fn serve(options: &Options) -> Result<Running<Summary>, Error> {
 /// None: mistakes are the result, an empty list if there are none.
 pub fn check(options: &Options) -> Vec<Error> {
     site::check(&options.sites)
-}
-
-fn joining(options: &Options) -> Joining {
-    let is_allowed = options.policy.allows(Mechanism::ReadWrite);
-    match is_allowed && options.connections.joined_bytes_max > 0 {
-        true => Joining::Allowed,
-        false => Joining::Forbidden,
-    }
 }
 
 /// HTTP as a protocol of the network ground.
@@ -178,11 +127,25 @@ struct Http {
     joining: Joining,
     board: Arc<Board>,
     presence: Presence,
+    user: Option<User>,
+    confine: Confine,
+    proxies: Proxies,
 }
 
 impl Protocol for Http {
     type Worker = Worker;
     type Summary = Summary;
+
+    fn bound(&self) -> Result<(), underpass_net::Error> {
+        match &self.user {
+            Some(user) => user.assume(),
+            None => Ok(()),
+        }
+    }
+
+    fn confine(&self) -> Result<(), underpass_net::Error> {
+        confine(&self.sites.readable(), self.confine).map(drop)
+    }
 
     fn worker(&self) -> Worker {
         Worker::new(self)

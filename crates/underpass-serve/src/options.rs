@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use underpass::Policy;
+use underpass_net::{Confine, ListenAt, User};
 
 use crate::coding::Coding;
 use crate::error::Error;
@@ -27,15 +28,21 @@ use crate::rules::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
-    /// Where to listen. With port 0 the kernel chooses a port.
-    pub listen: SocketAddr,
+    /// Where to listen, all of it: `ADDR:PORT`, `unix:/path[,mode=0660]`, `systemd[:NAME]`.
+    pub listen: Vec<ListenAt>,
     /// Threads that answer; as many as there are cores for this process where it is left out.
     pub workers: Option<NonZeroUsize>,
     /// What is served, by the name that a request is for. The first one answers for all names that
     /// no site has.
     #[serde(rename = "site")]
     pub sites: Vec<SiteOptions>,
-    /// The times a request has.
+    /// Who the process becomes when it listens, for good: `NAME` or `NAME:GROUP`. Only root can,
+    /// and should: its rights are needed for ports below 1024, and for nothing after that.
+    pub user: Option<User>,
+    /// Whether workers confine themselves to reading what is served, so that a mistake in this
+    /// program opens nothing else: `auto`, `required` or `off`.
+    pub confine: Confine,
+    /// The bounds of requests.
     pub requests: Limits,
     /// The bounds of connections.
     pub connections: underpass_net::Limits,
@@ -135,9 +142,11 @@ impl Default for Options {
     /// No site yet, the local machine only, port 8080, a worker for each core.
     fn default() -> Options {
         Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080)).into()],
             workers: None,
             sites: Vec::new(),
+            user: None,
+            confine: Confine::default(),
             requests: Limits::default(),
             connections: underpass_net::Limits::default(),
             log: LogOptions::default(),
@@ -187,9 +196,12 @@ impl Options {
     /// ```
     /// use underpass_serve::Options;
     ///
-    /// let text = "listen = '0.0.0.0:80'\n[[site]]\nroot = '/srv/www'\nnames = ['example.org']\n";
+    /// let text = "listen = ['0.0.0.0:80', 'unix:/run/www']
+    /// [[site]]
+    /// root = '/srv/www'
+    /// names = ['example.org']";
     /// assert_eq!(Options::parse(text)?.sites[0].names, ["example.org"]);
-    /// assert!(Options::parse("lisen = '0.0.0.0:80'").is_err());
+    /// assert!(Options::parse("lisen = ['0.0.0.0:80']").is_err());
     /// # Ok::<(), underpass_serve::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Options, Error> {

@@ -3,7 +3,7 @@
 //! A range that makes no sense is ignored, never guessed at; a set that would cost more than the
 //! whole file is answered with the whole file.
 
-use crate::limits::{RANGES_MAX, UNSORTED_RANGES_MAX};
+use crate::limits::Limits;
 
 /// A part of a file. Never empty.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,17 +45,17 @@ impl Span {
 }
 
 /// Applies the value of a `Range` field to a file of `size` bytes.
-pub(crate) fn select(value: &[u8], size: u64) -> Selection {
+pub(crate) fn select(value: &[u8], size: u64, limits: &Limits) -> Selection {
     let Some(set) = byte_set(value) else {
         return Selection::Whole;
     };
     if size == 0 {
         return Selection::Whole;
     }
-    match spans(set, size) {
+    match spans(set, size, limits.ranges_max) {
         None => Selection::Whole,
         Some(asked) if asked.is_empty() => Selection::Unsatisfiable,
-        Some(asked) if is_excessive(&asked, size) => Selection::Whole,
+        Some(asked) if is_excessive(&asked, size, limits.unsorted_ranges_max) => Selection::Whole,
         Some(asked) => match *coalesced(asked) {
             [only] => Selection::One(only),
             ref several => Selection::Several(several.to_vec()),
@@ -71,7 +71,7 @@ fn byte_set(value: &[u8]) -> Option<&[u8]> {
 
 /// The satisfiable ranges of a set; nothing if a member is invalid, if there is none at all, or if
 /// there are too many.
-fn spans(set: &[u8], size: u64) -> Option<Vec<Span>> {
+fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<Span>> {
     let members = set
         .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)
@@ -80,7 +80,7 @@ fn spans(set: &[u8], size: u64) -> Option<Vec<Span>> {
     let mut count = 0;
     for member in members {
         count += 1;
-        if count > RANGES_MAX {
+        if count > ranges_max {
             return None;
         }
         spans.extend(span(member, size)?);
@@ -125,12 +125,12 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Whether serving the set would be more work than the file is worth.
-fn is_excessive(asked: &[Span], size: u64) -> bool {
+fn is_excessive(asked: &[Span], size: u64, unsorted_ranges_max: usize) -> bool {
     let total = asked
         .iter()
         .fold(0u64, |total, span| total.saturating_add(span.length));
     let ascending = asked.is_sorted_by_key(|span| span.first);
-    total > size || (asked.len() > UNSORTED_RANGES_MAX && !ascending)
+    total > size || (asked.len() > unsorted_ranges_max && !ascending)
 }
 
 /// Merges what overlaps. A merged range stands where its first part stood.
@@ -153,6 +153,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const RANGES_MAX: usize = 128;
+    const UNSORTED_RANGES_MAX: usize = 16;
+
+    fn select(value: &[u8], size: u64) -> Selection {
+        super::select(value, size, &Limits::default())
+    }
 
     fn of_1000(value: &str) -> Vec<(u64, u64)> {
         let pair = |span: &Span| (span.first, span.end() - 1);

@@ -1,7 +1,7 @@
 //! What is served: folders and everything beneath them, each under its names.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::resolve::{self, Found};
-use crate::rules::{HostName, Names, Rules, UrlPath};
+use crate::rules::{HostName, Names, Rules, Symlinks, UrlPath};
 
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Site {
 pub(crate) struct Sites {
     sites: Vec<Site>,
     names: Names,
+    /// The root of the file system, where links of a site may lead anywhere.
+    everything: Option<OwnedFd>,
 }
 
 impl Site {
@@ -36,11 +38,7 @@ impl Site {
             what,
         })?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = match open(&options.root, flags, Mode::empty()) {
-            Ok(root) => root,
-            Err(errno) => return failed(options.root.clone(), errno),
-        };
+        let root = open_folder(&options.root)?;
         match resolve::probe(root.as_fd()) {
             Ok(()) => Ok(Site {
                 root,
@@ -79,6 +77,14 @@ fn called(options: &SiteOptions) -> String {
     name.unwrap_or("files").to_owned()
 }
 
+fn open_folder(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).map_err(|errno| Error::Root {
+        path: path.to_owned(),
+        errno,
+    })
+}
+
 /// All that is wrong with these sites.
 pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
     let mut wrong = Vec::new();
@@ -102,15 +108,33 @@ impl Sites {
             Error::NameTaken { name }
         })?;
         let sites: Vec<_> = options.iter().map(Site::open).collect::<Result<_, _>>()?;
-        match sites.is_empty() {
-            true => Err(Error::NoSite),
-            false => Ok(Sites { sites, names }),
+        if sites.is_empty() {
+            return Err(Error::NoSite);
         }
+        let leads_anywhere = options.iter().any(|site| site.symlinks == Symlinks::All);
+        let everything = match leads_anywhere {
+            true => Some(open_folder(Path::new("/"))?),
+            false => None,
+        };
+        Ok(Sites {
+            sites,
+            names,
+            everything,
+        })
     }
 
     /// The number of the site that answers for an authority.
     pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
         self.names.number_of(authority)
+    }
+
+    /// The folders beneath which everything is that may be opened.
+    pub(crate) fn readable(&self) -> Vec<BorrowedFd<'_>> {
+        let everything = self.everything.as_ref().map(OwnedFd::as_fd);
+        match everything {
+            Some(everything) => vec![everything],
+            None => self.sites.iter().map(Site::root).collect(),
+        }
     }
 
     pub(crate) fn all(&self) -> &[Site] {

@@ -42,7 +42,8 @@ pub(crate) enum Attention {
 pub(crate) struct Visit {
     /// Counted over all workers, from 1 on.
     number: u64,
-    client: IpAddr,
+    /// Whom the request is from.
+    pub(crate) client: Option<IpAddr>,
     attention: Attention,
     meter: Rc<Meter>,
     /// Requests up to now.
@@ -85,7 +86,7 @@ struct Start {
 impl Visit {
     pub(crate) fn new(
         number: u64,
-        client: IpAddr,
+        client: Option<IpAddr>,
         attention: Attention,
         meter: Rc<Meter>,
     ) -> Visit {

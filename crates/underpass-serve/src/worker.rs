@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::ops::AddAssign;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 use underpass::{Account, Outbox};
-use underpass_net::{Burst, Trouble};
+use underpass_net::{Burst, Forwarded, Proxies, Trouble};
 
 use crate::Http;
 use crate::answer::{Answer, Lookup, answer};
@@ -18,6 +19,7 @@ use crate::coding::Coding;
 use crate::digest::{Digest, NoDigest};
 use crate::feed::Feeding;
 use crate::file::File;
+use crate::forwarded::client;
 use crate::head::{Persistence, Request};
 use crate::limits::Limits;
 use crate::log::{Log, Pen};
@@ -55,6 +57,7 @@ pub struct Worker {
     /// Where the next exchange's words are written down, as `spare` for heads.
     words: RefCell<Vec<u8>>,
     _presence: Presence,
+    proxies: Proxies,
 }
 
 /// What is still to be done for an answer, beside sending what is in the outbox.
@@ -83,6 +86,12 @@ impl Summary {
     pub fn add(&mut self, other: &Summary) {
         self.requests += other.requests;
         self.account.add(&other.account);
+    }
+}
+
+impl AddAssign<&Summary> for Summary {
+    fn add_assign(&mut self, other: &Summary) {
+        self.add(other);
     }
 }
 
@@ -138,14 +147,25 @@ impl Worker {
             tally,
             words: RefCell::default(),
             _presence: http.presence.clone(),
+            proxies: http.proxies.clone(),
         }
     }
 
     /// A connection is there; `meter` measures its task where that is asked for.
-    pub(crate) fn visit(&self, client: IpAddr, meter: Rc<Meter>) -> Visit {
+    pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<Meter>) -> Visit {
         self.tally.connections_accepted.add(1);
         let number = self.board.next_connection();
         Visit::new(number, client, self.board.attention, meter)
+    }
+
+    /// Whom a request is from, on a connection of `peer`.
+    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &Request<'_>) -> Option<IpAddr> {
+        let field = match self.proxies.forwarded {
+            Forwarded::Off => return peer,
+            Forwarded::Forwarded => &request.fields.forwarded,
+            Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
+        };
+        client(peer, field.value(), &self.proxies)
     }
 
     /// A connection has ended, however that came.
@@ -190,7 +210,7 @@ impl Worker {
             rules,
             admitted: rules.cors.admit(origin.as_deref()),
         };
-        match answer(request, rules, &open) {
+        match answer(request, rules, &self.limits, &open) {
             Answer::Listing(folder, view) => {
                 let made = self.workshop.list(folder, view, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)

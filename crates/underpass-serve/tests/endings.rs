@@ -207,6 +207,31 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
 }
 
 #[test]
+fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
+    let server = Server::with(|options| options.connections.connections_max = 1);
+    let content = pattern(SIZE);
+    server.write("f", &content);
+    let mut busy = Client::slow(server.address());
+    busy.send(GET);
+    busy.head();
+    // There is no place for these: they wait in the kernel's queue.
+    let mut waiting = [server.connect(), server.connect()];
+    for client in &mut waiting {
+        client.send(GET);
+    }
+    server.running().shutdown().advance(Phase::Draining);
+    assert!(busy.read_exact(SIZE).unwrap() == content);
+    assert_eq!(busy.rest(), b"");
+    drop(busy);
+    for client in &mut waiting {
+        let answer = client.answer();
+        assert!(answer.body == content, "the body is another");
+        assert_eq!(answer.field("connection"), Some("close"));
+        assert_eq!(client.rest(), b"");
+    }
+}
+
+#[test]
 fn a_stop_does_not_wait_for_ever() {
     let server = Server::with(|options| options.connections.stop_timeout = SHORT);
     server.write("f", vec![0; SIZE]);

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -114,13 +115,14 @@ fn links_inside_are_followed_and_links_outside_are_not() {
 #[test]
 fn links_that_only_proc_has_are_not_followed() {
     let options = Options {
-        listen: ([127, 0, 0, 1], 0).into(),
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
         workers: NonZeroUsize::new(1),
         ..Options::of("/proc")
     };
-    let running = serve(&options).unwrap();
+    let server = serve(&options).unwrap();
+    let running = server.running();
     let ask = |target: &str| {
-        let mut client = Client::connect(running.address());
+        let mut client = Client::connect(running.address().unwrap());
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.answer()
     };

@@ -313,7 +313,7 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
 fn an_address_that_is_taken_is_told_at_the_start() {
     let told = Told::start();
     let mut options = Options::of("/");
-    options.listen.set_port(0);
+    options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     options.status.listen = Some(StatusAddress::Unix(told.folder.path().join("status")));
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("status"), "{error}");

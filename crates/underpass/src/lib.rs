@@ -57,6 +57,7 @@ mod plan;
 mod relay;
 mod shared_file;
 mod sys;
+pub mod tcp;
 mod transfer;
 mod verdict;
 mod zeros;

@@ -261,6 +261,13 @@ impl Outbox {
         account
     }
 
+    /// Bytes that the socket took since account and [`Beside`] began, heads and ranges.
+    pub fn sent_bytes(&self) -> u64 {
+        let transfer = self.front.transfer.as_ref();
+        let under_way = transfer.map_or(0, |transfer| transfer.account().bytes());
+        self.beside.bytes + self.account.bytes() + under_way
+    }
+
     /// The account up to now, and a new one begins: for those who count per answer.
     pub fn take_account(&mut self) -> Account {
         let mut account = std::mem::take(&mut self.account);

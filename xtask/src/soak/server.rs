@@ -20,6 +20,12 @@ pub(super) struct Server {
     address: SocketAddr,
 }
 
+/// Workers of the server.
+const WORKERS: &str = "2";
+
+/// Each of them keeps one instance of inotify from the first file on that it is asked for twice.
+pub(super) const WATCHES: usize = 2;
+
 /// What a process takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Footprint {
@@ -54,7 +60,7 @@ impl Server {
     pub(super) fn start(program: &Path, folder: &Path) -> Fallible<Server> {
         let errors = tempfile::NamedTempFile::new()?;
         let mut child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--workers", WORKERS])
             .arg(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -6,6 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
+};
+
 use super::report::Lack;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +19,8 @@ pub(crate) enum Need {
     Mounts,
     /// To attach an image file as a block device.
     LoopDevices,
+    /// Landlock with all that its ABI 6 has.
+    Landlock,
     /// GNU's cp, in the version whose words the tests know.
     GnuCp,
     Program(Program),
@@ -34,6 +40,7 @@ pub(crate) struct Program {
 
 pub(crate) const ROOT: Need = Need::Root;
 pub(crate) const MOUNTS: Need = Need::Mounts;
+pub(crate) const LANDLOCK: Need = Need::Landlock;
 pub(crate) const LOOP_DEVICES: Need = Need::LoopDevices;
 pub(crate) const GNU_CP: Need = Need::GnuCp;
 pub(crate) const STRACE: Need = Need::Program(Program {
@@ -64,6 +71,7 @@ pub(crate) const ALL: &[Need] = &[
     ROOT,
     MOUNTS,
     LOOP_DEVICES,
+    LANDLOCK,
     GNU_CP,
     STRACE,
     BSDTAR,
@@ -123,6 +131,7 @@ impl Need {
                 trial_lack(command, &arguments.concat())
             }
             Self::LoopDevices => trial_lack("losetup", &["--find"]),
+            Self::Landlock => landlock_lack(),
             Self::GnuCp => gnu_cp_lack(),
             Self::Program(program) if !program.is_there() => Some(Lack::curable(program.absence())),
             Self::Toolchain(program) => {
@@ -153,6 +162,7 @@ impl fmt::Display for Need {
             Self::Root => f.write_str("root"),
             Self::Mounts => f.write_str("mounts of its own"),
             Self::LoopDevices => f.write_str("loop devices"),
+            Self::Landlock => f.write_str("Landlock of ABI 6"),
             Self::GnuCp => f.write_str(GNU_CP_VERSION),
             Self::Program(program) | Self::Toolchain(program) => {
                 write!(f, "{} (package {})", program.command, program.package)
@@ -205,6 +215,17 @@ fn trial_lack(command: &str, arguments: &[&str]) -> Option<Lack> {
             "`{command}` could not be started: {error}"
         ))),
     }
+}
+
+/// Whether the kernel refuses a set of rules that it does not know, or has none at all.
+fn landlock_lack() -> Option<Lack> {
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V6))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(ABI::V6)))
+        .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
+        .and_then(|rules| rules.create());
+    rules.err().map(|error| Lack::of_machine(error.to_string()))
 }
 
 /// Whether `cp` is another one.

@@ -56,7 +56,8 @@ fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
         | Need::Root
         | Need::Mounts
         | Need::LoopDevices
-        | Need::GnuCp => None,
+        | Need::GnuCp
+        | Need::Landlock => None,
     };
     let mut missing: Vec<_> = needs.iter().filter_map(is_missing).collect();
     missing.sort_unstable();

@@ -89,6 +89,18 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "a minute of clients that come, stall and vanish while files change",
     },
     SystemTest {
+        package: "underpass-net",
+        target: "confined",
+        needs: &[needs::LANDLOCK],
+        why: "a confined worker reads beneath its root and can do nothing else",
+    },
+    SystemTest {
+        package: "underpass-cli",
+        target: "serve_user",
+        needs: &[needs::ROOT],
+        why: "started by root it becomes another user, whose rights decide what is served",
+    },
+    SystemTest {
         package: "underpass-cli",
         target: "serve_traced",
         needs: &[needs::STRACE],

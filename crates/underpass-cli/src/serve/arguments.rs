@@ -1,12 +1,13 @@
 //! What `underpass serve` is told: by flags, by environment variables and by a configuration, in
 //! this order of precedence, all of it in one schema.
 
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
+use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
     CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
 };
@@ -15,7 +16,7 @@ use underpass_serve::{Coding, Options, SiteOptions};
 use super::telling::Telling;
 
 /// Serve the files of a folder over HTTP
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The folder whose files are served; nothing outside of it can be read [default: the current
     /// one, or what the configuration says]
@@ -31,14 +32,33 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(super) check: Option<PathBuf>,
 
-    /// Where to wait for connections: 0.0.0.0:8080 for every interface, port 0 for a free port
-    /// [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR:PORT", env = "UNDERPASS_LISTEN")]
-    listen: Option<SocketAddr>,
+    /// Where to wait for connections, once for each place: ADDR:PORT (0.0.0.0:8080 for every
+    /// interface, [::]:8080 for version 6 too, port 0 for a free port), unix:/path[,mode=0660], or
+    /// systemd[:NAME] for sockets that were passed at the start [default: 127.0.0.1:8080]
+    #[arg(
+        long,
+        value_name = "WHERE",
+        env = "UNDERPASS_LISTEN",
+        value_delimiter = ' '
+    )]
+    listen: Vec<ListenAt>,
+
+    /// How long answers under way have to end when the server is told to stop [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    stop_timeout: Option<Duration>,
 
     /// Threads that answer, each with its own connections [default: the cores this process may use]
     #[arg(long, value_name = "N", env = "UNDERPASS_WORKERS")]
     workers: Option<NonZeroUsize>,
+
+    /// Become this user once it listens, for good: NAME or NAME:GROUP. Only root can, and should
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    user: Option<User>,
+
+    /// Whether workers give up everything but reading what is served (Landlock): as far as this
+    /// kernel can, or not at all, or else don't start [auto, required, off; default: auto]
+    #[arg(long, value_name = "HOW")]
+    confine: Option<Confine>,
 
     /// Send bodies by this mechanism and no other, small ones too: a connection is reset rather
     /// than served in another way. For measuring, and to find out which one is at fault
@@ -59,7 +79,7 @@ pub(crate) struct Arguments {
 }
 
 /// What a path leads to, and what is said of it; for every site that is served.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
 struct Files {
     /// What folders are answered with, the first that is there [default: index.html]
@@ -124,8 +144,14 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
         None => Options::default(),
     };
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
-    options.listen = arguments.listen.unwrap_or(options.listen);
+    if !arguments.listen.is_empty() {
+        options.listen.clone_from(&arguments.listen);
+    }
+    let timeout = &mut options.connections.stop_timeout;
+    *timeout = arguments.stop_timeout.unwrap_or(*timeout);
     options.workers = arguments.workers.or(options.workers);
+    options.user = arguments.user.clone().or(options.user);
+    options.confine = arguments.confine.unwrap_or(options.confine);
     options.policy = arguments.only.map(Policy::only).unwrap_or_default();
     if let Some(join) = arguments.join {
         options.connections.joined_bytes_max = join;

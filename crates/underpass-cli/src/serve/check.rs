@@ -23,9 +23,10 @@ pub(super) fn check(file: &Path) -> Result<String, String> {
 }
 
 fn told(file: &Path, options: &Options) -> String {
+    let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} can be served", file.display()),
-        format!("listens on {}", options.listen),
+        format!("listens on {}", listen.join(", ")),
     ];
     for (number, site) in options.sites.iter().enumerate() {
         lines.push(format!("site {}: {}", number + 1, site_told(number, site)));

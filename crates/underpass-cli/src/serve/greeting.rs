@@ -1,22 +1,28 @@
 //! The first and the last thing a server says.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use underpass::{Mechanism, Plan, Reason};
-use underpass_net::Running;
+use underpass_net::{Address, Confinement, Running};
 use underpass_serve::{Options, Summary};
 
 use super::addresses::reachable;
 use super::trial::Trial;
 
 /// Where it is served, then how bodies leave, then what else is told where.
-pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &str) -> String {
+pub(super) fn greeting(
+    options: &Options,
+    running: &Running<Summary>,
+    confinement: &Confinement,
+    bodies: &str,
+) -> String {
     let shown = match &options.sites[..] {
         [site] => site.root.display().to_string(),
         sites => format!("{} sites", sites.len()),
     };
-    let addresses = reachable(running.address());
-    let (first, others) = (addresses[0], &addresses[1..]);
+    let place = place(&running.addresses());
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, NonZeroUsize::get);
@@ -24,15 +30,36 @@ pub(super) fn greeting(options: &Options, running: &Running<Summary>, bodies: &s
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    let mut said =
-        format!("serving {shown} on http://{first}/ with {threads}; Ctrl-C stops it\n{bodies}");
-    for other in others {
-        said.push_str(&format!("\nalso on http://{other}/"));
-    }
+    let rights = match rustix::process::geteuid().is_root() {
+        true => "warning: it runs as root; name another user with --user NAME\n",
+        false => "",
+    };
+    let mut said = format!(
+        "serving {shown} on {place} with {threads}; Ctrl-C stops it\n\
+         {rights}{confinement}\n{bodies}"
+    );
     if let Some(address) = &options.status.listen {
         said.push_str(&format!("\nmetrics and health on {address}"));
     }
     said
+}
+
+/// Every address as a browser, or curl with `--unix-socket`, can use it.
+pub(super) fn place(addresses: &[Address]) -> String {
+    let mut seen = HashSet::new();
+    let mut shown: Vec<String> = addresses
+        .iter()
+        .flat_map(|address| match address {
+            Address::Tcp(address) => reachable(*address).iter().map(url).collect(),
+            Address::Unix(_) => vec![address.to_string()],
+        })
+        .collect();
+    shown.retain(|url| seen.insert(url.clone()));
+    shown.join(", ")
+}
+
+pub(super) fn url(address: &SocketAddr) -> String {
+    format!("http://{address}/")
 }
 
 /// How bodies leave, as far as it was tried, else as it is planned.

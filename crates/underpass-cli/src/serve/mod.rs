@@ -1,14 +1,17 @@
 //! `underpass serve [DIR]`: the HTTP file server, from its arguments to its last line.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use underpass::{Host, Kind, Mechanism, Plan, Policy, Sink, Source};
-use underpass_serve::{Error, Summary};
+use underpass_net::{Inherited, Notifier};
+use underpass_serve::{Error, Server, Summary};
 
 mod addresses;
 mod arguments;
 mod check;
 mod greeting;
+mod life;
 mod qr;
 mod telling;
 mod trial;
@@ -16,7 +19,7 @@ mod trial;
 pub(crate) use arguments::{Arguments, options};
 
 use addresses::reachable;
-use greeting::{bodies, farewell, greeting};
+use greeting::{bodies, farewell, greeting, url};
 use trial::trial;
 
 /// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
@@ -28,27 +31,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         say(&check::check(file)?);
         return Ok(());
     }
-    let options = options(arguments)?;
-    let plan = body_plan(&options.policy);
-    if let Some(only) = arguments.only {
-        check_plan(only, &plan)?;
-    }
-    let running = underpass_serve::serve(&options).map_err(|error| with_advice(&error))?;
-    underpass_net::obey_signals(running.shutdown()).map_err(|error| error.to_string())?;
-    let reopen = options.log.reopen.clone();
-    underpass_net::reopen_on_signal(move || reopen.ask()).map_err(|error| error.to_string())?;
-    let tried = match (arguments.only, options.sites.first()) {
-        (None, Some(site)) => trial(&site.root),
-        _ => None,
+    let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
+    let served = match begin(arguments, inherited) {
+        Ok(served) => served,
+        Err(why) => {
+            if let Some(predecessor) = predecessor {
+                predecessor.tell_failed(&why);
+            }
+            return Err(why);
+        }
     };
-    say(&greeting(
-        &options,
-        &running,
-        &bodies(&plan, tried.as_ref()),
-    ));
-    if arguments.telling.qr {
-        let address = reachable(running.address())[0];
-        say(&qr::code(&format!("http://{address}/")).unwrap_or_default());
+    let running = served.server.running();
+    match predecessor {
+        // It tells the service manager who goes on.
+        Some(predecessor) => predecessor
+            .tell_ready(running)
+            .map_err(|error| error.to_string())?,
+        None => served.notifier.ready(&life::status(running)),
     }
     let mut summary = Summary::default();
     for worker in running.join() {
@@ -56,6 +55,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
     say(&farewell(&summary));
     Ok(())
+}
+
+/// A server that obeys.
+struct Served {
+    server: Arc<Server>,
+    notifier: Arc<Notifier>,
+}
+
+fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> {
+    let options = options(arguments)?;
+    let plan = body_plan(&options.policy);
+    if let Some(only) = arguments.only {
+        check_plan(only, &plan)?;
+    }
+    let confinement = options
+        .confine
+        .probe()
+        .map_err(|error| with_advice(&error.into()))?;
+    let server = underpass_serve::serve_on(&options, inherited);
+    let server = Arc::new(server.map_err(|error| with_advice(&error))?);
+    let notifier = Arc::new(Notifier::of_environment());
+    let again = arguments.clone();
+    life::obey(&server, &notifier, move || self::options(&again))?;
+    let tried = match (arguments.only, options.sites.first()) {
+        (None, Some(site)) => trial(&site.root),
+        _ => None,
+    };
+    let bodies = bodies(&plan, tried.as_ref());
+    say(&greeting(&options, server.running(), &confinement, &bodies));
+    if let (true, Some(address)) = (arguments.telling.qr, server.running().address()) {
+        say(&qr::code(&url(&reachable(address)[0])).unwrap_or_default());
+    }
+    Ok(Served { server, notifier })
 }
 
 /// Nobody may be listening to standard output; that is no reason to stop serving.
@@ -107,9 +139,25 @@ fn with_advice(error: &Error) -> String {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
         Error::Thread { .. } => "allow this process more threads",
+        Error::Net(Net::PathTaken { .. }) => {
+            "stop that process, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NoSocketThere { .. }) => {
+            "remove it, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NotActivated { .. }) => {
+            "a socket unit passes them, with FileDescriptorName= as their name"
+        }
+        Error::Net(Net::Generations { .. }) => "try again when downloads have ended",
+        Error::Fixed { .. } => "SIGUSR2 has a new process take over, without losing a connection",
         Error::NoSite => "add a [[site]] with a root",
         Error::NameTaken { .. } => "take it away from one of them",
-        Error::Net(_) | Error::Config(_) | Error::ConfigFile { .. } | Error::Site { .. } => {
+        Error::Net(Net::Confine { .. }) => "choose --confine auto to serve all the same",
+        Error::Net(_)
+        | Error::Limits { .. }
+        | Error::Config(_)
+        | Error::ConfigFile { .. }
+        | Error::Site { .. } => {
             return error.to_string();
         }
     };

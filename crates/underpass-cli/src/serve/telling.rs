@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use underpass_serve::{Access, Explain, LogFormat, Options, StatusAddress};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Telling {
     /// Write a line for every answer, to standard output unless --log-file names a file:
     /// `combined`, which every analyser reads, or `json` with all that is known

@@ -61,7 +61,10 @@ impl Server {
         output.read_line(&mut greeting).unwrap();
         let (_, rest) = greeting.split_once("http://").expect("a greeting");
         let address = rest.split('/').next().unwrap().parse().unwrap();
-        output.read_line(&mut greeting).unwrap();
+        // What holds of rights comes in between.
+        while !greeting.lines().any(|line| line.starts_with("bodies ")) {
+            assert_ne!(output.read_line(&mut greeting).unwrap(), 0, "{greeting}");
+        }
         Server {
             process,
             output,
@@ -85,7 +88,12 @@ impl Server {
         socket
     }
 
-    /// A signal to the server.
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A signal to the server, or to its child if another program started it.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.process(), signal).unwrap();
     }

@@ -19,7 +19,10 @@ use crate::decimal::push_decimal;
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
     // Writing into memory does not fail.
-    let _ = write!(out, "{}", record.client);
+    let _ = match record.client {
+        Some(client) => write!(out, "{client}"),
+        None => write!(out, "unix:"),
+    };
     out.extend_from_slice(b" - - [");
     push_time(out, record);
     out.extend_from_slice(b"] \"");

@@ -20,7 +20,11 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_time(out, record);
     // Writing into memory does not fail.
-    let _ = write!(out, "\",\"client\":\"{}\"", record.client);
+    out.extend_from_slice(b"\",\"client\":");
+    let _ = match record.client {
+        Some(client) => write!(out, "\"{client}\""),
+        None => write!(out, "null"),
+    };
     push_said(out, "host", record.said.part(Part::Host));
     push_said(out, "method", record.said.part(Part::Method));
     push_target(out, record.said.part(Part::Target));

@@ -13,7 +13,7 @@ use crate::tally::End;
 pub(crate) struct Record<'r> {
     /// When the first byte of the request was seen.
     pub(crate) time: SystemTime,
-    pub(crate) client: IpAddr,
+    pub(crate) client: Option<IpAddr>,
     pub(crate) said: &'r Said,
     pub(crate) status: u16,
     /// Bytes of the body that the kernel took.

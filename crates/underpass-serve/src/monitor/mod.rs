@@ -25,6 +25,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use serde::Deserialize;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, Runtime};
@@ -38,7 +39,9 @@ use crate::clock::date_bytes;
 use crate::decimal::push_decimal;
 use crate::error::Error;
 use crate::head::{Progress, Request, Scan};
-use crate::limits::{ACCEPT_BACKOFF, HEAD_BYTES_MAX, MONITOR_CONNECTIONS_MAX, MONITOR_TIMEOUT};
+use crate::limits::{
+    ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
+};
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -105,6 +108,17 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
+/// Who else may have the address at the moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Beside {
+    Nobody,
+    /// The process that this one takes over from.
+    Predecessor,
+}
+
+/// Those who ask for metrics are few.
+const BACKLOG: i32 = 128;
+
 /// What every answer is made of.
 struct Sources {
     board: Arc<Board>,
@@ -114,19 +128,23 @@ struct Sources {
 }
 
 impl Monitor {
-    /// Takes the address, if there is one.
-    pub(crate) fn listen(options: &StatusOptions) -> Result<Option<Monitor>, Error> {
+    /// Takes the address, if there is one; where this process succeeds another one, beside that one
+    /// or from it.
+    pub(crate) fn listen(
+        options: &StatusOptions,
+        beside: Beside,
+    ) -> Result<Option<Monitor>, Error> {
         let Some(address) = &options.listen else {
             return Ok(None);
         };
-        let monitor = Monitor::on(address).map_err(|source| Error::Status {
+        let monitor = Monitor::on(address, beside).map_err(|source| Error::Status {
             listen: address.to_string(),
             source,
         })?;
         Ok(Some(monitor))
     }
 
-    fn on(address: &StatusAddress) -> io::Result<Monitor> {
+    fn on(address: &StatusAddress, beside: Beside) -> io::Result<Monitor> {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -134,12 +152,18 @@ impl Monitor {
         let inside = runtime.enter();
         let listener = match address {
             StatusAddress::Tcp(address) => {
-                let listener = std::net::TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
+                let listener = bind(*address, beside)?;
                 Listener::Tcp(TcpListener::from_std(listener)?)
             }
             StatusAddress::Unix(path) => {
-                remove_abandoned(path)?;
+                match beside {
+                    Beside::Nobody => remove_abandoned(path)?,
+                    Beside::Predecessor => fs::remove_file(path).or_else(|error| {
+                        (error.kind() == io::ErrorKind::NotFound)
+                            .then_some(())
+                            .ok_or(error)
+                    })?,
+                }
                 Listener::Unix(UnixListener::bind(path)?, path.clone())
             }
         };
@@ -181,11 +205,27 @@ impl Monitor {
                 () = accept(&listener, &sources) => {}
             }
         });
-        if let Listener::Unix(_, path) = &listener {
-            // What is left of it would be replaced by the next server anyway.
-            let _ = fs::remove_file(path);
+        if let Listener::Unix(listener, path) = listener {
+            drop(listener);
+            // A successor may have its own there. What is left is replaced by the next server.
+            let _ = remove_abandoned(&path);
         }
     }
+}
+
+/// The port is for one server alone, but for the one that takes over from it.
+fn bind(address: SocketAddr, beside: Beside) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(beside == Beside::Predecessor)?;
+    socket.bind(&address.into())?;
+    socket.set_reuse_port(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// A socket that a server left behind is in the way of the next one; nothing else is touched.
@@ -247,7 +287,7 @@ async fn converse(mut socket: impl AsyncRead + AsyncWrite + Unpin, sources: &Sou
             Ok(Progress::Complete) => break answer_head(&scan, &input, sources),
             Ok(Progress::Partial) => {}
         }
-        let room = (HEAD_BYTES_MAX + 1 - input.len().min(HEAD_BYTES_MAX)) as u64;
+        let room = (MONITOR_HEAD_BYTES_MAX + 1 - input.len().min(MONITOR_HEAD_BYTES_MAX)) as u64;
         match (&mut socket).take(room).read_buf(&mut input).await {
             Ok(1..) => {}
             Ok(0) | Err(_) => return,
@@ -284,7 +324,7 @@ fn answer(request: &Request<'_>, sources: &Sources) -> Vec<u8> {
         }
         b"health" | b"ready" => match sources.shutdown.phase() {
             Phase::Running => written(Status::Ok, "ok\n", method),
-            Phase::Draining | Phase::Now => {
+            Phase::Retiring | Phase::Draining | Phase::Now => {
                 written(Status::ServiceUnavailable, "stopping\n", method)
             }
         },

@@ -28,7 +28,7 @@ pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// A server with a folder of its own.
 pub(crate) struct Server {
-    running: Running<Summary>,
+    server: underpass_serve::Server,
     options: Options,
     root: TempDir,
 }
@@ -44,14 +44,14 @@ impl Server {
         let site = root.path().join("site");
         fs::create_dir(&site).unwrap();
         let mut options = Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
             workers: NonZeroUsize::new(1),
             ..Options::of(site)
         };
         change(&mut options);
-        let running = serve(&options).unwrap();
+        let server = serve(&options).unwrap();
         Server {
-            running,
+            server,
             options,
             root,
         }
@@ -68,7 +68,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.running.address()
+        self.server.running().address().unwrap()
     }
 
     /// What it was started with.
@@ -77,7 +77,7 @@ impl Server {
     }
 
     pub(crate) fn running(&self) -> &Running<Summary> {
-        &self.running
+        self.server.running()
     }
 
     /// The folder that is served.
@@ -121,9 +121,9 @@ impl Server {
     }
 
     pub(crate) fn stop(self) -> Summary {
-        self.running.shutdown().hurry();
+        self.server.running().shutdown().hurry();
         let mut summary = Summary::default();
-        for worker in self.running.join() {
+        for worker in self.server.running().join() {
             summary.add(&worker);
         }
         summary

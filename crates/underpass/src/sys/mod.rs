@@ -106,6 +106,35 @@ pub(crate) fn install_tls_keys(
     set_option(socket, libc::SOL_TLS, direction, info)
 }
 
+/// `setsockopt(SO_MAX_PACING_RATE, bytes per second)`, eight bytes since Linux 4.20.
+pub(crate) fn set_pacing_rate_max(
+    socket: BorrowedFd<'_>,
+    bytes_per_second: u64,
+) -> Result<(), Errno> {
+    let value = bytes_per_second.to_ne_bytes();
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &value)
+}
+
+/// `getsockopt(TCP_INFO)` into `info`; returns how many bytes this kernel has of it.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: `info` and `len` are valid for writes, and `len` holds the size of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok(len as usize)
+    } else {
+        Err(last_errno())
+    }
+}
+
 fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
     let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     // SAFETY: `bytes` is valid for reads of `len` bytes during the call, which only reads them and

@@ -1,0 +1,191 @@
+//! Workers give up what serving does not need, by Landlock (landlock(7)).
+//!
+//! A worker confines its own thread, and with it every thread that it makes; the main thread keeps
+//! its rights, so that it can go on reading configurations and starting programs. What is given up
+//! depends on the kernel:
+//!
+//! | Landlock ABI | Linux | a worker can no longer |
+//! |---|---|---|
+//! | 1 | 5.13 | do anything to files but list and read them beneath the roots |
+//! | 3 | 6.2 | truncate |
+//! | 4 | 6.7 | connect or bind TCP sockets |
+//! | 5 | 6.10 | send commands to devices |
+//! | 6 | 6.12 | send signals to other processes, connect to abstract sockets |
+//!
+//! Files that are open stay open. One thing more may be opened: `/dev/null` for writing, which is
+//! where cold files are read to.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::str::FromStr;
+use std::thread;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope,
+};
+use rustix::fs::{Mode, OFlags};
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// Whether workers are confined.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confine {
+    /// As far as this kernel can.
+    #[default]
+    Auto,
+    /// They are, at least in all that concerns files, or nothing starts.
+    Required,
+    /// They are not.
+    Off,
+}
+
+/// What holds for a worker.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Confinement {
+    /// Nothing, as was asked for.
+    Off,
+    /// Nothing, and why.
+    Impossible(String),
+    /// What this ABI of Landlock has.
+    Holds {
+        /// The version, at least 1.
+        abi: i32,
+    },
+}
+
+/// What this was tested with. Kernels that know less do what they can.
+const KNOWN: ABI = ABI::V7;
+
+/// From here on every way to change a file is covered.
+const REQUIRED: i32 = ABI::V3 as i32;
+
+/// Confines the calling thread, and every thread that it will make, to reading beneath `roots`.
+/// It cannot be undone.
+///
+/// # Errors
+/// [`Error::Confine`] where it is [`Confine::Required`] and not to be had. The thread may be
+/// confined in part.
+pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Error> {
+    if how == Confine::Off {
+        return Ok(Confinement::Off);
+    }
+    let holds = match restrict(roots) {
+        Ok(LandlockStatus::Available { effective_abi, .. }) => Confinement::Holds {
+            abi: effective_abi as i32,
+        },
+        Ok(LandlockStatus::NotEnabled) => {
+            Confinement::Impossible("Landlock is not switched on (lsm= of the kernel)".into())
+        }
+        Ok(LandlockStatus::NotImplemented) => {
+            Confinement::Impossible("this kernel has no Landlock, or a filter forbids it".into())
+        }
+        Err(error) => Confinement::Impossible(error.to_string()),
+    };
+    match (how, &holds) {
+        (Confine::Required, Confinement::Impossible(why)) => {
+            Err(Error::Confine { why: why.clone() })
+        }
+        (Confine::Required, Confinement::Holds { abi }) if *abi < REQUIRED => Err(Error::Confine {
+            why: format!("Landlock ABI {abi} does not cover truncating; Linux 6.2 has ABI 3"),
+        }),
+        _ => Ok(holds),
+    }
+}
+
+impl Confine {
+    /// Finds out what would hold, by confining a thread that ends at once.
+    ///
+    /// # Errors
+    /// As [`confine`].
+    pub fn probe(self) -> Result<Confinement, Error> {
+        let tried = thread::scope(|scope| scope.spawn(|| confine(&[], self)).join());
+        tried.unwrap_or_else(|_| {
+            Err(Error::Confine {
+                why: "the attempt panicked".into(),
+            })
+        })
+    }
+}
+
+fn restrict(roots: &[BorrowedFd<'_>]) -> Result<LandlockStatus, RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?;
+    for root in roots {
+        let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+        ruleset = ruleset.add_rule(PathBeneath::new(root, reading))?;
+    }
+    // Where it is not there, cold files are read more slowly.
+    if let Ok(null) = null() {
+        ruleset = ruleset.add_rule(PathBeneath::new(null, AccessFs::WriteFile))?;
+    }
+    Ok(ruleset.restrict_self()?.landlock)
+}
+
+fn null() -> Result<File, rustix::io::Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/null", flags, Mode::empty()).map(File::from)
+}
+
+impl FromStr for Confine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Confine, String> {
+        match text {
+            "auto" => Ok(Confine::Auto),
+            "required" => Ok(Confine::Required),
+            "off" => Ok(Confine::Off),
+            _ => Err("it is one of auto, required, off".into()),
+        }
+    }
+}
+
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Confinement::Off => f.write_str("workers are not confined, as asked"),
+            Confinement::Impossible(why) => write!(f, "workers are not confined: {why}"),
+            Confinement::Holds { abi } => {
+                write!(f, "workers are confined by Landlock (ABI {abi}): ")?;
+                f.write_str("they can read what is served, and write or execute nothing")?;
+                if *abi >= ABI::V4 as i32 {
+                    f.write_str("; nor connect to anybody")?;
+                }
+                if *abi >= ABI::V6 as i32 {
+                    f.write_str("; nor signal other processes")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_is_told_with_its_abi() {
+        let told = |abi| Confinement::Holds { abi }.to_string();
+        assert!(told(1).contains("ABI 1") && !told(3).contains("connect"));
+        assert!(told(4).contains("connect") && !told(5).contains("signal"));
+        assert!(told(7).contains("signal"));
+    }
+
+    #[test]
+    fn off_is_off() {
+        assert_eq!(Confine::Off.probe().unwrap(), Confinement::Off);
+    }
+
+    #[test]
+    fn a_probe_confines_nobody_else() {
+        let _tried = Confine::Auto.probe().unwrap();
+        assert!(tempfile::tempfile().is_ok());
+    }
+}

@@ -1,0 +1,110 @@
+//! Who is trusted to speak for others: addresses and networks, as people write them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+/// A network, an address, or everything that comes by a Unix socket: `10.0.0.0/8`, `::1`, `unix`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum Network {
+    /// Addresses that begin alike.
+    Ip(IpNet),
+    /// Peers on this machine that came by a Unix socket.
+    Unix,
+}
+
+/// What is no network, as it was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnknownNetwork(String);
+
+impl Network {
+    /// Whether `address` belongs to it. An IPv4 address counts as such where it comes as IPv6.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match self {
+            Network::Ip(network) => network.contains(&address.to_canonical()),
+            Network::Unix => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = UnknownNetwork;
+
+    fn from_str(text: &str) -> Result<Network, UnknownNetwork> {
+        if text == "unix" {
+            return Ok(Network::Unix);
+        }
+        let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+        let network = text.parse::<IpNet>().ok().or_else(address);
+        network
+            .map(Network::Ip)
+            .ok_or_else(|| UnknownNetwork(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = UnknownNetwork;
+
+    fn try_from(text: String) -> Result<Network, UnknownNetwork> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for UnknownNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no network; write one as 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownNetwork {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contains(network: &str, address: &str) -> bool {
+        let network: Network = network.parse().unwrap();
+        network.contains(address.parse().unwrap())
+    }
+
+    #[test]
+    fn networks_contain_what_begins_alike() {
+        assert!(contains("10.0.0.0/8", "10.255.0.1"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.1"));
+        assert!(contains("10.1.2.3/8", "10.9.9.9"));
+        assert!(contains("::1", "::1"));
+        assert!(!contains("::1", "::2"));
+        assert!(contains("0.0.0.0/0", "203.0.113.1"));
+        assert!(!contains("0.0.0.0/0", "2001:db8::1"));
+        assert!(!contains("unix", "127.0.0.1"));
+    }
+
+    #[test]
+    fn an_ipv4_address_within_ipv6_is_that_ipv4_address() {
+        assert!(contains("192.0.2.0/24", "::ffff:192.0.2.7"));
+        assert!(!contains("192.0.2.0/24", "::ffff:192.0.3.7"));
+    }
+
+    #[test]
+    fn what_is_no_network_is_told() {
+        for wrong in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0",
+            "example.org",
+            "unix:",
+            "::1/129",
+        ] {
+            let told = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(told.contains("10.0.0.0/8"), "{told}");
+        }
+    }
+}

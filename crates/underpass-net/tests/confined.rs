@@ -1,0 +1,250 @@
+//! What a confined worker can no longer do, told by a real worker that is asked to do it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::AddAssign;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use underpass::{Piece, Policy};
+use underpass_net::{
+    Confine, Error, Filled, Inherited, Limits, Patience, Phase, Protocol, Running, Setup, Stream,
+    confine, start,
+};
+
+const HANG: Duration = Duration::from_secs(20);
+
+/// Does what each line says, on a worker's thread and then on one of its blocking threads, and
+/// answers with how both went.
+#[derive(Clone)]
+struct Obedient {
+    root: Arc<OwnedFd>,
+    how: Confine,
+}
+
+/// There is nothing to tell.
+struct Nothing;
+
+impl AddAssign<&Nothing> for Nothing {
+    fn add_assign(&mut self, _other: &Nothing) {}
+}
+
+impl Protocol for Obedient {
+    type Worker = ();
+    type Summary = Nothing;
+
+    fn confine(&self) -> Result<(), Error> {
+        confine(&[self.root.as_fd()], self.how).map(drop)
+    }
+
+    fn worker(&self) {}
+
+    async fn converse(_worker: Rc<()>, mut stream: Stream) {
+        stream.expect_within(HANG);
+        loop {
+            let end = stream.input().iter().position(|&byte| byte == b'\n');
+            if let Some(end) = end {
+                let line = String::from_utf8(stream.input()[..end].to_vec()).unwrap();
+                stream.consume(end + 1);
+                let here = told(obey(&line));
+                let there = tokio::task::spawn_blocking(move || told(obey(&line)));
+                let there = there.await.unwrap();
+                let answer = format!("{here} {there}\n");
+                stream.outbox().push(Piece::Bytes(answer.into_bytes()));
+                stream.flush().await.unwrap();
+            } else if !matches!(stream.fill(Patience::Idle).await, Ok(Filled::Bytes)) {
+                return;
+            }
+        }
+    }
+
+    fn finish(_worker: &()) -> Nothing {
+        Nothing
+    }
+}
+
+fn told(result: io::Result<()>) -> i32 {
+    result.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
+}
+
+fn obey(line: &str) -> io::Result<()> {
+    let (what, on) = line.split_once(' ').unwrap();
+    match what {
+        "read" => fs::read(on).map(drop),
+        "list" => fs::read_dir(on).map(drop),
+        "write" => OpenOptions::new().write(true).open(on).map(drop),
+        "make" => File::create_new(on).map(drop),
+        "remove" => fs::remove_file(on),
+        "truncate" => Ok(nix::unistd::truncate(on, 0)?),
+        "run" => {
+            let mut child = Command::new(on).stdin(Stdio::null()).spawn()?;
+            child.wait().map(drop)
+        }
+        "connect" => TcpStream::connect(on).map(drop),
+        "listen" => TcpListener::bind(on).map(drop),
+        "signal" => {
+            let process = Pid::from_raw(on.parse().unwrap()).unwrap();
+            Ok(kill_process(process, Signal::CONT)?)
+        }
+        _ => unreachable!("{what}"),
+    }
+}
+
+/// A server of a folder, beside which lies what nobody may read.
+struct Server {
+    running: Option<Running<Nothing>>,
+    folder: tempfile::TempDir,
+    lines: BufReader<TcpStream>,
+}
+
+impl Server {
+    fn start(how: Confine) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("inside"), "inside").unwrap();
+        fs::write(folder.path().join("outside"), "outside").unwrap();
+        symlink("../outside", root.join("link")).unwrap();
+        fs::copy("/bin/true", root.join("program")).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let protocol = Obedient {
+            root: Arc::new(rustix::fs::open(&root, flags, Mode::empty()).unwrap()),
+            how,
+        };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let setup = Setup {
+            protocol,
+            listen: vec![any.into()],
+            workers: 1,
+            policy: Policy::default(),
+            limits: Limits::default(),
+        };
+        let running = start(&setup, Inherited::default()).unwrap();
+        let socket = TcpStream::connect(running.address().unwrap()).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        Server {
+            running: Some(running),
+            folder,
+            lines: BufReader::new(socket),
+        }
+    }
+
+    fn inside(&self, name: &str) -> PathBuf {
+        self.folder.path().join("root").join(name)
+    }
+
+    /// How it went on the worker's thread and on one of its blocking threads: errors, 0 for none.
+    fn ask(&mut self, what: &str, on: impl AsRef<Path>) -> [i32; 2] {
+        let line = format!("{what} {}\n", on.as_ref().display());
+        self.lines.get_mut().write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.lines.read_line(&mut answer).unwrap();
+        let codes: Vec<i32> = answer
+            .split_whitespace()
+            .map(|code| code.parse().unwrap())
+            .collect();
+        codes.try_into().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shutdown().advance(Phase::Now);
+            running.join();
+        }
+    }
+}
+
+const FINE: [i32; 2] = [0, 0];
+
+fn both(errno: Errno) -> [i32; 2] {
+    [errno.raw_os_error(); 2]
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn a_confined_worker_reads_beneath_its_root_and_nothing_else() {
+    let mut server = Server::start(Confine::Required);
+    let (inside, outside) = (
+        server.inside("inside"),
+        server.folder.path().join("outside"),
+    );
+    let (root, link) = (server.inside("."), server.inside("link"));
+    assert_eq!(server.ask("read", &inside), FINE);
+    assert_eq!(server.ask("list", &root), FINE);
+    assert_eq!(server.ask("read", &outside), both(Errno::ACCESS));
+    assert_eq!(server.ask("read", &link), both(Errno::ACCESS));
+    assert_eq!(server.ask("read", "/etc/passwd"), both(Errno::ACCESS));
+    assert_eq!(server.ask("read", "/proc/self/status"), both(Errno::ACCESS));
+    assert_eq!(server.ask("list", "/"), both(Errno::ACCESS));
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn a_confined_worker_changes_and_runs_nothing_not_even_beneath_its_root() {
+    let mut server = Server::start(Confine::Required);
+    let (inside, program) = (server.inside("inside"), server.inside("program"));
+    let (new, outside) = (server.inside("new"), server.folder.path().join("outside"));
+    for (what, on) in [
+        ("write", &inside),
+        ("remove", &inside),
+        ("truncate", &inside),
+        ("make", &new),
+        ("write", &outside),
+        ("truncate", &outside),
+        ("run", &program),
+    ] {
+        assert_eq!(server.ask(what, on), both(Errno::ACCESS), "{what} {on:?}");
+    }
+    assert_eq!(server.ask("run", "/bin/true"), both(Errno::ACCESS));
+    assert_eq!(fs::read(&inside).unwrap(), b"inside");
+    // Cold files are read by sending them there.
+    assert_eq!(server.ask("write", "/dev/null"), FINE);
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn a_confined_worker_connects_to_nobody_and_signals_nobody() {
+    let mut server = Server::start(Confine::Required);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    assert_eq!(server.ask("connect", address), both(Errno::ACCESS));
+    assert_eq!(server.ask("listen", "127.0.0.1:0"), both(Errno::ACCESS));
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let signalled = server.ask("signal", other.id().to_string());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(signalled, both(Errno::PERM));
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn the_main_thread_keeps_its_rights_and_a_stop_reaches_the_workers() {
+    let server = Server::start(Confine::Required);
+    assert!(fs::write(server.folder.path().join("outside"), "changed").is_ok());
+    assert!(Command::new("/bin/true").status().unwrap().success());
+    drop(server);
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn without_confinement_the_same_worker_can_do_all_that() {
+    let mut server = Server::start(Confine::Off);
+    let (outside, link) = (server.folder.path().join("outside"), server.inside("link"));
+    assert_eq!(server.ask("read", &outside), FINE);
+    assert_eq!(server.ask("read", &link), FINE);
+    assert_eq!(server.ask("write", &outside), FINE);
+    assert_eq!(server.ask("run", "/bin/true"), FINE);
+}

@@ -1,0 +1,218 @@
+//! Whom a request is from, by what trusted proxies wrote into it: RFC 7239, and `X-Forwarded-For`.
+//!
+//! Each proxy adds whom *it* was asked by at the right end. So the list is read from the right, as
+//! long as the one who wrote a member is trusted, and the first address that is not trusted is the
+//! client. What stands to the left of it is the client's own word and decides nothing, not even
+//! where members begin.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use underpass_net::{Forwarded, Proxies};
+
+/// Whom a request is from: `value` is the field that `proxies` say is believed, `peer` whom the
+/// connection is from. Where the list names somebody unknown, or nobody, it is the last proxy that
+/// is known. A peer of a Unix socket has no address.
+pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> Option<IpAddr> {
+    let node: fn(&[u8]) -> Option<IpAddr> = match proxies.forwarded {
+        Forwarded::Off => return peer,
+        Forwarded::Forwarded => forwarded_for,
+        Forwarded::XForwardedFor => address,
+    };
+    let mut client = peer;
+    for member in FromRight::of(value.unwrap_or_default()) {
+        let is_trusted =
+            client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client));
+        if !is_trusted {
+            return client;
+        }
+        match node(member) {
+            Some(before) => client = Some(before.to_canonical()),
+            None => return client,
+        }
+    }
+    client
+}
+
+/// The members of a list, the last one first. Commas within quotes are none.
+struct FromRight<'b> {
+    rest: Option<&'b [u8]>,
+}
+
+impl<'b> FromRight<'b> {
+    fn of(list: &'b [u8]) -> FromRight<'b> {
+        FromRight { rest: Some(list) }
+    }
+
+    fn member(&mut self) -> Option<&'b [u8]> {
+        let rest = self.rest?;
+        let mut is_quoted = false;
+        let comma = rest.iter().rposition(|&byte| {
+            is_quoted ^= byte == b'"';
+            byte == b',' && !is_quoted
+        });
+        let (before, member) = match comma {
+            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
+            None => (None, rest),
+        };
+        self.rest = before;
+        Some(member.trim_ascii())
+    }
+}
+
+impl<'b> Iterator for FromRight<'b> {
+    type Item = &'b [u8];
+
+    /// Empty members are none (RFC 9110, section 5.6.1).
+    fn next(&mut self) -> Option<&'b [u8]> {
+        loop {
+            match self.member()? {
+                [] => {}
+                member => return Some(member),
+            }
+        }
+    }
+}
+
+/// The `for` of a member of `Forwarded`, if it is an address.
+fn forwarded_for(member: &[u8]) -> Option<IpAddr> {
+    let mut values = member.split(|&byte| byte == b';').filter_map(|pair| {
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+        name.eq_ignore_ascii_case(b"for").then_some(value)
+    });
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    let quoted = value.strip_prefix(b"\"");
+    match quoted.map(|value| value.strip_suffix(b"\"")) {
+        Some(value) => address(value?),
+        None => address(value),
+    }
+}
+
+/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`,
+/// `2001:db8::1`. `unknown` and names that mean something to a proxy only are none.
+fn address(node: &[u8]) -> Option<IpAddr> {
+    let node = std::str::from_utf8(node).ok()?;
+    if let Some(bracketed) = node.strip_prefix('[') {
+        let (address, port) = bracketed.split_once(']')?;
+        let is_port = port.is_empty() || port.starts_with(':');
+        return address
+            .parse::<Ipv6Addr>()
+            .ok()
+            .filter(|_| is_port)
+            .map(IpAddr::V6);
+    }
+    if let Ok(address) = node.parse() {
+        return Some(address);
+    }
+    let (address, _port) = node.split_once(':')?;
+    address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn proxies(forwarded: Forwarded) -> Proxies {
+        Proxies {
+            trusted: ["10.0.0.0/8", "::1", "fd00::/8"]
+                .iter()
+                .map(|network| network.parse().unwrap())
+                .collect(),
+            forwarded,
+            ..Proxies::default()
+        }
+    }
+
+    fn of(forwarded: Forwarded, peer: &str, value: &str) -> String {
+        let peer = Some(peer.parse().unwrap());
+        let client = client(peer, Some(value.as_bytes()), &proxies(forwarded));
+        client.unwrap().to_string()
+    }
+
+    fn x(value: &str) -> String {
+        of(Forwarded::XForwardedFor, "10.0.0.1", value)
+    }
+
+    fn rfc(value: &str) -> String {
+        of(Forwarded::Forwarded, "10.0.0.1", value)
+    }
+
+    #[test]
+    fn the_rightmost_address_that_is_not_trusted_is_the_client() {
+        assert_eq!(x("192.0.2.7"), "192.0.2.7");
+        assert_eq!(x("6.6.6.6, 192.0.2.7"), "192.0.2.7");
+        assert_eq!(x("6.6.6.6, 192.0.2.7, 10.9.9.9"), "192.0.2.7");
+        assert_eq!(x("10.0.0.3, 10.0.0.2"), "10.0.0.3");
+        assert_eq!(x("192.0.2.7:4711,, "), "192.0.2.7");
+        assert_eq!(x("[2001:db8::7]:4711"), "2001:db8::7");
+        assert_eq!(x("2001:db8::7, fd00::1"), "2001:db8::7");
+        assert_eq!(x("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(x(""), "10.0.0.1");
+    }
+
+    #[test]
+    fn the_field_of_the_rfc_says_the_same() {
+        assert_eq!(rfc("for=192.0.2.7"), "192.0.2.7");
+        assert_eq!(rfc("For=\"[2001:db8::7]:4711\""), "2001:db8::7");
+        assert_eq!(
+            rfc("for=6.6.6.6, proto=https;FOR=192.0.2.7;by=10.0.0.1"),
+            "192.0.2.7"
+        );
+        assert_eq!(rfc("for=192.0.2.7, for=10.0.0.2;host=\"a,b\""), "192.0.2.7");
+        assert_eq!(rfc("for=\"192.0.2.7:_port\""), "192.0.2.7");
+    }
+
+    #[test]
+    fn who_is_not_known_is_nobody_and_ends_the_search() {
+        for unknown in [
+            "unknown",
+            "_hidden",
+            "192.0.2",
+            "[192.0.2.7]",
+            "::1]",
+            "[::7]x",
+        ] {
+            assert_eq!(x(&format!("192.0.2.7, {unknown}")), "10.0.0.1", "{unknown}");
+            let member = format!("for=192.0.2.7, for=\"{unknown}\"");
+            assert_eq!(rfc(&member), "10.0.0.1", "{member}");
+        }
+        for wrong in [
+            "by=192.0.2.7",
+            "for=6.6.6.6;for=192.0.2.7",
+            "for",
+            "for=\"192.0.2.7",
+        ] {
+            assert_eq!(rfc(wrong), "10.0.0.1", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_trusted_is_not_asked() {
+        let untrusted = of(Forwarded::XForwardedFor, "192.0.2.7", "10.0.0.1");
+        assert_eq!(untrusted, "192.0.2.7");
+        assert_eq!(of(Forwarded::Off, "10.0.0.1", "192.0.2.7"), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_proxy_on_a_unix_socket_is_asked_if_it_is_trusted() {
+        let mut proxies = proxies(Forwarded::XForwardedFor);
+        assert_eq!(client(None, Some(b"192.0.2.7"), &proxies), None);
+        proxies.trusted.push("unix".parse().unwrap());
+        let named = client(None, Some(b"192.0.2.7"), &proxies);
+        assert_eq!(named, Some([192, 0, 2, 7].into()));
+    }
+
+    proptest! {
+        /// Whatever a client writes, what its proxy adds decides.
+        #[test]
+        fn no_beginning_changes_what_the_proxy_wrote(written in "[ -~]{0,40}") {
+            prop_assert_eq!(x(&format!("{written}, 192.0.2.7")), "192.0.2.7");
+            let member = format!("{written}, for=\"192.0.2.7:80\";by=10.0.0.1");
+            prop_assert_eq!(rfc(&member), "192.0.2.7");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Every limit at its border: so much works, one more does not, and others are served meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Client, Server, State, pattern};
+use underpass_serve::{Error, Options};
+
+const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+const SMALL: &[u8] = b"small";
+
+fn server(change: impl FnOnce(&mut Options)) -> Server {
+    let server = Server::with(change);
+    server.write("f", SMALL);
+    server.write("probe", "probe");
+    server
+}
+
+/// Whether the server answers on a new connection rather than closing it.
+fn is_served(address: SocketAddr) -> bool {
+    let mut client = Client::connect(address);
+    client.send(GET);
+    client
+        .try_answer("GET")
+        .is_ok_and(|answer| answer.body == SMALL)
+}
+
+/// Waits for what another thread of the server is about to do.
+fn eventually(what: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !what() {
+        if start.elapsed() > Duration::from_secs(10) {
+            return false;
+        }
+        thread::yield_now();
+    }
+    true
+}
+
+#[test]
+fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
+    let server = server(|options| {
+        options.workers = NonZeroUsize::new(2);
+        options.connections.connections_per_client_max = NonZeroUsize::new(3);
+    });
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(GET);
+        assert_eq!(client.answer().body, SMALL);
+    }
+    for _ in 0..8 {
+        assert!(!is_served(server.address()));
+    }
+    // Those that are there go on, and who leaves makes room.
+    for client in &mut clients {
+        assert_eq!(client.state(), State::Open);
+    }
+    clients.pop();
+    assert!(eventually(|| is_served(server.address())));
+}
+
+#[test]
+fn a_connection_has_so_many_requests_and_the_last_answer_says_so() {
+    let server = server(|options| options.requests.per_connection_max = NonZeroU64::new(3));
+    let mut client = server.connect();
+    for number in 1..=3 {
+        client.send(GET);
+        let answer = client.answer();
+        assert_eq!(answer.body, SMALL);
+        assert_eq!(answer.field("connection"), (number == 3).then_some("close"));
+    }
+    assert_eq!(client.state(), State::Closed);
+    assert!(is_served(server.address()));
+}
+
+#[test]
+fn heads_and_their_lines_are_as_long_as_they_may_be() {
+    let server = server(|options| {
+        options.requests.line_bytes_max = 200;
+        options.requests.head_bytes_max = 400;
+    });
+    let line = |bytes: usize| {
+        let around = "GET /f? HTTP/1.1".len();
+        format!(
+            "GET /f?{} HTTP/1.1\r\nHost: a\r\n\r\n",
+            "q".repeat(bytes - around)
+        )
+    };
+    assert_eq!(server.ask(line(200)).status, 200);
+    assert_eq!(server.ask(line(201)).status, 414);
+    let head = |bytes: usize| {
+        let around = GET.len() + "A: \r\n".len();
+        let more = format!("A: {}\r\n\r\n", "a".repeat(bytes - around));
+        GET.replace("\r\n\r\n", "\r\n") + &more
+    };
+    assert_eq!(server.ask(head(400)).status, 200);
+    assert_eq!(server.ask(head(401)).status, 431);
+}
+
+#[test]
+fn bodies_are_drained_up_to_their_limit_and_longer_ones_end_the_connection() {
+    let server = server(|options| options.requests.drained_bytes_max = 1000);
+    for (length, expected) in [(1000, State::Open), (1001, State::Closed)] {
+        let body = "b".repeat(length);
+        let mut client = server.connect();
+        client.send(format!(
+            "GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        assert_eq!(client.answer().body, SMALL);
+        assert_eq!(client.state(), expected, "{length}");
+        let mut client = server.connect();
+        client.send(format!(
+            "GET /f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {length:x}\r\n{body}\r\n0\r\n\r\n"
+        ));
+        assert_eq!(client.answer().body, SMALL);
+        assert_eq!(client.state(), expected, "{length} in chunks");
+    }
+}
+
+#[test]
+fn ranges_are_as_many_as_they_may_be() {
+    let server = server(|options| {
+        options.requests.ranges_max = 4;
+        options.requests.unsorted_ranges_max = 2;
+    });
+    server.write("r", pattern(1000));
+    let status = |ranges: &str| {
+        server
+            .ask(format!(
+                "GET /r HTTP/1.1\r\nHost: a\r\nRange: bytes={ranges}\r\n\r\n"
+            ))
+            .status
+    };
+    assert_eq!(status("0-0,2-2,4-4,6-6"), 206);
+    assert_eq!(status("0-0,2-2,4-4,6-6,8-8"), 200);
+    assert_eq!(status("2-2,0-0"), 206);
+    assert_eq!(status("4-4,2-2,0-0"), 200);
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_told_before_anything_listens() {
+    let refused = |change: fn(&mut Options)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = Options::of(folder.path());
+        options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
+        change(&mut options);
+        let error = underpass_serve::serve(&options).unwrap_err();
+        assert!(matches!(error, Error::Limits { .. } | Error::Net(_)));
+        error.to_string()
+    };
+    let head = refused(|options| options.requests.head_bytes_max = 100);
+    assert!(head.contains("head-bytes-max"), "{head}");
+    let input = refused(|options| options.connections.input_bytes_max = 1000);
+    assert!(input.contains("input-bytes-max"), "{input}");
+    let rate = refused(|options| options.connections.rate_max = NonZeroU64::new(300));
+    assert!(rate.contains("rate-min"), "{rate}");
+    let nobody = refused(|options| {
+        options.connections.proxy.protocol = underpass_net::ProxyProtocol::Required;
+    });
+    assert!(nobody.contains("proxy.trusted"), "{nobody}");
+}
+
+#[test]
+fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
+    let text = r#"
+        user = "www-data:www-data"
+        confine = "required"
+        [requests]
+        line-bytes-max = 8_192
+        head-bytes-max = 16_384
+        drained-bytes-max = 0
+        per-connection-max = 1000
+        ranges-max = 10
+        unsorted-ranges-max = 2
+        [connections]
+        connections-per-client-max = 20
+        rate-min = 1_000
+        rate-min-window = "30s"
+        rate-max = 5_000_000
+        rate-all-max = 100_000_000
+        [connections.proxy]
+        trusted = ["10.0.0.0/8", "::1", "unix"]
+        protocol = "trusted"
+        timeout = "1s"
+        forwarded = "x-forwarded-for"
+    "#;
+    let options = Options::parse(text).unwrap();
+    assert_eq!(options.requests.ranges_max, 10);
+    assert_eq!(options.connections.rate_max, NonZeroU64::new(5_000_000));
+    assert_eq!(options.connections.proxy.timeout, Duration::from_secs(1));
+    assert_eq!(options.connections.proxy.trusted.len(), 3);
+    for (right, wrong) in [
+        ("rate-all-max", "rate-al-max"),
+        ("10.0.0.0/8", "10.0.0.0/80"),
+        ("\"required\"", "\"perhaps\""),
+        ("www-data:www-data", "www-data:"),
+        (
+            "connections-per-client-max = 20",
+            "connections-per-client-max = 0",
+        ),
+    ] {
+        let told = Options::parse(&text.replace(right, wrong)).unwrap_err();
+        assert!(told.to_string().contains("line "), "{told}");
+    }
+}
+
+const MIB: usize = 1 << 20;
+
+/// Reads a body to its end and returns the bytes per second between its first and last 64 KiB, so
+/// that neither connecting nor what the socket had ready counts.
+fn rate(client: &mut Client, length: usize) -> f64 {
+    let mut buffer = vec![0; 64 << 10];
+    let mut read = 0;
+    let (mut from, mut start) = (0, None);
+    while read < length {
+        let count = client.socket.read(&mut buffer).unwrap();
+        assert!(count > 0, "ends at {read}");
+        read += count;
+        let start = *start.get_or_insert_with(|| {
+            from = read;
+            Instant::now()
+        });
+        if read >= length {
+            return (read - from) as f64 / start.elapsed().as_secs_f64();
+        }
+    }
+    unreachable!("a body that is not empty")
+}
+
+/// A machine that is busy with something else may hold a server up, so of three tries one has to
+/// come within 5 percent from below. From above each has to: nothing may make it faster.
+fn assert_within_5_percent(rate: u64, measure: impl Fn() -> Vec<f64>) {
+    for _ in 0..3 {
+        let measured: Vec<f64> = measure()
+            .into_iter()
+            .map(|measured| measured / rate as f64)
+            .collect();
+        assert!(measured.iter().all(|part| *part < 1.05), "{measured:?}");
+        if measured.iter().all(|part| *part > 0.95) {
+            return;
+        }
+    }
+    panic!("more than 5 percent less than {rate} bytes per second, three times");
+}
+
+#[test]
+fn a_connection_is_sent_what_it_may_within_5_percent_and_others_as_much() {
+    const RATE: u64 = 4 << 20;
+    let length = 8 * MIB;
+    let server = server(|options| options.connections.rate_max = NonZeroU64::new(RATE));
+    server.write("large", vec![7; length]);
+    assert_within_5_percent(RATE, || {
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                thread::spawn(move || rate(&mut client, length))
+            })
+            .collect();
+        assert!(is_served(server.address()), "while they download");
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+}
+
+#[test]
+fn all_connections_together_are_sent_what_they_may_within_5_percent() {
+    const RATE: u64 = 8 << 20;
+    const CLIENTS: usize = 4;
+    let length = 6 * MIB;
+    let server = server(|options| {
+        options.workers = NonZeroUsize::new(2);
+        options.connections.rate_all_max = NonZeroU64::new(RATE);
+    });
+    let content = pattern(length);
+    server.write("large", &content);
+    assert_within_5_percent(RATE, || {
+        let start = Instant::now();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                thread::spawn(move || client.answer().body)
+            })
+            .collect();
+        let bodies: Vec<_> = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect();
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(bodies.iter().all(|body| *body == content));
+        vec![(CLIENTS * length) as f64 / seconds]
+    });
+}
+
+/// Reads a little now and then until the connection is no more, or the end of the test.
+fn sip(mut socket: std::net::TcpStream) {
+    let mut buffer = [0; 1024];
+    while socket.read(&mut buffer).is_ok_and(|count| count > 0) {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() {
+    let length = 64 * MIB;
+    let server = server(|options| {
+        options.connections.rate_min = 512 << 10;
+        options.connections.rate_min_window = Duration::from_secs(1);
+    });
+    server.write("large", vec![7; length]);
+    let address = server.address();
+    let request = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut slow = Client::slow(address);
+    slow.send(request);
+    let steady = thread::spawn(move || {
+        let mut client = Client::slow(address);
+        client.send(request);
+        let start = Instant::now();
+        // Bursts of 2 MiB, each once a second about: on average enough.
+        while start.elapsed() < Duration::from_secs(5) {
+            client.read_exact(2 * MIB).unwrap();
+            thread::sleep(Duration::from_millis(600));
+        }
+        client.read_exact(MIB).map(drop)
+    });
+    let sips = slow.socket.try_clone().unwrap();
+    thread::spawn(move || sip(sips));
+    assert!(is_served(address), "while others are slow");
+    slow.await_reset();
+    steady.join().unwrap().unwrap();
+}
+
+#[test]
+fn slow_clients_of_every_kind_hold_up_nobody() {
+    let server = server(|options| {
+        options.requests.head_timeout = Duration::from_secs(2);
+        options.requests.body_timeout = Duration::from_secs(2);
+        options.connections.idle_timeout = Duration::from_secs(2);
+    });
+    server.write("large", vec![7; 32 * MIB]);
+    let mut silent = server.connect();
+    let mut head = server.connect();
+    head.send("GET /f HT");
+    let mut body = server.connect();
+    body.send("GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nb");
+    let mut reader = Client::slow(server.address());
+    reader.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..100 {
+        assert!(is_served(server.address()));
+    }
+    // A trickle extends nothing.
+    head.send("T");
+    body.send("b");
+    assert_eq!(head.answer().status, 408);
+    assert_eq!(body.answer().status, 408);
+    assert!(silent.rest().is_empty());
+    drop(reader);
+}

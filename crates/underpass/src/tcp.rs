@@ -1,0 +1,114 @@
+//! The pace of a TCP connection, and how far its peer has come.
+//!
+//! A socket takes megabytes before its peer has got any of them. So neither a rate nor a slow
+//! reader shows in what was handed to the socket; the kernel is asked to keep the one, and asked
+//! about the other.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::sys;
+
+/// How far a peer has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reached {
+    /// Bytes that the peer has acknowledged since the connection began.
+    pub acknowledged: u64,
+    /// Whether anything is on its way or waits in the socket.
+    pub outstanding: Outstanding,
+}
+
+/// Whether a socket holds bytes that its peer has not acknowledged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outstanding {
+    /// The peer has everything it was sent.
+    Nothing,
+    /// The peer, or the way to it, is what is waited for.
+    Something,
+}
+
+/// Limits what leaves by a socket to `bytes_per_second`, TCP headers included
+/// (`SO_MAX_PACING_RATE`, socket(7)). Connections accepted from a listener that has the limit have
+/// it too, each for itself. Does not block.
+///
+/// # Errors
+/// What setsockopt(2) says; the socket is as it was.
+pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
+    sys::set_pacing_rate_max(socket.as_fd(), bytes_per_second)
+}
+
+/// Asks how far the peer has come (`TCP_INFO`, tcp(7)). Does not block.
+///
+/// # Errors
+/// What getsockopt(2) says; `EOPNOTSUPP` for a socket that is not TCP.
+pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
+    let mut info = [0; INFO_BYTES];
+    let known = sys::tcp_info(socket.as_fd(), &mut info)?;
+    if known < INFO_BYTES {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    let (low, high) = (word(ACKNOWLEDGED_AT), word(ACKNOWLEDGED_AT + 4));
+    let acknowledged = match cfg!(target_endian = "little") {
+        true => u64::from(high) << 32 | u64::from(low),
+        false => u64::from(low) << 32 | u64::from(high),
+    };
+    let outstanding = match word(UNACKNOWLEDGED_AT) == 0 && word(NOT_SENT_AT) == 0 {
+        true => Outstanding::Nothing,
+        false => Outstanding::Something,
+    };
+    Ok(Reached {
+        acknowledged,
+        outstanding,
+    })
+}
+
+/// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets),
+/// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All are there since Linux 4.6.
+const UNACKNOWLEDGED_AT: usize = 24;
+const ACKNOWLEDGED_AT: usize = 120;
+const NOT_SENT_AT: usize = 144;
+const INFO_BYTES: usize = 148;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, client)
+    }
+
+    #[test]
+    fn what_the_peer_has_read_is_acknowledged_and_what_it_cannot_take_is_outstanding() {
+        let (mut server, mut client) = pair();
+        server.write_all(&[1; 1000]).unwrap();
+        client.read_exact(&mut [0; 1000]).unwrap();
+        let mut first = reached(&server).unwrap();
+        // The acknowledgement may be delayed.
+        while first.outstanding == Outstanding::Something {
+            std::thread::yield_now();
+            first = reached(&server).unwrap();
+        }
+        assert_eq!(first.acknowledged, 1000);
+        server.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(count) = server.write(&[2; 1 << 16]) {
+            sent += count as u64;
+        }
+        let full = reached(&server).unwrap();
+        assert_eq!(full.outstanding, Outstanding::Something);
+        assert!(full.acknowledged < 1000 + sent, "{full:?} of {sent}");
+    }
+
+    #[test]
+    fn what_is_no_tcp_socket_is_refused() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(reached(&socket), Err(Errno::OPNOTSUPP));
+    }
+}
