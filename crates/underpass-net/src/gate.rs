@@ -106,7 +106,7 @@ pub(crate) async fn enter(mut stream: Stream) -> Option<Stream> {
 
 async fn let_in(stream: &mut Stream) -> Result<(), &'static str> {
     if is_header_due(&stream.ground.limits.proxy, stream.peer())?
-        && let Origin::Client(client) = read_header(stream).await?
+        && let Origin::Client(client) = Box::pin(read_header(stream)).await?
     {
         stream.client = Peer::Tcp(client);
     }

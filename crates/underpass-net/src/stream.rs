@@ -42,7 +42,8 @@ pub struct Stream {
     pub(crate) seat: Option<Seat>,
     heard: Heard,
     input: Input,
-    outbox: Outbox,
+    /// Boxed: it is the largest part by far, and a connection is moved from hand to hand.
+    outbox: Box<Outbox>,
     deadline: Deadline,
     /// How the peer takes the present answer, once that has taken some time.
     pace: Option<Pace>,
@@ -83,7 +84,7 @@ impl Stream {
             seat: None,
             heard: Heard::Nothing,
             input: Input::default(),
-            outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
+            outbox: Box::new(Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max)),
             deadline: Deadline::new(ground.limits.idle_timeout),
             pace: None,
             ground,
@@ -144,14 +145,29 @@ impl Stream {
     /// `TimedOut`, `Stopped`, `PeerGone`, `Read`; `InputFull` if nothing consumes the input.
     pub async fn fill(&mut self, patience: Patience) -> Result<Filled, StreamError> {
         let bytes_max = self.ground.limits.input_bytes_max;
-        let room = self.input.room(bytes_max).ok_or(StreamError::InputFull)?;
+        if self.input.bytes().len() >= bytes_max {
+            return Err(StreamError::InputFull);
+        }
+        let (socket, input, spare) = (&mut self.socket, &mut self.input, &self.ground.spare_input);
+        // Whoever waits has no buffer: it is the worker's until there is something to read.
+        let read = async {
+            {
+                let mut readable = pin!(socket.readable());
+                let look = poll_fn(|task| Poll::Ready(readable.as_mut().poll(task)));
+                if look.await.is_pending() {
+                    input.lend_to(spare);
+                    readable.await?;
+                }
+            }
+            socket.read_buf(input.room(spare)).await
+        };
         let wait = Wait {
             deadline: &mut self.deadline,
             roster: &self.ground.roster,
             patience,
             heard: self.heard,
         };
-        match wait.until(self.socket.read_buf(room)).await? {
+        match wait.until(read).await? {
             Ok(0) => Ok(Filled::End),
             Ok(_) => {
                 self.heard = Heard::Something;

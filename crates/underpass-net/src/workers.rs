@@ -1,6 +1,6 @@
 //! The workers: threads that each take, keep and answer their own connections.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::ops::AddAssign;
@@ -68,6 +68,8 @@ pub(crate) struct Ground {
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
     pub(crate) sending: Cell<usize>,
+    /// What the next connection reads into.
+    pub(crate) spare_input: RefCell<Vec<u8>>,
     pub(crate) gate: Gate,
 }
 
@@ -188,6 +190,7 @@ impl<P: Protocol> Worker<P> {
                         host: Host::probe(),
                         policy: self.policy,
                         sending: Cell::new(0),
+                        spare_input: RefCell::default(),
                         gate: Gate::new(self.shared),
                     });
                     let work = work::<P>(doors, Rc::clone(&state), ground, self.phases);

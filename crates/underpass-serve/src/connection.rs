@@ -79,25 +79,28 @@ async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
         match exchange(&worker, &mut stream, &mut visit, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
-            Next::Close => return stream.close().await,
+            Next::Close => return Box::pin(stream.close()).await,
             Next::Drop => return,
             Next::Reset => return stream.abort(),
         }
     }
 }
 
-/// One request and its answer.
+/// One request and its answer. What is rare is boxed: a connection is as large as the largest of
+/// the waits that it is made of, and most of the time it is idle.
 async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place: Place) -> Next {
     let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
-        Err(Unread::Refused(refusal)) => return misread(worker, stream, visit, refusal).await,
+        Err(Unread::Refused(refusal)) => {
+            return Box::pin(misread(worker, stream, visit, refusal)).await;
+        }
         Err(Unread::Gone) => return Next::Drop,
     };
     let (phase, peer) = (stream.phase(), stream.client().ip());
     let (input, outbox) = stream.parts();
     let request = match scan.parse(input) {
         Ok(request) => request,
-        Err(refusal) => return misread(worker, stream, visit, refusal).await,
+        Err(refusal) => return Box::pin(misread(worker, stream, visit, refusal)).await,
     };
     visit.understand(&input[..scan.length()], Some(&request), || worker.words());
     visit.client = worker.client(peer, &request);
@@ -121,8 +124,9 @@ async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place
         Plan::Skip(body) => {
             let head = input[..scan.length()].to_vec();
             stream.consume(scan.length());
-            let skipped = body.skip(stream, &worker.limits).await;
-            answer_after_body(worker, stream, visit, &scan, &head, skipped, place).await
+            let skipped = Box::pin(body.skip(stream, &worker.limits)).await;
+            let answer = answer_after_body(worker, stream, visit, &scan, &head, skipped, place);
+            Box::pin(answer).await
         }
     }
 }
@@ -238,7 +242,7 @@ async fn send(
     owed: Owed,
 ) -> Next {
     let owed = match owed {
-        Owed::Hash(hashing) => match hash(worker, stream, &hashing).await {
+        Owed::Hash(hashing) => match Box::pin(hash(worker, stream, &hashing)).await {
             Ok(owed) => owed,
             Err(error) => {
                 visit.ready(stream.outbox(), BodyLength::Unknown);
@@ -252,7 +256,9 @@ async fn send(
         explain(stream, visit);
     }
     let sending = match owed {
-        Owed::Feed(feeding) => return feed(worker, stream, visit, persistence, feeding).await,
+        Owed::Feed(feeding) => {
+            return Box::pin(feed(worker, stream, visit, persistence, feeding)).await;
+        }
         Owed::File(sending) => Some(sending),
         Owed::Nothing | Owed::Hash(_) => None,
     };
