@@ -28,14 +28,7 @@ impl Socket {
         }
     }
 
-    /// Waits until there is something to read, or says at once that there may be.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => socket.readable().await,
-            Socket::Unix(socket) => socket.readable().await,
-        }
-    }
-
+    /// Keeps nothing between polls: another future goes on where one was dropped.
     pub(crate) async fn read_buf(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.read_buf(room).await,

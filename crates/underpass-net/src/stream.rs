@@ -150,17 +150,13 @@ impl Stream {
         }
         let (socket, input, spare) = (&mut self.socket, &mut self.input, &self.ground.spare_input);
         // Whoever waits has no buffer: it is the worker's until there is something to read.
-        let read = async {
-            {
-                let mut readable = pin!(socket.readable());
-                let look = poll_fn(|task| Poll::Ready(readable.as_mut().poll(task)));
-                if look.await.is_pending() {
-                    input.lend_to(spare);
-                    readable.await?;
-                }
+        let read = poll_fn(|task| {
+            let polled = pin!(socket.read_buf(input.room(spare))).poll(task);
+            if polled.is_pending() {
+                input.lend_to(spare);
             }
-            socket.read_buf(input.room(spare)).await
-        };
+            polled
+        });
         let wait = Wait {
             deadline: &mut self.deadline,
             roster: &self.ground.roster,

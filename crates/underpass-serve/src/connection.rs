@@ -17,7 +17,7 @@ use std::rc::Rc;
 use underpass::{Fault, Forecast, Piece};
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
-use crate::body::{self, Plan, Unskipped};
+use crate::body::{self, Body, Plan, Unskipped};
 use crate::digest::Digest;
 use crate::explain;
 use crate::feed::{Broken, Delimiter, Feeding};
@@ -46,18 +46,23 @@ enum Next {
 }
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
-pub(crate) async fn converse(worker: Rc<Worker>, stream: Stream) {
+pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
     let meter = Rc::new(Meter::default());
-    let visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
+    let mut visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
     let attention = worker.attention();
     let leaving = Leaving(Rc::clone(&worker));
-    match attention {
+    let next = match attention {
         // Boxed, so that connections that are not measured are not larger for it.
         Attention::Processor => {
-            let exchanges = Box::pin(exchanges(worker, stream, visit));
-            meter.measure(exchanges).await;
+            let exchanges = Box::pin(exchanges(&worker, &mut stream, &mut visit));
+            meter.measure(exchanges).await
         }
-        _ => exchanges(worker, stream, visit).await,
+        _ => exchanges(&worker, &mut stream, &mut visit).await,
+    };
+    match next {
+        Next::Close => Box::pin(stream.close()).await,
+        Next::Reset => stream.abort(),
+        Next::Request | Next::Drop => {}
     }
     drop(leaving);
 }
@@ -71,17 +76,16 @@ impl Drop for Leaving {
     }
 }
 
-async fn exchanges(worker: Rc<Worker>, mut stream: Stream, mut visit: Visit) {
+/// All of them; returns how the connection ends.
+async fn exchanges(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Next {
     let mut requests = 0;
     loop {
         requests += 1;
         let place = worker.limits.place(requests);
-        match exchange(&worker, &mut stream, &mut visit, place).await {
+        match exchange(worker, stream, visit, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
-            Next::Close => return Box::pin(stream.close()).await,
-            Next::Drop => return,
-            Next::Reset => return stream.abort(),
+            end => return end,
         }
     }
 }
@@ -96,39 +100,70 @@ async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place
         }
         Err(Unread::Gone) => return Next::Drop,
     };
-    let (phase, peer) = (stream.phase(), stream.client().ip());
-    let (input, outbox) = stream.parts();
-    let request = match scan.parse(input) {
-        Ok(request) => request,
-        Err(refusal) => return Box::pin(misread(worker, stream, visit, refusal)).await,
-    };
-    visit.understand(&input[..scan.length()], Some(&request), || worker.words());
-    visit.client = worker.client(peer, &request);
-    match body::plan(&request, &worker.limits) {
-        Plan::Nothing => {
-            let persistence = persistence(&request, phase, place);
-            let is_last = request.persistence == Persistence::Close;
-            let owed = worker.answer(request, persistence, outbox);
-            stream.consume(scan.length());
+    match begin(worker, stream, visit, &scan, place) {
+        Ok(Step::Send(persistence, last, owed)) => {
             match send(worker, stream, visit, persistence, owed).await {
                 // Who said so sends nothing that a close could be in the way of (RFC 9112, 9.6).
-                Next::Close if is_last && stream.input().is_empty() => Next::Drop,
+                Next::Close if last == Last::Said && stream.input().is_empty() => Next::Drop,
                 next => next,
             }
         }
-        Plan::Leave => {
-            let owed = worker.answer(request, Persistence::Close, outbox);
-            stream.consume(scan.length());
-            send(worker, stream, visit, Persistence::Close, owed).await
-        }
-        Plan::Skip(body) => {
-            let head = input[..scan.length()].to_vec();
-            stream.consume(scan.length());
+        Ok(Step::Skip(body, head)) => {
             let skipped = Box::pin(body.skip(stream, &worker.limits)).await;
             let answer = answer_after_body(worker, stream, visit, &scan, &head, skipped, place);
             Box::pin(answer).await
         }
+        Err(refusal) => Box::pin(misread(worker, stream, visit, refusal)).await,
     }
+}
+
+/// What has to be waited for next.
+enum Step {
+    /// The answer, which is in the outbox.
+    Send(Persistence, Last, Owed),
+    /// The end of a body, before the request with this head is answered.
+    Skip(Body, Vec<u8>),
+}
+
+/// Whether the client has said that no other request follows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Last {
+    Said,
+    Unsaid,
+}
+
+/// Reads a head that is complete and takes it off the input; answers it, unless it has a body that
+/// is to be skipped first. Apart from those who wait, so that nobody keeps a request meanwhile.
+fn begin(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    scan: &Scan,
+    place: Place,
+) -> Result<Step, Refusal> {
+    let (phase, peer) = (stream.phase(), stream.client().ip());
+    let (input, outbox) = stream.parts();
+    let request = scan.parse(input)?;
+    visit.understand(&input[..scan.length()], Some(&request), || worker.words());
+    visit.client = worker.client(peer, &request);
+    let step = match body::plan(&request, &worker.limits) {
+        Plan::Nothing => {
+            let persistence = persistence(&request, phase, place);
+            let last = match request.persistence {
+                Persistence::Close => Last::Said,
+                Persistence::KeepAlive => Last::Unsaid,
+            };
+            let owed = worker.answer(request, persistence, outbox);
+            Step::Send(persistence, last, owed)
+        }
+        Plan::Leave => {
+            let owed = worker.answer(request, Persistence::Close, outbox);
+            Step::Send(Persistence::Close, Last::Unsaid, owed)
+        }
+        Plan::Skip(body) => Step::Skip(body, input[..scan.length()].to_vec()),
+    };
+    stream.consume(scan.length());
+    Ok(step)
 }
 
 /// Why there is no head.
@@ -241,27 +276,19 @@ async fn send(
     persistence: Persistence,
     owed: Owed,
 ) -> Next {
-    let owed = match owed {
-        Owed::Hash(hashing) => match Box::pin(hash(worker, stream, &hashing)).await {
-            Ok(owed) => owed,
-            Err(error) => {
-                visit.ready(stream.outbox(), BodyLength::Unknown);
-                worker.record(stream.outbox(), visit, end(&Err(error)));
-                return Next::Drop;
-            }
-        },
-        owed => owed,
+    let sending = match owed {
+        Owed::Nothing => None,
+        Owed::File(sending) => Some(sending),
+        Owed::Feed(feeding) => {
+            return Box::pin(feed(worker, stream, visit, persistence, feeding)).await;
+        }
+        Owed::Hash(hashing) => {
+            return Box::pin(send_hash(worker, stream, visit, persistence, hashing)).await;
+        }
     };
     if worker.explain() == Explain::On {
         explain(stream, visit);
     }
-    let sending = match owed {
-        Owed::Feed(feeding) => {
-            return Box::pin(feed(worker, stream, visit, persistence, feeding)).await;
-        }
-        Owed::File(sending) => Some(sending),
-        Owed::Nothing | Owed::Hash(_) => None,
-    };
     visit.ready(stream.outbox(), BodyLength::Known);
     let sent = stream.flush().await;
     worker.record(stream.outbox(), visit, end(&sent));
@@ -290,6 +317,9 @@ async fn feed(
     persistence: Persistence,
     mut feeding: Feeding,
 ) -> Next {
+    if worker.explain() == Explain::On {
+        explain(stream, visit);
+    }
     visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
     worker.record(stream.outbox(), visit, end_of_feed(&sent));
@@ -301,6 +331,23 @@ async fn feed(
                 tracing::warn!("connection closed: {}: {broken}", feeding.what);
             }
             Next::Reset
+        }
+    }
+}
+
+async fn send_hash(
+    worker: &Worker,
+    stream: &mut Stream,
+    visit: &mut Visit,
+    persistence: Persistence,
+    hashing: Hashing,
+) -> Next {
+    match hash(worker, stream, &hashing).await {
+        Ok(owed) => Box::pin(send(worker, stream, visit, persistence, owed)).await,
+        Err(error) => {
+            visit.ready(stream.outbox(), BodyLength::Unknown);
+            worker.record(stream.outbox(), visit, end(&Err(error)));
+            Next::Drop
         }
     }
 }

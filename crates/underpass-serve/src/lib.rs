@@ -151,8 +151,8 @@ impl Protocol for Http {
         Worker::new(self)
     }
 
-    async fn converse(worker: Rc<Worker>, stream: Stream) {
-        connection::converse(worker, stream).await;
+    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
+        connection::converse(worker, stream)
     }
 
     fn finish(worker: &Worker) -> Summary {

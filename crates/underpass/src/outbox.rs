@@ -186,7 +186,8 @@ impl Known {
 struct Front {
     /// Bytes of it that are sent.
     sent: usize,
-    transfer: Option<Transfer>,
+    /// Boxed: most connections, most of the time, have none.
+    transfer: Option<Box<Transfer>>,
 }
 
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
@@ -467,7 +468,7 @@ impl Outbox {
 
     /// The transfer of the first range, made from its descriptor.
     pub(crate) fn begin(&mut self, transfer: Transfer) {
-        self.front.transfer = Some(transfer);
+        self.front.transfer = Some(Box::new(transfer));
     }
 
     /// What the range's transfer made of its last result.
