@@ -71,6 +71,10 @@ impl Server {
         self.server.running().address().unwrap()
     }
 
+    pub(crate) fn server(&self) -> &underpass_serve::Server {
+        &self.server
+    }
+
     /// What it was started with.
     pub(crate) fn options(&self) -> &Options {
         &self.options

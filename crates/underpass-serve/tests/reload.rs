@@ -1,0 +1,65 @@
+//! Another configuration for a server that runs: what is told of requests goes on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use support::Server;
+use tempfile::TempDir;
+use underpass_serve::{Access, Error, Explain, LogFormat, Options, StatusAddress};
+
+fn logged() -> (Server, TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let path = log.clone();
+    let server = Server::with(|options| options.log.access = Access::File(path));
+    (server, folder, log)
+}
+
+#[test]
+fn the_log_goes_on_over_a_reload_that_serves_something_else() {
+    let (server, folder, log) = logged();
+    server.write("f", "before");
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("f"), "behind").unwrap();
+
+    assert_eq!(server.get("/f?1").body, b"before");
+    let mut options = server.options().clone();
+    options.sites[0].root = other;
+    server.server().reload(&options).unwrap();
+    assert_eq!(server.get("/f?2").body, b"behind");
+    let summary = server.stop();
+
+    assert_eq!(summary.requests, 2);
+    let log = fs::read_to_string(log).unwrap();
+    let count = |target: &str| log.matches(target).count();
+    assert_eq!((count("/f?1"), count("/f?2")), (1, 1), "{log}");
+}
+
+#[test]
+fn what_all_workers_tell_into_is_left_to_an_upgrade() {
+    let (server, folder, _log) = logged();
+    server.write("f", "f");
+    let changes: [(&str, &dyn Fn(&mut Options)); 4] = [
+        ("log", &|options| options.log.format = LogFormat::Json),
+        ("log", &|options| options.log.access = Access::Off),
+        ("explain", &|options| options.explain = Explain::On),
+        ("status", &|options| {
+            let path = folder.path().join("status");
+            options.status.listen = Some(StatusAddress::Unix(path));
+        }),
+    ];
+    for (key, change) in changes {
+        let mut options = server.options().clone();
+        change(&mut options);
+        match server.server().reload(&options) {
+            Err(Error::Fixed { what }) => assert_eq!(what, key),
+            outcome => panic!("{key}: {outcome:?}"),
+        }
+        assert_eq!(server.get("/f").body, b"f");
+    }
+}
