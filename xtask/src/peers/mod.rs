@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Measure only what is told in these documents, such as serve-small [default: all]
     #[arg(long = "document", value_name = "NAME")]
     documents: Vec<String>,
+    /// Measure beside this peer, by its name in --list; more than once for several [default: all]
+    #[arg(long, value_name = "PEER")]
+    beside: Vec<String>,
     /// Name every peer, whether it is there, and its version
     #[arg(long)]
     list: bool,

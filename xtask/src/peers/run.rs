@@ -229,7 +229,11 @@ pub(super) fn measure(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<ExitCo
     let mut done = ExitCode::SUCCESS;
     for shape in SHAPES.iter().filter(is_wanted) {
         println!("\n== {}", shape.document);
-        let is_there = |peer: &&Peer| kits.contains(&peer.kit.name);
+        let beside = &arguments.beside;
+        let is_there = |peer: &&Peer| {
+            kits.contains(&peer.kit.name)
+                && (beside.is_empty() || beside.iter().any(|name| name == peer.name))
+        };
         let peers = PEERS.iter().filter(is_there);
         if let Some(lack) = shape.on.and_then(FileSystem::lack) {
             println!("left out: {}: {lack}", shape.document);
