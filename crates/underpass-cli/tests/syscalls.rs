@@ -77,18 +77,26 @@ fn is_mapped(calls: &[Call], path: &Path) -> bool {
         .any(|call| call.name == "mmap" && call.arguments.contains(text(path)))
 }
 
+/// A folder below that of the site, which then has no file that the server could try at its start.
+fn inside(site: &Path) -> PathBuf {
+    let inside = site.join("inside");
+    std::fs::create_dir_all(&inside).expect("a folder");
+    inside
+}
+
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn a_download_of_a_gibibyte_is_sendfile_alone() {
     let folder = folder();
-    let (big, log) = (folder.path().join("big"), folder.path().join("log"));
+    let (site, log) = (folder.path().join("site"), folder.path().join("log"));
+    let big = inside(&site).join("big");
     let mut file = File::create(&big).expect("a file");
     for number in 0..GIB / MIB as u64 {
         file.write_all(&block(number)).expect("room");
     }
-    let server = Served::start_under(&strace(text(&log)), folder.path());
+    let server = Served::start_under(&strace(text(&log)), &site);
     let mut client = Command::new("curl")
-        .args(["--silent", "--max-time", "120", &server.url("big")])
+        .args(["--silent", "--max-time", "120", &server.url("inside/big")])
         .stdout(Stdio::piped())
         .spawn()
         .expect("curl starts");
@@ -125,10 +133,10 @@ fn a_download_of_a_gibibyte_is_sendfile_alone() {
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn a_small_file_leaves_with_its_head_in_one_call() {
     let folder = folder();
-    let (small, log) = (folder.path().join("small"), folder.path().join("log"));
-    std::fs::write(&small, &block(1)[..5000]).expect("room");
-    let server = Served::start_under(&strace(text(&log)), folder.path());
-    let got = curl(&[&server.url("small")]).stdout;
+    let (site, log) = (folder.path().join("site"), folder.path().join("log"));
+    std::fs::write(inside(&site).join("small"), &block(1)[..5000]).expect("room");
+    let server = Served::start_under(&strace(text(&log)), &site);
+    let got = curl(&[&server.url("inside/small")]).stdout;
     assert_eq!(server.stop().code, Some(0));
     assert_eq!(hash(&*got), hash(&block(1)[..5000]));
     let calls = calls(&log);

@@ -11,6 +11,8 @@ use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{Access, Error, Explain, LogFormat, Options, StatusAddress};
 
+type Change<'c> = &'c dyn Fn(&mut Options);
+
 fn logged() -> (Server, TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -44,7 +46,7 @@ fn the_log_goes_on_over_a_reload_that_serves_something_else() {
 fn what_all_workers_tell_into_is_left_to_an_upgrade() {
     let (server, folder, _log) = logged();
     server.write("f", "f");
-    let changes: [(&str, &dyn Fn(&mut Options)); 4] = [
+    let changes: [(&str, Change<'_>); 4] = [
         ("log", &|options| options.log.format = LogFormat::Json),
         ("log", &|options| options.log.access = Access::Off),
         ("explain", &|options| options.explain = Explain::On),

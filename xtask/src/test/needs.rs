@@ -49,7 +49,7 @@ pub(crate) const STRACE: Need = Need::Program(Program {
     trial: &["-o", "/dev/null", "true"],
 });
 pub(crate) const BSDTAR: Need = program("bsdtar", "libarchive-tools");
-pub(crate) const CHROMIUM: Need = program("chromium", "chromium");
+pub(crate) const CHROMIUM: Need = toolchain("chromium", "chromium");
 pub(crate) const CURL: Need = program("curl", "curl");
 pub(crate) const GCC: Need = program("cc", "gcc");
 pub(crate) const GO: Need = toolchain("go", "golang-go");
