@@ -183,7 +183,7 @@ impl Exchange {
         let space = &mut self.head[received..];
         let got = receive(&self.stream, space, RecvFlags::empty())?;
         let received = received + got;
-        let Some(head) = parse_head(&self.head[..received])? else {
+        let Some(head) = parse_head(&self.head[..received], self.connection)? else {
             self.state = State::Head { received };
             return match received {
                 HEAD_BYTES_MAX => Err(Error::Answer(format!("a head over {HEAD_BYTES_MAX} bytes"))),
@@ -297,6 +297,8 @@ mod tests {
     #[test]
     fn where_the_server_is_to_close_its_end_belongs_to_the_answer() {
         play_on(Connection::Anew, &[HEAD, &[7; 70]], 70).unwrap();
+        let said = b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\nConnection: close\r\n\r\n";
+        play_on(Connection::Anew, &[said, &[7; 70]], 70).unwrap();
         let more = play_on(Connection::Anew, &[HEAD, &[7; 71]], 70);
         assert!(matches!(more, Err(Error::Answer(_))));
     }

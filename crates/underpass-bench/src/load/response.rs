@@ -1,5 +1,6 @@
 //! The head of an answer: parsed by `httparse`, and held to what was asked for.
 
+use super::exchange::Connection;
 use crate::error::{Error, Result};
 
 /// More headers than any file server sends; an answer with more is an error.
@@ -12,10 +13,11 @@ pub(crate) struct Head {
     pub(crate) body_bytes: u64,
 }
 
-/// Parses the start of an answer. `None`: the head is not complete yet.
+/// Parses the start of an answer to a request on such a `connection`. `None`: the head is not
+/// complete yet.
 ///
-/// Anything but a 200 with a length on a connection that stays open is an error.
-pub(crate) fn parse_head(received: &[u8]) -> Result<Option<Head>> {
+/// Anything but a 200 with a length is an error, and that a connection ends which was to be kept.
+pub(crate) fn parse_head(received: &[u8], connection: Connection) -> Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let status = response
@@ -31,14 +33,14 @@ pub(crate) fn parse_head(received: &[u8]) -> Result<Option<Head>> {
     if response.version == Some(0) {
         return Err(wrong("HTTP/1.0, which keeps no connection".into()));
     }
-    let body_bytes = body_length(response.headers)?;
+    let body_bytes = body_length(response.headers, connection)?;
     Ok(Some(Head {
         head_bytes,
         body_bytes,
     }))
 }
 
-fn body_length(headers: &[httparse::Header<'_>]) -> Result<u64> {
+fn body_length(headers: &[httparse::Header<'_>], connection: Connection) -> Result<u64> {
     let mut length = None;
     for header in headers {
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -56,7 +58,8 @@ fn body_length(headers: &[httparse::Header<'_>]) -> Result<u64> {
             return Err(wrong(
                 "a body with Transfer-Encoding instead of a length".into(),
             ));
-        } else if header.name.eq_ignore_ascii_case("connection")
+        } else if connection == Connection::Kept
+            && header.name.eq_ignore_ascii_case("connection")
             && header.value.eq_ignore_ascii_case(b"close")
         {
             return Err(wrong(
@@ -78,7 +81,7 @@ mod tests {
     #[test]
     fn a_complete_head_says_where_the_body_starts_and_how_long_it_is() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: keep-alive\r\n\r\nhello";
-        let head = parse_head(answer).unwrap().unwrap();
+        let head = parse_head(answer, Connection::Kept).unwrap().unwrap();
         assert_eq!(
             head,
             Head {
@@ -92,9 +95,10 @@ mod tests {
     fn a_head_split_anywhere_is_incomplete_until_its_end() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
         for cut in 0..head.len() {
-            assert_eq!(parse_head(&head[..cut]).unwrap(), None, "cut at {cut}");
+            let parsed = parse_head(&head[..cut], Connection::Kept);
+            assert_eq!(parsed.unwrap(), None, "cut at {cut}");
         }
-        assert!(parse_head(head).unwrap().is_some());
+        assert!(parse_head(head, Connection::Kept).unwrap().is_some());
     }
 
     #[test]
@@ -110,7 +114,15 @@ mod tests {
             "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n",
             "SSH-2.0-OpenSSH\r\n\r\n",
         ] {
-            assert!(parse_head(head.as_bytes()).is_err(), "{head:?}");
+            let parsed = parse_head(head.as_bytes(), Connection::Kept);
+            assert!(parsed.is_err(), "{head:?}");
         }
+    }
+
+    #[test]
+    fn who_asks_for_a_connection_to_be_closed_may_be_told_so() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n";
+        assert!(parse_head(head, Connection::Kept).is_err());
+        assert!(parse_head(head, Connection::Anew).unwrap().is_some());
     }
 }

@@ -41,7 +41,7 @@ fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
     let mut received = 0;
     let head = loop {
         received += read_some(stream, &mut block[received..])?;
-        if let Some(head) = parse_head(&block[..received])? {
+        if let Some(head) = parse_head(&block[..received], Connection::Kept)? {
             break head;
         }
     };
