@@ -109,11 +109,11 @@ const ROUTES: [Route; 9] = [
 ];
 
 const SERVED: [Route; 2] = [
-    route("sendfile", &[], &[], Source::File),
+    route("splice", &[], &[], Source::File),
     route(
-        "splice",
+        "sendfile",
         &[],
-        &["inject=sendfile:error=EINVAL"],
+        &["inject=splice:error=EINVAL"],
         Source::File,
     ),
 ];

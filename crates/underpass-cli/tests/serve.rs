@@ -11,6 +11,7 @@ use std::process::{Command, Output};
 use rustix::process::Signal;
 use sha2::{Digest as _, Sha256};
 use support::{Server, get, read_head};
+use underpass::limits::PIPES_MAX;
 
 const SIZE: usize = 24 << 20;
 
@@ -49,7 +50,7 @@ fn it_says_where_how_and_what_became_of_it() {
         end.farewell
     );
     assert!(
-        end.farewell.contains(&format!("{SIZE} bytes by sendfile")),
+        end.farewell.contains(&format!("{SIZE} bytes by splice")),
         "{}",
         end.farewell
     );
@@ -148,22 +149,52 @@ fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
             server.write("file", pattern(size));
             assert_eq!(get(&mut socket, "/file"), pattern(size));
         }
-        let sent = SIZES.iter().sum::<usize>() - joined;
+        let large = SIZES[3];
+        let sent = SIZES.iter().sum::<usize>() - large - joined;
         let end = server.stop();
-        let (crossed, other) = (
-            format!("{joined} bytes by read_write"),
-            format!("{sent} bytes by sendfile"),
-        );
-        assert_eq!(
-            end.farewell.contains(&crossed),
-            joined > 0,
-            "{}",
-            end.farewell
-        );
-        assert!(end.farewell.contains(&other), "{}", end.farewell);
+        for (bytes, by) in [
+            (joined, "read_write"),
+            (sent, "sendfile"),
+            (large, "splice"),
+        ] {
+            let told = end.farewell.contains(&format!("{bytes} bytes by {by}"));
+            assert_eq!(told, bytes > 0, "{}", end.farewell);
+        }
     }
     let output = serve(&["--join", "1048577"]);
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+/// As many pipes as a worker has, and some clients more.
+#[test]
+fn when_slow_clients_have_all_the_pipes_others_are_sent_files_all_the_same() {
+    const SIZE: usize = 16 << 20;
+    let server = Server::start();
+    let content = pattern(SIZE);
+    server.write("file", &content);
+    let mut slow: Vec<_> = (0..PIPES_MAX).map(|_| server.connect()).collect();
+    for socket in &mut slow {
+        socket
+            .write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        assert!(read_head(socket).contains("\r\nContent-Length: 16777216\r\n"));
+        socket.read_exact(&mut [0; 300_000]).unwrap();
+    }
+    assert!(get(&mut server.connect(), "/file") == content);
+    for mut socket in slow {
+        let mut rest = vec![0; SIZE - 300_000];
+        socket.read_exact(&mut rest).unwrap();
+        assert!(rest == content[300_000..]);
+    }
+    assert!(get(&mut server.connect(), "/file") == content);
+    let end = server.stop();
+    let (lent, last) = (SIZE * PIPES_MAX, SIZE);
+    for told in [
+        format!("{} bytes by splice", lent + last),
+        format!("{SIZE} bytes by sendfile"),
+    ] {
+        assert!(end.farewell.contains(&told), "{}", end.farewell);
+    }
 }
 
 /// Bytes in which every place differs from its neighbours.

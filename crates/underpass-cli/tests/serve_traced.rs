@@ -129,7 +129,7 @@ fn the_content_of_a_large_file_never_comes_near() {
     assert!(get(&mut socket, "/f") == vec![b'f'; SIZE]);
     assert_eq!(server.stop().code, Some(0));
     let log = fs::read_to_string(log.path()).unwrap();
-    assert!(log.contains(" sendfile("), "{log}");
+    assert!(log.contains(" splice("), "{log}");
     let content = log.lines().find(|line| line.contains("ffffffff"));
     assert_eq!(content, None, "content passed through the process");
 }
@@ -156,9 +156,9 @@ fn the_contents_of_an_archive_never_come_near() {
     assert!(contents >= 3 * SIZE, "{contents}");
     let end = server.stop();
     assert_eq!(end.code, Some(0));
-    assert!(end.farewell.contains("sendfile"), "{}", end.farewell);
+    assert!(end.farewell.contains("splice"), "{}", end.farewell);
     let log = fs::read_to_string(log.path()).unwrap();
-    assert!(log.contains(" sendfile("), "{log}");
+    assert!(log.contains(" splice("), "{log}");
     let content = log.lines().find(|line| line.contains("ffffffff"));
     assert_eq!(content, None, "content passed through the process");
 }
@@ -209,9 +209,9 @@ fn it_lives_through_failing_accepts() {
 fn a_fallback_is_told_once_and_the_body_is_right() {
     const SIZE: usize = 3 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
-    // The first call is the probe at the start, which succeeds in finding sendfile.
-    let inject = "inject=sendfile:error=EINVAL:when=2+";
-    let server = Server::by(strace(log.path(), &["-e", "trace=sendfile", "-e", inject]));
+    // The first call is the probe at the start, which succeeds in finding splice.
+    let inject = "inject=splice:error=EINVAL:when=2+";
+    let server = Server::by(strace(log.path(), &["-e", "trace=splice", "-e", inject]));
     server.write("f", vec![b'f'; SIZE]);
     let mut socket = server.connect();
     for _ in 0..3 {
@@ -219,7 +219,7 @@ fn a_fallback_is_told_once_and_the_body_is_right() {
     }
     let end = server.stop();
     assert_eq!(end.code, Some(0));
-    let told = "bodies leave in another way: sendfile refused this once";
+    let told = "bodies leave in another way: splice refused this once";
     assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
 }
 

@@ -1,8 +1,8 @@
 //! What an answer says about its own way, for those who debug: two fields in its head.
 //!
 //! ```text
-//! Underpass-Plan: sendfile, splice, read_write; cold; not clone (the sink is not a regular file)
-//! Underpass-Previous: 1048576 bytes by sendfile (1 call)
+//! Underpass-Plan: splice, sendfile, read_write; cold; not clone (the sink is not a regular file)
+//! Underpass-Previous: 100000 bytes by sendfile (1 call)
 //! ```
 //!
 //! The head leaves before the body, so what it says of its own body is a plan: the kernel may still

@@ -245,9 +245,9 @@ fn an_object_tells_how_the_body_travelled_and_what_else_is_known() {
         (moved(small, "read_write"), small["sent"].as_u64()),
         (Some(10), Some(10))
     );
-    assert_eq!(moved(large, "sendfile"), Some(LARGE as u64));
+    assert_eq!(moved(large, "splice"), Some(LARGE as u64));
     assert_eq!(large["sent"], LARGE);
-    assert!(large["moved"]["sendfile"]["calls"].as_u64() > Some(1));
+    assert!(large["moved"]["splice"]["calls"].as_u64() > Some(1));
     assert_eq!(
         (&small["connection"], &small["request"]),
         (&1.into(), &1.into())

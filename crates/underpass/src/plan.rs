@@ -1,8 +1,8 @@
 //! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
 //!
 //! Planning is pure: it looks at what is known of both ends, at what the host is known to refuse
-//! and at what the caller allows. `docs/decisions.md` is this module's answer for every pair of
-//! kinds.
+//! and has pipes for, and at what the caller allows. `docs/decisions.md` is this module's answer
+//! for every pair of kinds.
 
 use std::fmt;
 
@@ -12,6 +12,7 @@ use crate::account::Scope;
 use crate::endpoint::{Kind, Owed, Side, Sink, Source};
 use crate::errno;
 use crate::host::Host;
+use crate::limits::SPLICED_BYTES_MIN;
 use crate::mechanism::Mechanism;
 
 /// What the caller allows.
@@ -262,7 +263,8 @@ impl serde::Serialize for Plan {
     }
 }
 
-/// Plans a move: pure, no system calls.
+/// Plans a move: pure, no system calls. The same question may get another answer when the host's
+/// pipes are all lent, or one is free again.
 pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Policy) -> Plan {
     let mut plan = Plan {
         tiers: [None; 5],
@@ -270,7 +272,7 @@ pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Poli
         holes: policy.holes,
     };
     let mut places = plan.tiers.iter_mut();
-    for mechanism in order(sink.end.kind) {
+    for mechanism in order(source, sink, host) {
         match admit(mechanism, source, sink, host, policy) {
             Ok(()) => *places.next().expect("as many places as mechanisms") = Some(mechanism),
             Err(reason) => plan.left_out[mechanism.index()] = Some(reason),
@@ -279,11 +281,16 @@ pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Poli
     plan
 }
 
-/// Into a pipe splice is the native call, and sendfile the same thing with a detour.
-const fn order(sink: Kind) -> [Mechanism; 5] {
+/// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
+/// socket it moves more at once, which pays for ranges that are large enough.
+fn order<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host) -> [Mechanism; 5] {
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
-    match sink {
+    let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
+    match sink.end.kind {
         Kind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
+        Kind::Tcp if is_large() && host.idle.has_pipe() => {
+            [Clone, CopyRange, Splice, Sendfile, ReadWrite]
+        }
         _ => Mechanism::ALL,
     }
 }
@@ -399,7 +406,13 @@ mod tests {
             ladder(Kind::File, Kind::File),
             [Clone, CopyRange, Sendfile, Splice, ReadWrite]
         );
-        assert_eq!(ladder(Kind::File, Kind::Tcp), [Sendfile, Splice, ReadWrite]);
+        assert_eq!(ladder(Kind::File, Kind::Tcp), [Splice, Sendfile, ReadWrite]);
+        let mut small = Source::sample(Kind::File);
+        small.owed = Owed::Exactly(SPLICED_BYTES_MIN - 1);
+        assert_eq!(
+            tiers(&small, &Sink::sample(Kind::Tcp), &auto),
+            [Sendfile, Splice, ReadWrite]
+        );
         assert_eq!(
             ladder(Kind::File, Kind::Pipe),
             [Splice, Sendfile, ReadWrite]
@@ -444,18 +457,19 @@ mod tests {
         let tcp = Sink::sample(Kind::Tcp);
         let (never, always) = (Cloning::Never, Cloning::Always);
         let kept = [Clone, CopyRange, Sendfile, Splice, ReadWrite];
+        let piped = [Splice, Sendfile, ReadWrite];
         let rows: [(Holes, Cloning, &Sink<()>, &[Mechanism]); 11] = [
             (Holes::Keep, Cloning::Auto, &file(), &kept),
             (Holes::Fill, Cloning::Auto, &file(), &kept[2..]),
             (Holes::Fill, never, &file(), &kept[2..]),
             (Holes::Fill, always, &file(), &[]),
-            (Holes::Fill, Cloning::Auto, &tcp, &kept[2..]),
+            (Holes::Fill, Cloning::Auto, &tcp, &piped),
             (Holes::Find, Cloning::Auto, &file(), &[ReadWrite]),
             (Holes::Find, never, &file(), &[ReadWrite]),
             (Holes::Find, always, &file(), &[]),
             (Holes::Find, Cloning::Auto, &old, &kept),
             (Holes::Find, Cloning::Auto, &appending, &[ReadWrite]),
-            (Holes::Find, Cloning::Auto, &tcp, &kept[2..]),
+            (Holes::Find, Cloning::Auto, &tcp, &piped),
         ];
         for (holes, cloning, sink, expected) in rows {
             let policy = Policy {

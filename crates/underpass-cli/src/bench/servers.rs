@@ -28,7 +28,7 @@ pub(super) struct Http {
     requests: Option<u64>,
     /// Also measure our own server when it may use only these mechanisms; `none` for none
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
-          default_values = ["splice", "read_write"], value_parser = mechanism_or_none)]
+          default_values = ["sendfile", "read_write"], value_parser = mechanism_or_none)]
     only: Vec<Option<Mechanism>>,
     #[command(flatten)]
     pub(super) beside: Beside,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{Mechanism, Plan, Reason};
 use underpass_net::{Address, Confinement, Running};
 use underpass_serve::{Options, Summary};
@@ -62,8 +63,16 @@ pub(super) fn url(address: &SocketAddr) -> String {
     format!("http://{address}/")
 }
 
+/// How ranges of files get to TCP sockets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyPlan {
+    pub(super) small: Plan,
+    pub(super) large: Plan,
+}
+
 /// How bodies leave, as far as it was tried, else as it is planned.
-pub(super) fn bodies(plan: &Plan, tried: Option<&Trial>) -> String {
+pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
+    let plan = &plans.small;
     let moved =
         |mechanism: &Mechanism| tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0);
     let tiers: Vec<_> = plan.tiers().collect();
@@ -91,8 +100,15 @@ pub(super) fn bodies(plan: &Plan, tried: Option<&Trial>) -> String {
         Some(trial) => tried_with(trial),
         None => " (planned, not tried)".to_owned(),
     };
+    let large = match plans.large.first() {
+        Some(other) if Some(other) != plan.first() => format!(
+            "; {} KiB and more at once by {other} first",
+            SPLICED_BYTES_MIN >> 10
+        ),
+        _ => String::new(),
+    };
     format!(
-        "bodies leave by {first}: {why}{fallback}{}{known}",
+        "bodies leave by {first}: {why}{fallback}{}{known}{large}",
         missing.concat()
     )
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use underpass::{Host, Kind, Mechanism, Plan, Policy, Sink, Source};
+use underpass::{Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
 use underpass_serve::{Error, Server, Summary};
 
@@ -19,8 +19,8 @@ mod trial;
 pub(crate) use arguments::{Arguments, options};
 
 use addresses::reachable;
-use greeting::{bodies, farewell, greeting, url};
-use trial::trial;
+use greeting::{BodyPlan, bodies, farewell, greeting, url};
+use trial::{TRIED_BYTES, trial};
 
 /// Serves until a signal ends it. Says on standard output where, how bytes will travel and how to
 /// stop it, and at the end how they did.
@@ -67,7 +67,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
     let options = options(arguments)?;
     let plan = body_plan(&options.policy);
     if let Some(only) = arguments.only {
-        check_plan(only, &plan)?;
+        check_plan(only, &plan.small)?;
     }
     let confinement = options
         .confine
@@ -97,9 +97,16 @@ fn say(line: &str) {
 }
 
 /// How a file gets to a TCP socket on this host.
-fn body_plan(policy: &Policy) -> Plan {
-    let (file, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
-    underpass::plan(&file, &socket, &Host::probe(), policy)
+fn body_plan(policy: &Policy) -> BodyPlan {
+    let (large, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+    let mut small = Source::sample(Kind::File);
+    small.owed = Owed::Exactly(TRIED_BYTES);
+    let host = Host::probe();
+    let plan = |source| underpass::plan(source, &socket, &host, policy);
+    BodyPlan {
+        small: plan(&small),
+        large: plan(&large),
+    }
 }
 
 /// A mechanism that no body can leave by is told before anybody asks for one.

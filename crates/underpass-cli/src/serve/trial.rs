@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use underpass::{Account, Host};
 
 /// What is sent: it fits into a socket's buffer, so that nobody has to receive it meanwhile.
-const BYTES: u64 = 4096;
+pub(super) const TRIED_BYTES: u64 = 4096;
 
 /// Entries that are looked at for a file to try.
 const ENTRIES_MAX: usize = 64;
@@ -53,7 +53,13 @@ fn send(path: &Path) -> io::Result<Option<Account>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let _peer = TcpStream::connect(listener.local_addr()?)?;
     let (socket, _) = listener.accept()?;
-    let sent = underpass::send_file(&Host::probe(), &file, 0, found.len().min(BYTES), &socket);
+    let sent = underpass::send_file(
+        &Host::probe(),
+        &file,
+        0,
+        found.len().min(TRIED_BYTES),
+        &socket,
+    );
     Ok(sent.ok())
 }
 
@@ -73,7 +79,7 @@ mod tests {
         let trial = trial(folder.path()).unwrap();
         assert_eq!(
             (trial.name.as_str(), trial.account.bytes()),
-            ("full", BYTES)
+            ("full", TRIED_BYTES)
         );
     }
 }

@@ -2,28 +2,21 @@
 //! bound, for whoever comes next.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::limits::{BUFFER_BYTES, IDLE_BUFFERS_MAX, IDLE_PIPES_MAX, PIPE_BYTES};
+use crate::limits::{BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX};
 
 /// Both ends of a pipe.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(crate) read: OwnedFd,
     pub(crate) write: OwnedFd,
-}
-
-impl Pipe {
-    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
-    /// have two pages. A smaller pipe is slower, not wrong.
-    fn open() -> Result<Self, Errno> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let _granted = fcntl_setpipe_size(&write, PIPE_BYTES);
-        Ok(Self { read, write })
-    }
+    /// Is counted for as long as the pipe is open.
+    _counted: Arc<()>,
 }
 
 /// Pipes and buffers for the next transfers.
@@ -31,18 +24,43 @@ impl Pipe {
 pub(crate) struct Idle {
     /// All of them empty.
     pipes: Mutex<Vec<Pipe>>,
+    /// Every pipe has a share in it.
+    count: Arc<()>,
+    /// The kernel has not granted a pipe its size.
+    small: AtomicBool,
     /// What they held may still be in them.
     buffers: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl Idle {
+    /// Whether a pipe of full size is to be had without having more than there should be. Another
+    /// thread may take it first: what then is opened is one too many, and no harm.
+    pub(crate) fn has_pipe(&self) -> bool {
+        let open = Arc::strong_count(&self.count) - 1;
+        !self.small.load(Ordering::Relaxed) && (open < PIPES_MAX || !lock(&self.pipes).is_empty())
+    }
+
     pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
-        take(&self.pipes).map_or_else(Pipe::open, Ok)
+        take(&self.pipes).map_or_else(|| self.open_pipe(), Ok)
+    }
+
+    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
+    /// have two pages. A smaller pipe is slower, not wrong.
+    fn open_pipe(&self) -> Result<Pipe, Errno> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        if fcntl_setpipe_size(&write, PIPE_BYTES).is_err() {
+            self.small.store(true, Ordering::Relaxed);
+        }
+        Ok(Pipe {
+            read,
+            write,
+            _counted: Arc::clone(&self.count),
+        })
     }
 
     /// Takes back a pipe that is empty.
     pub(crate) fn put_pipe(&self, pipe: Pipe) {
-        put(&self.pipes, pipe, IDLE_PIPES_MAX);
+        put(&self.pipes, pipe, PIPES_MAX);
     }
 
     pub(crate) fn take_buffer(&self) -> Box<[u8]> {
@@ -54,12 +72,16 @@ impl Idle {
     }
 }
 
+fn lock<T>(idle: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn take<T>(idle: &Mutex<Vec<T>>) -> Option<T> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    lock(idle).pop()
 }
 
 fn put<T>(idle: &Mutex<Vec<T>>, middle: T, max: usize) {
-    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut idle = lock(idle);
     if idle.len() < max {
         idle.push(middle);
     }
@@ -68,6 +90,23 @@ fn put<T>(idle: &Mutex<Vec<T>>, middle: T, max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipes_are_counted_until_they_are_closed() {
+        let idle = Idle::default();
+        let mut taken: Vec<_> = (0..PIPES_MAX)
+            .map(|_| idle.take_pipe().expect("a pipe"))
+            .collect();
+        // Without privileges others' pipes may have used up the quota: then there is none at all.
+        let granted = !idle.small.load(Ordering::Relaxed);
+        assert!(!idle.has_pipe());
+        idle.put_pipe(taken.pop().expect("one of them"));
+        assert_eq!(idle.has_pipe(), granted, "an idle one");
+        taken.push(idle.take_pipe().expect("the idle one"));
+        assert!(!idle.has_pipe());
+        drop(taken.pop());
+        assert_eq!(idle.has_pipe(), granted, "room for another one");
+    }
 
     #[test]
     fn buffers_come_back_and_no_more_than_so_many_stay() {
