@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_linger;
 use sha2::{Digest as _, Sha256};
 use support::{Server, get};
+use underpass::limits::PIPES_MAX;
 
 const SECRET: &str = "nobody must see this";
 const SIZE: usize = 12 << 20;
@@ -153,7 +154,8 @@ fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
     server.write("small", "small");
     // What is opened once stays open: runtimes, the file itself for a second.
     get(&mut server.connect(), "/small");
-    let before = server.descriptors();
+    // Pipes that large bodies have left through are kept for the next ones; they have two ends.
+    let most = server.descriptors() + 2 * PIPES_MAX;
     let mut kept = server.connect();
     for leaving in [Leaving::Reset, Leaving::HalfClose, Leaving::Close] {
         for request in REQUESTS {
@@ -171,7 +173,7 @@ fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
     assert_eq!(Sha256::digest(body), Sha256::digest(&content));
     drop(kept);
     let started = Instant::now();
-    while server.descriptors() > before {
+    while server.descriptors() > most {
         assert!(started.elapsed() < HANG, "descriptors stay open");
         std::thread::yield_now();
     }

@@ -61,6 +61,7 @@ pub use proxies::{Forwarded, Proxies, ProxyProtocol};
 pub use running::{Running, Setup, start};
 pub use shutdown::{Phase, Shutdown};
 pub use signals::{Ask, obey_signals};
+pub use socket::{Registered, register};
 pub use stream::{Filled, Patience, Stream};
 pub use trouble::{Burst, Trouble};
 pub use user::User;

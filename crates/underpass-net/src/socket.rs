@@ -1,150 +1,234 @@
-//! The two kinds of connections and of listeners, TCP and Unix, as one.
+//! Connections and listeners, TCP and Unix alike.
 
+use std::cell::OnceCell;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, Shutdown, SocketFlags, acceptfrom_with, recv, shutdown};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, Ready};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use underpass::drive::tokio::{Turn, forecast, turn};
-use underpass::{Forecast, Host, Outbox, Policy};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, Ready};
+use underpass::drive::tokio::Stream;
 
 use crate::address::Peer;
 
-/// A connection.
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// A descriptor that the event loop is told of.
+pub type Registered = AsyncFd<Rc<OwnedFd>>;
+
+/// Tells the event loop of a descriptor, which does not block. Whoever shares it may go on using
+/// it; closed it is not before the event loop has forgotten it.
+///
+/// # Errors
+/// Those of `epoll_ctl`; `EPERM` for what is always ready, such as regular files.
+pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Registered> {
+    #[expect(
+        deprecated,
+        reason = "unsound only where a descriptor may change, which OwnedFd's does not; what \
+                  replaces it is unsafe"
+    )]
+    AsyncFd::with_interest(Rc::clone(descriptor), interest)
+}
+
+/// A connection. The event loop hears of it when it has to wait for the first time: who asks at
+/// once, takes the answer at once and is not asked again costs no registration.
+pub(crate) struct Socket {
+    /// Stands before the descriptor, so that it leaves the event loop before it is closed.
+    registration: OnceCell<Registered>,
+    descriptor: Rc<OwnedFd>,
 }
 
 impl Socket {
+    fn new(descriptor: OwnedFd) -> Socket {
+        Socket {
+            registration: OnceCell::new(),
+            descriptor: Rc::new(descriptor),
+        }
+    }
+
+    /// What the event loop knows of it, from now on.
+    fn registered(&self) -> io::Result<&Registered> {
+        if let Some(known) = self.registration.get() {
+            return Ok(known);
+        }
+        let new = register(&self.descriptor, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(self.registration.get_or_init(|| new))
+    }
+
     /// Waits until there may be something of `interest`.
-    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        match self {
-            Socket::Tcp(socket) => socket.ready(interest).await,
-            Socket::Unix(socket) => socket.ready(interest).await,
-        }
+    pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
+        Ok(self.registered()?.ready(interest).await?.ready())
     }
 
-    /// Keeps nothing between polls: another future goes on where one was dropped.
-    pub(crate) async fn read_buf(&mut self, room: &mut Vec<u8>) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.read_buf(room).await,
-            Socket::Unix(socket) => socket.read_buf(room).await,
-        }
-    }
-
-    pub(crate) async fn turn(
+    /// Reads once, behind what is in `room`.
+    pub(crate) fn poll_read(
         &self,
-        outbox: &mut Outbox,
-        host: &Host,
-        policy: &Policy,
-        bytes_max: u64,
-    ) -> Result<Turn, underpass::Error> {
-        match self {
-            Socket::Tcp(socket) => turn(outbox, socket, host, policy, bytes_max).await,
-            Socket::Unix(socket) => turn(outbox, socket, host, policy, bytes_max).await,
+        task: &mut Context<'_>,
+        room: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        if self.registration.get().is_none() {
+            match self.receive(room) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+        let registered = self.registered()?;
+        loop {
+            let mut readable = ready!(registered.poll_read_ready(task))?;
+            let free = room.capacity() - room.len();
+            let Ok(read) = readable.try_io(|_| self.receive(room)) else {
+                continue;
+            };
+            // Where a read ends early there was no more; what comes later is an event of its own.
+            if matches!(read, Ok(bytes) if 0 < bytes && bytes < free) {
+                readable.clear_ready();
+            }
+            return Poll::Ready(read);
         }
     }
 
-    pub(crate) fn forecast(
-        &self,
-        outbox: &Outbox,
-        host: &Host,
-        policy: &Policy,
-        longer: u64,
-    ) -> Option<Forecast> {
-        match self {
-            Socket::Tcp(socket) => forecast(outbox, socket, host, policy, longer),
-            Socket::Unix(socket) => forecast(outbox, socket, host, policy, longer),
-        }
+    fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
+        let (read, _) = recv(&self.descriptor, spare_capacity(room), RecvFlags::empty())?;
+        Ok(read)
     }
 
     /// Ends our side; the peer reads the end of what it got.
-    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => socket.shutdown().await,
-            Socket::Unix(socket) => socket.shutdown().await,
-        }
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        Ok(shutdown(&self.descriptor, Shutdown::Write)?)
     }
 
     /// Has closing reset the connection. A Unix socket has no reset: its peer reads an early end.
     pub(crate) fn set_reset(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => SockRef::from(socket).set_linger(Some(Duration::ZERO)),
-            Socket::Unix(_) => Ok(()),
-        }
+        SockRef::from(self).set_linger(Some(Duration::ZERO))
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket) => socket.as_fd(),
+        self.descriptor.as_fd()
+    }
+}
+
+impl Stream for Socket {
+    async fn ready(&self, interest: Interest) -> io::Result<()> {
+        self.readiness(interest).await.map(|_| ())
+    }
+
+    fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self.registration.get() {
+            Some(registered) => registered.try_io(interest, |_| call()),
+            None => call(),
         }
     }
 }
 
 /// A listener in a worker's event loop.
-pub(crate) enum Door {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
+pub(crate) struct Door(Registered);
 
 impl Door {
-    /// Takes a listening socket into the runtime that this is called in.
+    /// Takes a listening socket, which does not block, into the runtime that this is called in.
     pub(crate) fn open(socket: OwnedFd) -> io::Result<Door> {
-        let domain = SockRef::from(&socket).domain()?;
-        Ok(match domain == socket2::Domain::UNIX {
-            true => Door::Unix(UnixListener::from_std(socket.into())?),
-            false => Door::Tcp(TcpListener::from_std(socket.into())?),
-        })
+        register(&Rc::new(socket), Interest::READABLE).map(Door)
     }
 
     pub(crate) fn poll_accept(&self, task: &mut Context<'_>) -> Poll<io::Result<(Socket, Peer)>> {
-        match self {
-            Door::Tcp(door) => door
-                .poll_accept(task)
-                .map_ok(|(socket, peer)| (Socket::Tcp(socket), Peer::Tcp(peer))),
-            Door::Unix(door) => door
-                .poll_accept(task)
-                .map_ok(|(socket, _)| (Socket::Unix(socket), Peer::Unix)),
+        loop {
+            let mut readable = ready!(self.0.poll_read_ready(task))?;
+            if let Ok(accepted) = readable.try_io(|door| accept(door.get_ref())) {
+                return Poll::Ready(accepted);
+            }
         }
     }
 
     /// The listener outside of the event loop, to be emptied.
-    pub(crate) fn into_queue(self) -> io::Result<Queue> {
-        Ok(match self {
-            Door::Tcp(door) => Queue::Tcp(door.into_std()?),
-            Door::Unix(door) => Queue::Unix(door.into_std()?),
-        })
+    pub(crate) fn into_queue(self) -> Queue {
+        Queue(self.0.into_inner())
     }
 }
 
 /// The connections that the kernel has completed and nobody has taken.
-pub(crate) enum Queue {
-    Tcp(std::net::TcpListener),
-    Unix(std::os::unix::net::UnixListener),
-}
+pub(crate) struct Queue(Rc<OwnedFd>);
 
 impl Queue {
     /// The next one, `WouldBlock` when there is none. It asks the kernel itself: an event loop
     /// may not have heard of the last ones yet.
     pub(crate) fn accept(&self) -> io::Result<(Socket, Peer)> {
-        match self {
-            Queue::Tcp(queue) => {
-                let (socket, peer) = queue.accept()?;
-                socket.set_nonblocking(true)?;
-                Ok((Socket::Tcp(TcpStream::from_std(socket)?), Peer::Tcp(peer)))
+        accept(&self.0)
+    }
+}
+
+fn accept(listener: &OwnedFd) -> io::Result<(Socket, Peer)> {
+    let (socket, address) =
+        acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = match address.map(SocketAddr::try_from) {
+        Some(Ok(address)) => Peer::Tcp(address),
+        _ => Peer::Unix,
+    };
+    Ok((Socket::new(socket), peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn it_is_registered_when_it_has_to_wait_and_not_before() {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (socket, mut room) = (Socket::new(ours.into()), Vec::with_capacity(100));
+            theirs.write_all(b"first").unwrap();
+            let read = poll_fn(|task| socket.poll_read(task, &mut room)).await;
+            assert_eq!((read.unwrap(), &room[..]), (5, &b"first"[..]));
+            assert!(socket.registration.get().is_none());
+
+            let writes = async {
+                tokio::task::yield_now().await;
+                theirs.write_all(b"second").unwrap();
+            };
+            let reads = poll_fn(|task| socket.poll_read(task, &mut room));
+            let (read, ()) = tokio::join!(reads, writes);
+            assert_eq!((read.unwrap(), &room[..]), (6, &b"firstsecond"[..]));
+            assert!(socket.registration.get().is_some());
+
+            drop(theirs);
+            let end = poll_fn(|task| socket.poll_read(task, &mut room)).await;
+            assert_eq!(end.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_waited_for() {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let socket = Socket::new(ours.into());
+            let send = || rustix::net::send(&socket, &[7; 10_000], rustix::net::SendFlags::empty());
+            let mut sent = 0;
+            while let Ok(bytes) = socket.try_io(Interest::WRITABLE, || Ok(send()?)) {
+                sent += bytes;
             }
-            Queue::Unix(queue) => {
-                let (socket, _) = queue.accept()?;
-                socket.set_nonblocking(true)?;
-                Ok((Socket::Unix(UnixStream::from_std(socket)?), Peer::Unix))
-            }
-        }
+            let reads = async {
+                tokio::task::yield_now().await;
+                theirs.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut room = vec![0; sent];
+                std::io::Read::read_exact(&mut &theirs, &mut room).unwrap();
+            };
+            let (ready, ()) = tokio::join!(Stream::ready(&socket, Interest::WRITABLE), reads);
+            ready.unwrap();
+            assert!(socket.try_io(Interest::WRITABLE, || Ok(send()?)).is_ok());
+        });
     }
 }

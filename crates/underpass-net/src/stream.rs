@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
-use underpass::drive::tokio::Turn;
+use underpass::drive::tokio::{Turn, forecast, turn};
 use underpass::{Fault, Forecast, Outbox, tcp};
 
 use crate::address::Peer;
@@ -148,10 +148,10 @@ impl Stream {
         if self.input.bytes().len() >= bytes_max {
             return Err(StreamError::InputFull);
         }
-        let (socket, input, spare) = (&mut self.socket, &mut self.input, &self.ground.spare_input);
+        let (socket, input, spare) = (&self.socket, &mut self.input, &self.ground.spare_input);
         // Whoever waits has no buffer: it is the worker's until there is something to read.
         let read = poll_fn(|task| {
-            let polled = pin!(socket.read_buf(input.room(spare))).poll(task);
+            let polled = socket.poll_read(task, input.room(spare));
             if polled.is_pending() {
                 input.lend_to(spare);
             }
@@ -207,7 +207,7 @@ impl Stream {
         // of reading alike and for nothing else.
         let closed = async {
             loop {
-                match self.socket.ready(Interest::PRIORITY).await {
+                match self.socket.readiness(Interest::PRIORITY).await {
                     Ok(ready) if !ready.is_read_closed() => tokio::task::yield_now().await,
                     _ => return,
                 }
@@ -233,8 +233,8 @@ impl Stream {
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
-        self.socket
-            .forecast(&self.outbox, &ground.host, &ground.policy, longer)
+        let (host, policy) = (&ground.host, &ground.policy);
+        forecast(&self.outbox, &self.socket, host, policy, longer)
     }
 
     /// Waits for this connection's share of the bandwidth of all, where that is limited.
@@ -276,7 +276,7 @@ impl Stream {
                 .map_or(turn_bytes, |slot| slot.bytes.min(turn_bytes));
             let (outbox, socket) = (&mut self.outbox, &self.socket);
             let (host, policy) = (&ground.host, &ground.policy);
-            let mut turn = pin!(socket.turn(outbox, host, policy, bytes_max));
+            let mut turn = pin!(turn(outbox, socket, host, policy, bytes_max));
             let mut left = ground.limits.stall_timeout;
             loop {
                 let span = until_look(&ground.limits, self.pace.as_ref()).min(left);
@@ -312,7 +312,7 @@ impl Stream {
     /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
     /// destroy the last answer on its way.
     pub async fn close(mut self) {
-        if self.socket.shutdown().await.is_err() {
+        if self.socket.shutdown().is_err() {
             return;
         }
         self.deadline.start(self.ground.limits.linger_timeout);

@@ -23,7 +23,7 @@ use crate::gate::{Gate, Shared, enter};
 use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
 use crate::roster::Roster;
 use crate::shutdown::{Phase, reached};
-use crate::socket::{Door, Queue, Socket};
+use crate::socket::{Door, Socket};
 use crate::stream::Stream;
 
 /// What is spoken on the connections of a server.
@@ -249,7 +249,7 @@ async fn work<P: Protocol>(
     };
     roster.advance(phase);
     let last = async {
-        for queue in doors.into_iter().filter_map(into_queue) {
+        for queue in doors.into_iter().map(Door::into_queue) {
             take_rest(queue, roster, limits, take).await;
         }
         roster.at_most(0).await;
@@ -260,14 +260,6 @@ async fn work<P: Protocol>(
     }
     roster.advance(Phase::Now);
     let _ = timeout(STOP_NOW_TIMEOUT, roster.at_most(0)).await;
-}
-
-/// What cannot leave the event loop is closed with whatever waits there.
-fn into_queue(door: Door) -> Option<Queue> {
-    let queue = door.into_queue();
-    queue
-        .inspect_err(|error| tracing::warn!("connections may be lost: {error}"))
-        .ok()
 }
 
 /// Passes the phases on, and returns when nobody is waited for any more. Where a newer generation

@@ -16,20 +16,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::{Rc, Weak};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{FsWord, fstatfs};
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+use underpass_net::Registered;
 
 use crate::limits::WATCH_EVENTS_BYTES;
 
 /// The watches of one worker.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    inotify: AsyncFd<OwnedFd>,
+    inotify: Registered,
     watched: RefCell<HashMap<i32, Weak<Watched>>>,
 }
 
@@ -55,12 +56,7 @@ impl Watch {
     /// these (`fs.inotify.max_user_instances`).
     pub(crate) fn start() -> Option<Rc<Watch>> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        #[expect(
-            deprecated,
-            reason = "unsound only where a descriptor may change, which OwnedFd's does not; what \
-                      replaces it is unsafe"
-        )]
-        let inotify = AsyncFd::new(inotify).ok()?;
+        let inotify = underpass_net::register(&Rc::new(inotify), Interest::READABLE).ok()?;
         let watch = Rc::new(Watch {
             inotify,
             watched: RefCell::default(),

@@ -32,18 +32,14 @@ use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
 use crate::transfer::{Step, Transfer};
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for ::tokio::net::TcpStream {}
-    impl Sealed for ::tokio::net::UnixStream {}
-}
-
-/// A connected stream socket of Tokio's: [`TcpStream`] or [`UnixStream`].
-pub trait Stream: AsFd + sealed::Sealed {
+/// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
+/// [`UnixStream`], or whatever keeps one, always the same.
+pub trait Stream: AsFd {
     /// Waits until one of the interests may be ready. Cancel safe.
     fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>>;
 
-    /// Makes `call` if the interest is believed ready, and forgets the readiness if it would block.
+    /// Makes `call` if the interest is believed ready, and forgets the readiness if it would block:
+    /// the next [`ready`](Stream::ready) then waits.
     ///
     /// # Errors
     /// `WouldBlock`, or what `call` says.
