@@ -26,6 +26,9 @@ mod confine;
 mod deadline;
 mod descriptors;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod handover;
 mod inherit;
