@@ -106,6 +106,11 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
+    fn absorb(&self, other: &Histogram) {
+        absorb(&self.counts, &other.counts);
+        self.nanoseconds.add(other.nanoseconds.value());
+    }
+
     fn note(&self, duration: Duration) {
         let class = DURATION_CLASSES.partition_point(|&upper| upper < duration);
         self.counts[class].add(1);
@@ -124,12 +129,37 @@ pub(crate) struct FileTally {
     pub(crate) closed: Counter,
 }
 
+impl FileTally {
+    /// Adds what a worker has counted that has ended, and its files are closed with it.
+    fn absorb(&self, other: &FileTally) {
+        self.hits.add(other.hits.value());
+        self.misses.add(other.misses.value());
+        self.closed.add(other.closed.value() + other.kept.value());
+    }
+}
+
 /// A mechanism that was refused, for this cause, in so many answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) mechanism: Mechanism,
     pub(crate) cause: Cause,
     pub(crate) answers: u64,
+}
+
+impl Refused {
+    /// Adds it to those that are known, unless it is another kind than `kinds_max` ones.
+    pub(crate) fn count_among(self, known: &mut Vec<Refused>, kinds_max: usize) -> bool {
+        let kind = (self.mechanism, self.cause);
+        let same = |known: &&mut Refused| (known.mechanism, known.cause) == kind;
+        if let Some(known) = known.iter_mut().find(same) {
+            known.answers += self.answers;
+        } else if known.len() < kinds_max {
+            known.push(self);
+        } else {
+            return false;
+        }
+        true
+    }
 }
 
 /// All that a worker counts.
@@ -222,20 +252,45 @@ impl Tally {
             return;
         };
         for refusal in &account.refusals {
-            let (mechanism, cause) = (refusal.mechanism, refusal.cause);
-            let same = |known: &&mut Refused| (known.mechanism, known.cause) == (mechanism, cause);
-            if let Some(known) = known.iter_mut().find(same) {
-                known.answers += 1;
-            } else if known.len() < TALLIED_REFUSALS_MAX {
-                known.push(Refused {
-                    mechanism,
-                    cause,
-                    answers: 1,
-                });
-            } else {
+            let refused = Refused {
+                mechanism: refusal.mechanism,
+                cause: refusal.cause,
+                answers: 1,
+            };
+            if !refused.count_among(&mut known, TALLIED_REFUSALS_MAX) {
                 self.refusals_unlisted.add(1);
             }
         }
+    }
+
+    /// Adds all that a worker has counted that has ended. Of refusals every kind is kept, or a
+    /// count could vanish: there are no more of them than mechanisms and errors of the kernel.
+    pub(crate) fn absorb(&self, ended: &Tally) {
+        absorb(&self.methods, &ended.methods);
+        absorb(&self.statuses, &ended.statuses);
+        absorb(&self.ends, &ended.ends);
+        absorb(&self.bytes, &ended.bytes);
+        absorb(&self.calls, &ended.calls);
+        self.other_bytes.add(ended.other_bytes.value());
+        self.cold_reads.add(ended.cold_reads.value());
+        self.cold_nanoseconds.add(ended.cold_nanoseconds.value());
+        self.connections_accepted
+            .add(ended.connections_accepted.value());
+        self.connections_ended.add(ended.connections_ended.value());
+        self.durations.absorb(&ended.durations);
+        self.files.absorb(&ended.files);
+        self.refusals_unlisted.add(ended.refusals_unlisted.value());
+        if let (Ok(mut known), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
+            for refused in refusals.iter() {
+                refused.count_among(&mut known, usize::MAX);
+            }
+        }
+    }
+}
+
+fn absorb(counters: &[Counter], ended: &[Counter]) {
+    for (counter, ended) in counters.iter().zip(ended) {
+        counter.add(ended.value());
     }
 }
 

@@ -217,6 +217,37 @@ fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
 }
 
 #[test]
+fn reloads_lose_no_count_and_leave_no_workers_behind() {
+    const RELOADS: usize = 40;
+    let told = Told::with(|options| options.workers = std::num::NonZeroUsize::new(2));
+    told.server.write("f", "0123456789");
+    let options = told.server.options().clone();
+    let mut requests = 0.0;
+    for _ in 0..RELOADS {
+        assert_eq!(told.server.get("/f").status, 200);
+        requests += 1.0;
+        let start = Instant::now();
+        // So many generations may be about to end that there is no room for another.
+        while told.server.server().reload(&options).is_err() {
+            assert!(start.elapsed() < HANG);
+        }
+        let metrics = told.after(requests);
+        assert_eq!(metrics.sum("underpass_requests_total"), requests);
+        assert_eq!(metrics.sum("underpass_responses_ended_total"), requests);
+        assert_eq!(metrics.sum("underpass_body_bytes_total"), requests * 10.0);
+    }
+    let start = Instant::now();
+    while told.metrics().value("underpass_workers") > 2.0 {
+        assert!(start.elapsed() < HANG);
+    }
+    let metrics = told.metrics();
+    let count = metrics.value("underpass_request_duration_seconds_count");
+    assert_eq!((count, requests), (requests, RELOADS as f64));
+    assert_eq!(metrics.value("underpass_connections_accepted_total"), count);
+    assert_eq!(metrics.sum("underpass_open_file_lookups_total"), count);
+}
+
+#[test]
 fn connections_that_end_are_not_open() {
     let told = Told::start();
     told.server.write("f", "f");
