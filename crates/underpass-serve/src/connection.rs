@@ -27,7 +27,7 @@ use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
-use crate::tally::End;
+use crate::tally::{End, Late};
 use crate::visit::{Attention, BodyLength, Meter, Visit};
 use crate::worker::{Owed, Worker};
 use crate::workshop::Hashing;
@@ -198,7 +198,12 @@ async fn read_head(
         match stream.fill(patience).await {
             Ok(Filled::Bytes) => {}
             Err(StreamError::TimedOut) if patience == Patience::Busy => {
+                worker.tally().late(Late::Head);
                 return Err(Unread::Refused(LATE));
+            }
+            Err(StreamError::TimedOut) if stream.phase() < Phase::Draining => {
+                worker.tally().late(Late::Idle);
+                return Err(Unread::Gone);
             }
             Ok(Filled::End) | Err(_) => return Err(Unread::Gone),
         }
@@ -227,6 +232,9 @@ async fn answer_after_body(
         Ok(()) => persistence(&request, stream.phase(), place),
         Err(Unskipped::TooLong) => Persistence::Close,
         Err(Unskipped::Refused(refusal)) => {
+            if refusal.status == Status::RequestTimeout {
+                worker.tally().late(Late::Body);
+            }
             return refuse(worker, stream, visit, request.method, refusal).await;
         }
         Err(Unskipped::Gone) => return Next::Drop,
@@ -405,6 +413,7 @@ fn end_by(error: &StreamError) -> End {
     match error {
         StreamError::PeerGone => End::PeerGone,
         StreamError::TimedOut => End::Stalled,
+        StreamError::TooSlow => End::TooSlow,
         StreamError::Stopped => End::Stopped,
         StreamError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
         _ => End::Failed,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass::{Account, Beside, Cause, Mechanism};
+use underpass_net::TurnedAway;
 
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request_line::Method;
@@ -40,6 +41,8 @@ pub(crate) enum End {
     PeerGone,
     /// The peer took nothing for too long.
     Stalled,
+    /// The peer took less than it has to.
+    TooSlow,
     /// The server was stopped.
     Stopped,
     /// The file ended before what was promised of it.
@@ -49,10 +52,11 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) const ALL: [End; 6] = [
+    pub(crate) const ALL: [End; 7] = [
         End::Complete,
         End::PeerGone,
         End::Stalled,
+        End::TooSlow,
         End::Stopped,
         End::Truncated,
         End::Failed,
@@ -64,9 +68,34 @@ impl End {
             End::Complete => "complete",
             End::PeerGone => "peer_gone",
             End::Stalled => "stalled",
+            End::TooSlow => "too_slow",
             End::Stopped => "stopped",
             End::Truncated => "truncated",
             End::Failed => "failed",
+        }
+    }
+}
+
+/// What a client was too late with: its connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Late {
+    /// The next request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of a body.
+    Body,
+}
+
+impl Late {
+    pub(crate) const ALL: [Late; 3] = [Late::Idle, Late::Head, Late::Body];
+
+    /// The option that says how late is too late.
+    pub(crate) const fn limit(self) -> &'static str {
+        match self {
+            Late::Idle => "idle-timeout",
+            Late::Head => "head-timeout",
+            Late::Body => "body-timeout",
         }
     }
 }
@@ -180,6 +209,12 @@ pub(crate) struct Tally {
     pub(crate) cold_nanoseconds: Counter,
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_ended: Counter,
+    /// Of each of [`TurnedAway::NAMES`].
+    pub(crate) turned_away: [Counter; TurnedAway::NAMES.len()],
+    /// Of each of [`Late::ALL`].
+    pub(crate) late: [Counter; Late::ALL.len()],
+    /// How often there were as many connections as a worker may have.
+    pub(crate) full: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: FileTally,
     /// Locked only where something was refused.
@@ -201,6 +236,9 @@ impl Default for Tally {
             cold_nanoseconds: Counter::default(),
             connections_accepted: Counter::default(),
             connections_ended: Counter::default(),
+            turned_away: Default::default(),
+            late: Default::default(),
+            full: Counter::default(),
             durations: Histogram::default(),
             files: FileTally::default(),
             refusals: Mutex::default(),
@@ -247,6 +285,11 @@ impl Tally {
         }
     }
 
+    /// Counts a connection that ends since its client was too late.
+    pub(crate) fn late(&self, late: Late) {
+        self.late[late as usize].add(1);
+    }
+
     fn refused(&self, account: &Account) {
         let Ok(mut known) = self.refusals.lock() else {
             return;
@@ -269,6 +312,8 @@ impl Tally {
         absorb(&self.methods, &ended.methods);
         absorb(&self.statuses, &ended.statuses);
         absorb(&self.ends, &ended.ends);
+        absorb(&self.turned_away, &ended.turned_away);
+        absorb(&self.late, &ended.late);
         absorb(&self.bytes, &ended.bytes);
         absorb(&self.calls, &ended.calls);
         self.other_bytes.add(ended.other_bytes.value());
@@ -277,6 +322,7 @@ impl Tally {
         self.connections_accepted
             .add(ended.connections_accepted.value());
         self.connections_ended.add(ended.connections_ended.value());
+        self.full.add(ended.full.value());
         self.durations.absorb(&ended.durations);
         self.files.absorb(&ended.files);
         self.refusals_unlisted.add(ended.refusals_unlisted.value());
@@ -347,7 +393,7 @@ mod tests {
         assert_eq!(statuses, 1, "what is no status is not counted as one");
         assert_eq!(
             tally.ends.each_ref().map(Counter::value),
-            [1, 0, 1, 0, 0, 0]
+            [1, 0, 1, 0, 0, 0, 0]
         );
     }
 }

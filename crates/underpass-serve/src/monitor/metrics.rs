@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_net::Phase;
+use underpass_net::{Phase, TurnedAway};
 
 use super::process;
 use crate::board::{Board, Counts};
 use crate::log::Log;
-use crate::tally::{Counter, DURATION_CLASSES, End, METHODS, STATUSES, Tally, cause_name};
+use crate::tally::{Counter, DURATION_CLASSES, End, Late, METHODS, STATUSES, Tally, cause_name};
 
 /// Everything there is to tell.
 pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
@@ -211,6 +211,30 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
         Kind::Gauge,
         "Connections open.",
         accepted.saturating_sub(ended),
+    );
+    let name = "underpass_connections_turned_away_total";
+    let help = "Connections closed before a request was read, by reason.";
+    page.family(name, Kind::Counter, help);
+    for (number, reason) in TurnedAway::NAMES.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.turned_away[number]);
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
+    }
+    let name = "underpass_connections_timed_out_total";
+    let help = "Connections ended since the client was too slow, by the option that says so.";
+    page.family(name, Kind::Counter, help);
+    for (number, late) in Late::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.late[number]);
+        page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
+    }
+    for (limit, end) in [("stall-timeout", End::Stalled), ("rate-min", End::TooSlow)] {
+        let value = tallies.sum(|tally| &tally.ends[end as usize]);
+        page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
+    }
+    page.single(
+        "underpass_connections_max_reached_total",
+        Kind::Counter,
+        "Times that a worker had as many connections as it may have, and others waited.",
+        tallies.sum(|tally| &tally.full),
     );
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
