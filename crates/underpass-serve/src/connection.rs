@@ -295,7 +295,7 @@ async fn send(
         }
     };
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, None);
     }
     visit.ready(stream.outbox(), BodyLength::Known);
     let sent = stream.flush().await;
@@ -326,7 +326,7 @@ async fn feed(
     mut feeding: Feeding,
 ) -> Next {
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, Some(feeding.made()));
     }
     visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
@@ -374,8 +374,8 @@ async fn hash(
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
-/// Adds to the head how the body is planned to leave, and how the one before did.
-fn explain(stream: &mut Stream, visit: &Visit) {
+/// Adds to the head how the body is planned to leave, or is `made`, and how the one before did.
+fn explain(stream: &mut Stream, visit: &Visit, made: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -387,6 +387,7 @@ fn explain(stream: &mut Stream, visit: &Visit) {
         Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
         _ => forecast.as_ref().map(explain::planned),
     };
+    let planned = planned.or_else(|| made.map(str::to_owned));
     let fields = explain::fields(planned.as_deref(), visit.previous());
     stream
         .outbox()
