@@ -240,9 +240,9 @@ pub fn codings(data: &[u8]) {
     let choices: Vec<_> = acceptable.choices(&order_of_ours).collect();
     let last = |names: &[&str]| {
         let members = field.split(|&byte| byte == b',').filter_map(plain_member);
+        let mut members = members.rev();
         members
-            .filter(|(name, _)| names.contains(&&name[..]))
-            .last()
+            .find(|(name, _)| names.contains(&&name[..]))
             .map(|(_, weight)| weight)
     };
     let (plain, others) = (last(&["identity"]), last(&["*"]));
