@@ -1,4 +1,4 @@
-//! A crowd: many connections that are open at once and want little. They read slowly, or do nothing.
+//! A crowd: many connections that are open at once and want little. They read slowly, or are idle.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
