@@ -60,7 +60,7 @@ mod trace;
 mod window;
 
 pub use error::Error;
-pub use load::{Connection, Waiting};
+pub use load::{Connection, Pastime, Waiting};
 pub use machine::Machine;
 pub use measure::{Settings, Wanted, measure};
 pub use mover::Settings as MoverSettings;

@@ -206,6 +206,17 @@ pub(crate) fn peak_resident_of(pid: u32) -> Option<u64> {
     Some(parse_kib_field(&status, "VmHWM:")? * 1024)
 }
 
+/// Resident memory of a process tree now, in bytes, counted page by page: what `status` has may
+/// miss some pages of each thread. Pages that processes share count once each.
+pub(crate) fn resident_bytes(root: u32) -> Result<u64> {
+    let resident = |pid| {
+        let exact = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+        let exact = exact.and_then(|text| parse_kib_field(&text, "Rss:"));
+        exact.map_or_else(|| memory_of(&[pid]).resident_bytes, |kib| kib * 1024)
+    };
+    Ok(process_tree(root)?.into_iter().map(resident).sum())
+}
+
 /// What processes have in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Memory {

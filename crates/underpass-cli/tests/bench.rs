@@ -287,6 +287,31 @@ fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
 }
 
 #[test]
+fn idle_connections_are_counted_by_what_each_takes() {
+    let few = [
+        "many",
+        "--idle",
+        "--quick",
+        "--connections",
+        "300",
+        "--rounds",
+        "1",
+    ];
+    let document = bench(&few);
+    let experiment = &document["experiments"][0];
+    let case = &list(experiment, "cases")[0];
+    assert_eq!(case["label"], "300 idle");
+    let median = |name| {
+        let figures = &metric(case, name)["figures"][0];
+        figures["spread"]["median"].as_f64().expect("a figure")
+    };
+    // What an idle connection takes in a debug build, with room for other allocators.
+    let each = median("memory_per_connection");
+    assert!(each > 1000.0 && each < 16384.0, "{each}");
+    assert!(median("p99") > 0.0 && median("p99_alone") > 0.0);
+}
+
+#[test]
 fn another_machine_can_receive() {
     let (mut sink, port) = sink();
     let to = format!("127.0.0.1:{port}");

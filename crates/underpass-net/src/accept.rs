@@ -18,17 +18,22 @@ use crate::roster::Roster;
 use crate::socket::{Door, Queue, Socket};
 use crate::trouble::{Burst, Trouble};
 
-/// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster.
+/// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster, and
+/// says when it is `full`.
 /// Never returns; cancel it to stop.
 pub(crate) async fn accept(
     doors: &[Door],
     roster: &Roster,
     connections_max: usize,
     mut take: impl FnMut(Socket, Peer),
+    full: impl Fn(),
 ) {
     let trouble = Trouble::default();
     let mut first = 0;
     loop {
+        if roster.len() >= connections_max {
+            full();
+        }
         roster.at_most(connections_max - 1).await;
         // No door is always asked first, or a crowd at one would shut out the others.
         first = (first + 1) % doors.len().max(1);

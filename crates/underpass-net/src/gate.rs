@@ -9,6 +9,7 @@
 //! What is not let in is closed without a word: whoever opens connections faster than they may
 //! be had should cost as little as possible, and may not speak HTTP at all.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,12 +17,67 @@ use std::time::Instant;
 use crate::address::Peer;
 use crate::addresses::{Addresses, Seat};
 use crate::bandwidth::Bandwidth;
+use crate::error::StreamError;
 use crate::limits::Limits;
 use crate::proxies::{Proxies, ProxyProtocol};
 use crate::proxy_protocol::{Origin, Parsed, parse};
 use crate::shutdown::Phase;
 use crate::stream::{Filled, Patience, Stream};
 use crate::trouble::{Burst, Trouble};
+
+/// Why a connection is closed before anything is said.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TurnedAway {
+    /// Its client has as many connections as it may have.
+    ClientLimit,
+    /// It is no trusted proxy, where all have to be.
+    Untrusted,
+    /// It ended before its PROXY header did.
+    HeaderMissing,
+    /// What it began with is no PROXY header.
+    HeaderWrong(&'static str),
+    /// Its PROXY header did not come in time.
+    HeaderLate,
+    /// The server stopped before there was a PROXY header.
+    Stopped,
+}
+
+impl TurnedAway {
+    /// A word for each, in the order of [`TurnedAway::number`].
+    pub const NAMES: [&str; 6] = [
+        "client_limit",
+        "untrusted",
+        "header_missing",
+        "header_wrong",
+        "header_late",
+        "stopped",
+    ];
+
+    /// Where it stands among all, whatever it says beside.
+    pub fn number(self) -> usize {
+        match self {
+            TurnedAway::ClientLimit => 0,
+            TurnedAway::Untrusted => 1,
+            TurnedAway::HeaderMissing => 2,
+            TurnedAway::HeaderWrong(_) => 3,
+            TurnedAway::HeaderLate => 4,
+            TurnedAway::Stopped => 5,
+        }
+    }
+}
+
+impl fmt::Display for TurnedAway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TurnedAway::ClientLimit => "the client has as many connections as it may have",
+            TurnedAway::Untrusted => "it is no trusted proxy",
+            TurnedAway::HeaderMissing => "its PROXY header is missing",
+            TurnedAway::HeaderWrong(why) => why,
+            TurnedAway::HeaderLate => "its PROXY header did not come in time",
+            TurnedAway::Stopped => "the server stops",
+        })
+    }
+}
 
 /// What all workers share: nothing, unless a limit asks for it.
 #[derive(Default)]
@@ -75,16 +131,15 @@ impl Gate {
     }
 
     /// A seat for a connection of `client`, where seats are counted.
-    fn seat(&self, client: IpAddr) -> Result<Option<Seat>, &'static str> {
+    fn seat(&self, client: IpAddr) -> Result<Option<Seat>, TurnedAway> {
         let Some(addresses) = &self.shared.addresses else {
             return Ok(None);
         };
         let seat = addresses.seat(client);
-        seat.map(Some)
-            .ok_or("the client has as many connections as it may have")
+        seat.map(Some).ok_or(TurnedAway::ClientLimit)
     }
 
-    fn tell(&self, peer: Peer, why: &str) {
+    fn tell(&self, peer: Peer, why: TurnedAway) {
         if self.turned_away.meet(Instant::now()) == Burst::New {
             tracing::warn!("connections are closed: of {peer}: {why}");
         }
@@ -92,19 +147,19 @@ impl Gate {
 }
 
 /// Lets a connection in, or closes it.
-pub(crate) async fn enter(mut stream: Stream) -> Option<Stream> {
+pub(crate) async fn enter(mut stream: Stream) -> Result<Stream, TurnedAway> {
     match let_in(&mut stream).await {
-        Ok(()) => Some(stream),
+        Ok(()) => Ok(stream),
         Err(why) => {
             if stream.phase() == Phase::Running {
                 stream.ground.gate.tell(stream.peer(), why);
             }
-            None
+            Err(why)
         }
     }
 }
 
-async fn let_in(stream: &mut Stream) -> Result<(), &'static str> {
+async fn let_in(stream: &mut Stream) -> Result<(), TurnedAway> {
     if is_header_due(&stream.ground.limits.proxy, stream.peer())?
         && let Origin::Client(client) = Box::pin(read_header(stream)).await?
     {
@@ -117,7 +172,7 @@ async fn let_in(stream: &mut Stream) -> Result<(), &'static str> {
 }
 
 /// Whether a connection has to begin with a header.
-fn is_header_due(proxies: &Proxies, peer: Peer) -> Result<bool, &'static str> {
+fn is_header_due(proxies: &Proxies, peer: Peer) -> Result<bool, TurnedAway> {
     let is_trusted = || match peer {
         Peer::Tcp(peer) => proxies.trust(peer.ip()),
         Peer::Unix => proxies.trust_unix(),
@@ -126,12 +181,12 @@ fn is_header_due(proxies: &Proxies, peer: Peer) -> Result<bool, &'static str> {
         (ProxyProtocol::Off, _) => Ok(false),
         (ProxyProtocol::Trusted, is_trusted) => Ok(is_trusted()),
         (ProxyProtocol::Required, is_trusted) if is_trusted() => Ok(true),
-        (ProxyProtocol::Required, _) => Err("it is no trusted proxy"),
+        (ProxyProtocol::Required, _) => Err(TurnedAway::Untrusted),
     }
 }
 
 /// Reads the header and takes it off the input.
-async fn read_header(stream: &mut Stream) -> Result<Origin, &'static str> {
+async fn read_header(stream: &mut Stream) -> Result<Origin, TurnedAway> {
     stream.expect_within(stream.ground.limits.proxy.timeout);
     loop {
         match parse(stream.input()) {
@@ -139,12 +194,14 @@ async fn read_header(stream: &mut Stream) -> Result<Origin, &'static str> {
                 stream.consume(header.length);
                 return Ok(header.origin);
             }
-            Parsed::Malformed(why) => return Err(why),
+            Parsed::Malformed(why) => return Err(TurnedAway::HeaderWrong(why)),
             Parsed::Partial => {}
         }
         match stream.fill(Patience::Idle).await {
             Ok(Filled::Bytes) => {}
-            Ok(Filled::End) | Err(_) => return Err("its PROXY header is missing"),
+            Err(StreamError::TimedOut) => return Err(TurnedAway::HeaderLate),
+            Err(StreamError::Stopped) => return Err(TurnedAway::Stopped),
+            Ok(Filled::End) | Err(_) => return Err(TurnedAway::HeaderMissing),
         }
     }
 }

@@ -26,6 +26,9 @@ mod confine;
 mod deadline;
 mod descriptors;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod handover;
 mod inherit;
@@ -53,6 +56,7 @@ mod workers;
 pub use address::{Address, BadListenAt, ListenAt, Peer};
 pub use confine::{Confine, Confinement, confine};
 pub use error::{Error, StreamError};
+pub use gate::TurnedAway;
 pub use inherit::{Inherited, Predecessor};
 pub use limits::Limits;
 pub use network::{Network, UnknownNetwork};

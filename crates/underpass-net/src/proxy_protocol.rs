@@ -60,11 +60,11 @@ pub fn parse(input: &[u8]) -> Parsed {
     }
 }
 
-const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+pub(crate) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const PREFIX: &[u8] = b"PROXY ";
 
 /// A line of version 1 with its end: the specification's bound.
-const LINE_BYTES_MAX: usize = 107;
+pub(crate) const LINE_BYTES_MAX: usize = 107;
 
 /// Version 1.
 fn line(input: &[u8]) -> Parsed {
@@ -89,11 +89,13 @@ fn line(input: &[u8]) -> Parsed {
 
 /// What stands behind `PROXY `.
 fn origin(line: &[u8]) -> Option<Origin> {
+    // Whatever else is in the line is to be ignored, text or not.
+    if line.split(|&byte| byte == b' ').next() == Some(b"UNKNOWN") {
+        return Some(Origin::Peer);
+    }
     let line = std::str::from_utf8(line).ok()?;
     let (family, rest) = line.split_once(' ').unwrap_or((line, ""));
     let is_expected: fn(&IpAddr) -> bool = match family {
-        // Whatever else is in the line is to be ignored.
-        "UNKNOWN" => return Some(Origin::Peer),
         "TCP4" => IpAddr::is_ipv4,
         "TCP6" => IpAddr::is_ipv6,
         _ => return None,

@@ -46,6 +46,7 @@ fn right() -> Vec<(Vec<u8>, Origin)> {
         ),
         (line("UNKNOWN"), Origin::Peer),
         (line("UNKNOWN ffff::1 anything \x01 at all"), Origin::Peer),
+        (b"PROXY UNKNOWN \xff\xfe\r\n".to_vec(), Origin::Peer),
         (line(&format!("UNKNOWN {long}")), Origin::Peer),
         (second(0x21, 0x11, &four(56324)), client("192.0.2.7:56324")),
         (second(0x21, 0x21, &six()), client("[2001:db8::9]:4711")),

@@ -19,7 +19,7 @@ use underpass::{Host, Policy};
 use crate::accept::{accept, take_rest};
 use crate::address::Peer;
 use crate::error::Error;
-use crate::gate::{Gate, Shared, enter};
+use crate::gate::{Gate, Shared, TurnedAway, enter};
 use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
 use crate::roster::Roster;
 use crate::shutdown::{Phase, reached};
@@ -55,6 +55,12 @@ pub trait Protocol: Clone + Send + 'static {
 
     /// Speaks with one peer until the connection ends. Runs as its own task.
     fn converse(worker: Rc<Self::Worker>, stream: Stream) -> impl Future<Output = ()> + 'static;
+
+    /// A connection was closed before anything was said on it.
+    fn turned_away(_worker: &Self::Worker, _why: TurnedAway) {}
+
+    /// There are as many connections as a worker may have: others wait until one ends.
+    fn full(_worker: &Self::Worker) {}
 
     /// Sums up. Called once, after the last connection has ended.
     fn finish(worker: &Self::Worker) -> Self::Summary;
@@ -238,14 +244,15 @@ async fn work<P: Protocol>(
         let place = Rc::clone(&ground.roster).enter();
         spawn_local(async move {
             place.attend().await;
-            if let Some(stream) = enter(Stream::new(socket, peer, ground)).await {
-                P::converse(state, stream).await;
+            match enter(Stream::new(socket, peer, ground)).await {
+                Ok(stream) => P::converse(state, stream).await,
+                Err(why) => P::turned_away(&state, why),
             }
         });
     };
     let phase = tokio::select! {
         phase = reached(&mut phases, Phase::Retiring) => phase,
-        () = accept(&doors, roster, limits.connections_max, take) => Phase::Now,
+        () = accept(&doors, roster, limits.connections_max, take, || P::full(&state)) => Phase::Now,
     };
     roster.advance(phase);
     let last = async {

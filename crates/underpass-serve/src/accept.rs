@@ -1,5 +1,6 @@
 //! Which form of an answer a client prefers: `Accept`, RFC 9110, section 12.5.1.
 
+use crate::coding::{Quality, parse_quality};
 use crate::query::Format;
 
 /// HTML, unless the client prefers JSON: it wants it more, or as much and names it more closely
@@ -15,7 +16,7 @@ pub(crate) fn preferred(accept: Option<&[u8]>) -> Format {
 
 /// How much a media type is wanted, in thousandths, and how closely it is named, by the range that
 /// names it most closely.
-fn weight(accept: &[u8], kind: &str, subtype: &str) -> (u16, u8) {
+fn weight(accept: &[u8], kind: &str, subtype: &str) -> (Quality, u8) {
     let mut best = (0, 0);
     for range in accept.split(|&byte| byte == b',') {
         let mut parts = range.split(|&byte| byte == b';');
@@ -43,14 +44,11 @@ fn weight(accept: &[u8], kind: &str, subtype: &str) -> (u16, u8) {
 
 /// `q=0.5` in thousandths. One that is malformed counts as 0: nobody asks for what they did not
 /// manage to write.
-fn quality(parameter: &[u8]) -> Option<u16> {
-    let (b'q' | b'Q', [b'=', value @ ..]) = parameter.trim_ascii().split_first()? else {
-        return None;
-    };
-    let value = std::str::from_utf8(value).ok();
-    let quality = value.and_then(|value| value.parse::<f32>().ok());
-    let in_range = quality.filter(|quality| (0.0..=1.0).contains(quality));
-    Some((in_range.unwrap_or(0.0) * 1000.0) as u16)
+fn quality(parameter: &[u8]) -> Option<Quality> {
+    match parameter.trim_ascii() {
+        [b'q' | b'Q', b'=', value @ ..] => Some(parse_quality(value).unwrap_or(0)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +68,8 @@ mod tests {
             ("application/*", Format::Json),
             ("application/json;q=0", Format::Html),
             ("application/json;q=x", Format::Html),
+            ("application/json;q=1e-1", Format::Html),
+            ("application/json;q=0.57, text/html;q=0.569", Format::Json),
             ("*/*;q=0.1, application/json;q=0.2", Format::Json),
             ("*/*", Format::Html),
             (",;/", Format::Html),

@@ -51,7 +51,7 @@ impl Coding {
 }
 
 /// A quality value in thousandths; 0 is a no.
-type Quality = u16;
+pub(crate) type Quality = u16;
 
 /// What an `Accept-Encoding` says.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -118,7 +118,7 @@ fn parse_member(member: &[u8]) -> Option<(&[u8], Quality)> {
 }
 
 /// `0`, `1`, with at most three digits behind a point.
-fn parse_quality(value: &[u8]) -> Option<Quality> {
+pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),
         [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (*whole, digits),

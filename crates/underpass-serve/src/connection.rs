@@ -27,7 +27,7 @@ use crate::options::Explain;
 use crate::reply::Sending;
 use crate::request_line::Method;
 use crate::status::{Refusal, Status};
-use crate::tally::End;
+use crate::tally::{End, Late};
 use crate::visit::{Attention, BodyLength, Meter, Visit};
 use crate::worker::{Owed, Worker};
 use crate::workshop::Hashing;
@@ -198,7 +198,12 @@ async fn read_head(
         match stream.fill(patience).await {
             Ok(Filled::Bytes) => {}
             Err(StreamError::TimedOut) if patience == Patience::Busy => {
+                worker.tally().late(Late::Head);
                 return Err(Unread::Refused(LATE));
+            }
+            Err(StreamError::TimedOut) if stream.phase() < Phase::Draining => {
+                worker.tally().late(Late::Idle);
+                return Err(Unread::Gone);
             }
             Ok(Filled::End) | Err(_) => return Err(Unread::Gone),
         }
@@ -227,6 +232,9 @@ async fn answer_after_body(
         Ok(()) => persistence(&request, stream.phase(), place),
         Err(Unskipped::TooLong) => Persistence::Close,
         Err(Unskipped::Refused(refusal)) => {
+            if refusal.status == Status::RequestTimeout {
+                worker.tally().late(Late::Body);
+            }
             return refuse(worker, stream, visit, request.method, refusal).await;
         }
         Err(Unskipped::Gone) => return Next::Drop,
@@ -287,7 +295,7 @@ async fn send(
         }
     };
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, None);
     }
     visit.ready(stream.outbox(), BodyLength::Known);
     let sent = stream.flush().await;
@@ -318,7 +326,7 @@ async fn feed(
     mut feeding: Feeding,
 ) -> Next {
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, Some(feeding.made()));
     }
     visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
@@ -366,8 +374,8 @@ async fn hash(
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
-/// Adds to the head how the body is planned to leave, and how the one before did.
-fn explain(stream: &mut Stream, visit: &Visit) {
+/// Adds to the head how the body is planned to leave, or is `made`, and how the one before did.
+fn explain(stream: &mut Stream, visit: &Visit, made: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -379,6 +387,7 @@ fn explain(stream: &mut Stream, visit: &Visit) {
         Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
         _ => forecast.as_ref().map(explain::planned),
     };
+    let planned = planned.or_else(|| made.map(str::to_owned));
     let fields = explain::fields(planned.as_deref(), visit.previous());
     stream
         .outbox()
@@ -405,6 +414,7 @@ fn end_by(error: &StreamError) -> End {
     match error {
         StreamError::PeerGone => End::PeerGone,
         StreamError::TimedOut => End::Stalled,
+        StreamError::TooSlow => End::TooSlow,
         StreamError::Stopped => End::Stopped,
         StreamError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
         _ => End::Failed,

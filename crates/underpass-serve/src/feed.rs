@@ -29,6 +29,11 @@ pub(crate) trait Feed: fmt::Debug + Send {
     /// # Errors
     /// The body cannot be completed.
     fn next(&mut self, batch: &mut Batch) -> io::Result<Progress>;
+
+    /// How the body comes about, for those who debug.
+    fn made(&self) -> &'static str {
+        "made in memory while it is sent"
+    }
 }
 
 /// Whether a body goes on.
@@ -197,6 +202,11 @@ impl Feeding {
             delimiter,
             what,
         }
+    }
+
+    /// See [`Feed::made`].
+    pub(crate) fn made(&self) -> &'static str {
+        self.feed.made()
     }
 
     pub(crate) fn delimiter(&self) -> Delimiter {

@@ -9,6 +9,8 @@
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
+mod fields;
+
 use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -26,6 +28,8 @@ use crate::range::{Selection, Span, select};
 use crate::request_line::is_token;
 use crate::target::Target;
 use crate::validator::{FileTime, Validators};
+
+pub use fields::{accept, codings, forwarded, query};
 
 /// However a head is split over reads, the verdict is the same, about the same request, and its
 /// target leads nowhere but beneath the root. The first four bytes say how it is split.
@@ -381,7 +385,7 @@ mod tests {
     use proptest::sample::select as one_of;
 
     /// Words, and now and then a byte that is none.
-    fn text(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    pub(super) fn text(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
         let word = one_of(words).prop_map(|word| word.as_bytes().to_vec());
         let stray = vec(any::<u8>(), 1..3);
         vec(prop_oneof![24 => word, 1 => stray], 0..24).prop_map(|words| words.concat())

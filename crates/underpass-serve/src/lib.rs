@@ -34,7 +34,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Confine, Protocol, Proxies, Stream, User, confine};
+use underpass_net::{Confine, Protocol, Proxies, Stream, TurnedAway, User, confine};
 
 mod accept;
 mod answer;
@@ -153,6 +153,14 @@ impl Protocol for Http {
 
     fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
         connection::converse(worker, stream)
+    }
+
+    fn turned_away(worker: &Worker, why: TurnedAway) {
+        worker.tally().turned_away[why.number()].add(1);
+    }
+
+    fn full(worker: &Worker) {
+        worker.tally().full.add(1);
     }
 
     fn finish(worker: &Worker) -> Summary {

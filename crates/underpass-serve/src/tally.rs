@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass::{Account, Beside, Cause, Mechanism};
+use underpass_net::TurnedAway;
 
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request_line::Method;
@@ -40,6 +41,8 @@ pub(crate) enum End {
     PeerGone,
     /// The peer took nothing for too long.
     Stalled,
+    /// The peer took less than it has to.
+    TooSlow,
     /// The server was stopped.
     Stopped,
     /// The file ended before what was promised of it.
@@ -49,10 +52,11 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) const ALL: [End; 6] = [
+    pub(crate) const ALL: [End; 7] = [
         End::Complete,
         End::PeerGone,
         End::Stalled,
+        End::TooSlow,
         End::Stopped,
         End::Truncated,
         End::Failed,
@@ -64,9 +68,34 @@ impl End {
             End::Complete => "complete",
             End::PeerGone => "peer_gone",
             End::Stalled => "stalled",
+            End::TooSlow => "too_slow",
             End::Stopped => "stopped",
             End::Truncated => "truncated",
             End::Failed => "failed",
+        }
+    }
+}
+
+/// What a client was too late with: its connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Late {
+    /// The next request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of a body.
+    Body,
+}
+
+impl Late {
+    pub(crate) const ALL: [Late; 3] = [Late::Idle, Late::Head, Late::Body];
+
+    /// The option that says how late is too late.
+    pub(crate) const fn limit(self) -> &'static str {
+        match self {
+            Late::Idle => "idle-timeout",
+            Late::Head => "head-timeout",
+            Late::Body => "body-timeout",
         }
     }
 }
@@ -106,6 +135,11 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
+    fn absorb(&self, other: &Histogram) {
+        absorb(&self.counts, &other.counts);
+        self.nanoseconds.add(other.nanoseconds.value());
+    }
+
     fn note(&self, duration: Duration) {
         let class = DURATION_CLASSES.partition_point(|&upper| upper < duration);
         self.counts[class].add(1);
@@ -124,12 +158,37 @@ pub(crate) struct FileTally {
     pub(crate) closed: Counter,
 }
 
+impl FileTally {
+    /// Adds what a worker has counted that has ended, and its files are closed with it.
+    fn absorb(&self, other: &FileTally) {
+        self.hits.add(other.hits.value());
+        self.misses.add(other.misses.value());
+        self.closed.add(other.closed.value() + other.kept.value());
+    }
+}
+
 /// A mechanism that was refused, for this cause, in so many answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) mechanism: Mechanism,
     pub(crate) cause: Cause,
     pub(crate) answers: u64,
+}
+
+impl Refused {
+    /// Adds it to those that are known, unless it is another kind than `kinds_max` ones.
+    pub(crate) fn count_among(self, known: &mut Vec<Refused>, kinds_max: usize) -> bool {
+        let kind = (self.mechanism, self.cause);
+        let same = |known: &&mut Refused| (known.mechanism, known.cause) == kind;
+        if let Some(known) = known.iter_mut().find(same) {
+            known.answers += self.answers;
+        } else if known.len() < kinds_max {
+            known.push(self);
+        } else {
+            return false;
+        }
+        true
+    }
 }
 
 /// All that a worker counts.
@@ -150,6 +209,12 @@ pub(crate) struct Tally {
     pub(crate) cold_nanoseconds: Counter,
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_ended: Counter,
+    /// Of each of [`TurnedAway::NAMES`].
+    pub(crate) turned_away: [Counter; TurnedAway::NAMES.len()],
+    /// Of each of [`Late::ALL`].
+    pub(crate) late: [Counter; Late::ALL.len()],
+    /// How often there were as many connections as a worker may have.
+    pub(crate) full: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: FileTally,
     /// Locked only where something was refused.
@@ -171,6 +236,9 @@ impl Default for Tally {
             cold_nanoseconds: Counter::default(),
             connections_accepted: Counter::default(),
             connections_ended: Counter::default(),
+            turned_away: Default::default(),
+            late: Default::default(),
+            full: Counter::default(),
             durations: Histogram::default(),
             files: FileTally::default(),
             refusals: Mutex::default(),
@@ -217,25 +285,58 @@ impl Tally {
         }
     }
 
+    /// Counts a connection that ends since its client was too late.
+    pub(crate) fn late(&self, late: Late) {
+        self.late[late as usize].add(1);
+    }
+
     fn refused(&self, account: &Account) {
         let Ok(mut known) = self.refusals.lock() else {
             return;
         };
         for refusal in &account.refusals {
-            let (mechanism, cause) = (refusal.mechanism, refusal.cause);
-            let same = |known: &&mut Refused| (known.mechanism, known.cause) == (mechanism, cause);
-            if let Some(known) = known.iter_mut().find(same) {
-                known.answers += 1;
-            } else if known.len() < TALLIED_REFUSALS_MAX {
-                known.push(Refused {
-                    mechanism,
-                    cause,
-                    answers: 1,
-                });
-            } else {
+            let refused = Refused {
+                mechanism: refusal.mechanism,
+                cause: refusal.cause,
+                answers: 1,
+            };
+            if !refused.count_among(&mut known, TALLIED_REFUSALS_MAX) {
                 self.refusals_unlisted.add(1);
             }
         }
+    }
+
+    /// Adds all that a worker has counted that has ended. Of refusals every kind is kept, or a
+    /// count could vanish: there are no more of them than mechanisms and errors of the kernel.
+    pub(crate) fn absorb(&self, ended: &Tally) {
+        absorb(&self.methods, &ended.methods);
+        absorb(&self.statuses, &ended.statuses);
+        absorb(&self.ends, &ended.ends);
+        absorb(&self.turned_away, &ended.turned_away);
+        absorb(&self.late, &ended.late);
+        absorb(&self.bytes, &ended.bytes);
+        absorb(&self.calls, &ended.calls);
+        self.other_bytes.add(ended.other_bytes.value());
+        self.cold_reads.add(ended.cold_reads.value());
+        self.cold_nanoseconds.add(ended.cold_nanoseconds.value());
+        self.connections_accepted
+            .add(ended.connections_accepted.value());
+        self.connections_ended.add(ended.connections_ended.value());
+        self.full.add(ended.full.value());
+        self.durations.absorb(&ended.durations);
+        self.files.absorb(&ended.files);
+        self.refusals_unlisted.add(ended.refusals_unlisted.value());
+        if let (Ok(mut known), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
+            for refused in refusals.iter() {
+                refused.count_among(&mut known, usize::MAX);
+            }
+        }
+    }
+}
+
+fn absorb(counters: &[Counter], ended: &[Counter]) {
+    for (counter, ended) in counters.iter().zip(ended) {
+        counter.add(ended.value());
     }
 }
 
@@ -292,7 +393,7 @@ mod tests {
         assert_eq!(statuses, 1, "what is no status is not counted as one");
         assert_eq!(
             tally.ends.each_ref().map(Counter::value),
-            [1, 0, 1, 0, 0, 0]
+            [1, 0, 1, 0, 0, 0, 0]
         );
     }
 }

@@ -173,6 +173,11 @@ impl Worker {
         self.tally.connections_ended.add(1);
     }
 
+    /// What it counts with.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// How closely connections are watched.
     pub(crate) fn attention(&self) -> Attention {
         self.board.attention

@@ -49,6 +49,44 @@ fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
 }
 
 #[test]
+fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
+    let server = Server::with(|options| options.explain = Explain::On);
+    server.write("d/large", pattern(SIZE));
+    let mut client = server.connect();
+    let nothing = "nothing to move".to_owned();
+    let mut previous = None;
+    for (target, plan, moved) in [
+        ("/d/", "made in memory while it is sent", nothing.clone()),
+        (
+            "/d/?format=json",
+            "made in memory while it is sent",
+            nothing.clone(),
+        ),
+        (
+            "/d/?download=tar",
+            "made while it is sent: contents leave as files do, the rest from memory",
+            format!("{SIZE} bytes by sendfile"),
+        ),
+        (
+            "/d/?download=tar.zst",
+            "made in memory while it is sent: contents are read and compressed",
+            nothing,
+        ),
+        ("/none", "", String::new()),
+    ] {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer();
+        let told = answer.field("underpass-plan").unwrap_or_default();
+        assert_eq!(told, plan, "{target}");
+        let before = answer.field("underpass-previous").map(str::to_owned);
+        match previous.replace(moved) {
+            None => assert_eq!(before, None),
+            Some(moved) => assert!(before.unwrap().starts_with(&moved), "{moved}"),
+        }
+    }
+}
+
+#[test]
 fn a_plan_is_right_where_the_fields_themselves_change_it() {
     let server = Server::with(|options| options.explain = Explain::On);
     for size in (7000..8192).step_by(100) {

@@ -6,13 +6,14 @@ mod support;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::{Client, Server, pattern};
 use tempfile::TempDir;
-use underpass_net::Phase;
+use underpass_net::{Phase, ProxyProtocol};
 use underpass_serve::{Access, Options, StatusAddress};
 
 const SIZE: usize = 24 << 20;
@@ -131,7 +132,7 @@ impl Metrics {
 
 #[test]
 fn counts_add_up_to_what_clients_received() {
-    let told = Told::with(|options| options.workers = std::num::NonZeroUsize::new(2));
+    let told = Told::with(|options| options.workers = NonZeroUsize::new(2));
     let server = &told.server;
     server.write("small", "0123456789");
     server.write("large", pattern(1 << 20));
@@ -216,6 +217,139 @@ fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
     );
     let sent = metrics.sum("underpass_body_bytes_total");
     assert!(sent > 0.0 && sent < SIZE as f64, "{sent}");
+}
+
+#[test]
+fn reloads_lose_no_count_and_leave_no_workers_behind() {
+    const RELOADS: usize = 40;
+    let told = Told::with(|options| options.workers = NonZeroUsize::new(2));
+    told.server.write("f", "0123456789");
+    let options = told.server.options().clone();
+    let mut requests = 0.0;
+    for _ in 0..RELOADS {
+        assert_eq!(told.server.get("/f").status, 200);
+        requests += 1.0;
+        let start = Instant::now();
+        // So many generations may be about to end that there is no room for another.
+        while told.server.server().reload(&options).is_err() {
+            assert!(start.elapsed() < HANG);
+        }
+        let metrics = told.after(requests);
+        assert_eq!(metrics.sum("underpass_requests_total"), requests);
+        assert_eq!(metrics.sum("underpass_responses_ended_total"), requests);
+        assert_eq!(metrics.sum("underpass_body_bytes_total"), requests * 10.0);
+    }
+    let start = Instant::now();
+    while told.metrics().value("underpass_workers") > 2.0 {
+        assert!(start.elapsed() < HANG);
+    }
+    let metrics = told.metrics();
+    let count = metrics.value("underpass_request_duration_seconds_count");
+    assert_eq!((count, requests), (requests, RELOADS as f64));
+    assert_eq!(metrics.value("underpass_connections_accepted_total"), count);
+    assert_eq!(metrics.sum("underpass_open_file_lookups_total"), count);
+}
+
+/// Waits until so many connections have been ended for a reason.
+fn awaited(told: &Told, family: &str, label: &str, count: f64) {
+    let name = format!("underpass_connections_{family}_total{label}");
+    let start = Instant::now();
+    while told.metrics().value(&name) < count {
+        assert!(start.elapsed() < HANG, "{name}");
+    }
+    assert_eq!(told.metrics().value(&name), count, "{name}");
+}
+
+#[test]
+fn connections_that_are_turned_away_are_counted_by_reason() {
+    let due = |protocol, trusted: &'static str| {
+        Told::with(move |options| {
+            options.connections.proxy.protocol = protocol;
+            options.connections.proxy.trusted = vec![trusted.parse().unwrap()];
+            options.connections.proxy.timeout = Duration::from_millis(200);
+            options.connections.connections_per_client_max = NonZeroUsize::new(1);
+        })
+    };
+    let away = |told: &Told, reason: &str| {
+        let label = format!("{{reason=\"{reason}\"}}");
+        awaited(told, "turned_away", &label, 1.0);
+    };
+    let told = due(ProxyProtocol::Required, "127.0.0.1");
+    told.server.write("f", "f");
+    told.server.connect();
+    away(&told, "header_missing");
+    let ask = |text: &str| {
+        let mut client = told.server.connect();
+        client.send(text);
+        client
+    };
+    ask("GET /f HTTP/1.1\r\n\r\n");
+    away(&told, "header_wrong");
+    let late = ask("PROXY TC");
+    away(&told, "header_late");
+    drop(late);
+    let proxied = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nGET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut first = ask(proxied);
+    assert_eq!(first.answer().status, 200);
+    assert!(ask(proxied).rest().is_empty());
+    away(&told, "client_limit");
+    assert_eq!(told.metrics().sum("underpass_requests_total"), 1.0);
+
+    let told = due(ProxyProtocol::Required, "192.0.2.1");
+    assert!(told.server.connect().rest().is_empty());
+    away(&told, "untrusted");
+}
+
+#[test]
+fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
+    let told = Told::with(|options| {
+        options.connections.idle_timeout = Duration::from_millis(100);
+        options.requests.head_timeout = Duration::from_millis(100);
+        options.requests.body_timeout = Duration::from_millis(100);
+        options.connections.stall_timeout = Duration::from_millis(300);
+    });
+    told.server.write("f", vec![0; SIZE]);
+    let body = "GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    let whole = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (limit, sent) in [
+        ("idle-timeout", ""),
+        ("head-timeout", "GET /"),
+        ("body-timeout", body),
+        ("stall-timeout", whole),
+    ] {
+        let mut client = Client::slow(told.server.address());
+        client.send(sent);
+        let label = format!("{{limit=\"{limit}\"}}");
+        awaited(&told, "timed_out", &label, 1.0);
+    }
+    assert_eq!(
+        told.metrics().sum("underpass_connections_timed_out_total"),
+        4.0
+    );
+
+    let told = Told::with(|options| {
+        options.connections.rate_min = 1 << 40;
+        options.connections.rate_min_window = Duration::from_secs(1);
+    });
+    told.server.write("f", vec![0; SIZE]);
+    let mut client = Client::slow(told.server.address());
+    client.send(whole);
+    awaited(&told, "timed_out", "{limit=\"rate-min\"}", 1.0);
+    let ends = told.metrics();
+    assert_eq!(
+        ends.value("underpass_responses_ended_total{end=\"too_slow\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn a_worker_that_is_full_is_told() {
+    let told = Told::with(|options| options.connections.connections_max = 2);
+    told.server.write("f", "f");
+    let kept = [told.server.connect(), told.server.connect()];
+    awaited(&told, "max_reached", "", 1.0);
+    drop(kept);
+    assert_eq!(told.server.get("/f").status, 200);
 }
 
 #[test]

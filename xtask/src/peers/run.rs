@@ -126,6 +126,26 @@ pub(super) const SHAPES: &[Shape] = &[
         &["many"],
     ),
     Shape {
+        full: rounds(6).with(&["--connections", "10000"]),
+        quick: rounds(1).with(&["--connections", "200"]),
+        ..usual(
+            "Ten thousand slow readers",
+            "many-slow",
+            Experiment::Many,
+            &["many"],
+        )
+    },
+    Shape {
+        full: rounds(6).with(&["--connections", "9000"]),
+        quick: rounds(1).with(&["--connections", "200"]),
+        ..usual(
+            "Idle connections",
+            "many-idle",
+            Experiment::Many,
+            &["many", "--idle"],
+        )
+    },
+    Shape {
         quick: rounds(3).with(&["--sizes", "10KiB,1MiB,100MiB"]),
         as_root: &[],
         ..usual("Files to files", "copy", Experiment::Copy, &["copy"])

@@ -190,6 +190,7 @@ impl Trial for Streaming<'_> {
             connections: HOT_CONNECTIONS,
             pace: Pace::Open {
                 interval: HOT_INTERVAL,
+                span: None,
             },
             receive_bytes_max: RECEIVE_BYTES_BESIDE,
         };

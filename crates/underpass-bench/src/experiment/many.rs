@@ -1,16 +1,28 @@
-//! `bench many`: what a server needs for a thousand slow readers of one large file.
+//! `bench many`: what a server needs for thousands of connections, slow readers of one large file
+//! or idle ones, and what others notice of them.
+//!
+//! ```text
+//!  started anew ─► hot requests ─► all connect, ─► all are held, beside hot requests ─► next
+//!                  alone,          buffers fill    memory with them
+//!                  memory before
+//! ```
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Observation, Pages};
+use super::observation::{self as read, Held, Observation, Pages, latencies, targets_of};
 use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
 use crate::document::{Case, Experiment, Timeline};
-use crate::error::Result;
-use crate::load::{Batch, Connection, Specimen, allow_connections, read_slowly};
+use crate::error::{Error, Result};
+use crate::load::{
+    Batch, Client, Connection, Crowd, Lane, Pace, Pastime, Specimen, Target, Waiting,
+    allow_connections,
+};
 use crate::named::Named;
 use crate::proc;
 use crate::rounds::Played;
@@ -26,9 +38,22 @@ const SIZE_QUICK: u64 = 64 << 20;
 const HOLD_FULL: Duration = Duration::from_secs(2);
 const HOLD_QUICK: Duration = Duration::from_millis(100);
 
-/// The promise of our own server: a thousand connections, a file of any size.
+/// How long buffers may fill before all are taken to be held.
+const FILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests beside those that are held: enough for a 99th percentile, few enough that an unhindered
+/// server has no queue.
+const HOT_INTERVAL: Duration = Duration::from_micros(500);
+const HOT_BYTES: u64 = 1 << 10;
+const HOT_CONNECTIONS: usize = 16;
+
+/// The promise of our own server: a thousand readers, a file of any size.
 const PROMISED_CONNECTIONS: usize = 1000;
 const PROMISED_BYTES: u64 = 64 << 20;
+
+/// And for each idle connection; so many at least, or what a server needs once would count.
+const PROMISED_BYTES_EACH: f64 = 4096.0;
+const JUDGED_CONNECTIONS: usize = 1000;
 
 /// What to ask for.
 #[derive(Clone, Debug)]
@@ -39,8 +64,10 @@ pub struct Options {
     pub only: Vec<Mechanism>,
     /// Size of the file in bytes; 1 GiB if none, 64 MiB in a hurry.
     pub size: Option<u64>,
-    /// Readers at once.
+    /// Connections at once.
     pub connections: usize,
+    /// What they do.
+    pub pastime: Pastime,
 }
 
 impl Default for Options {
@@ -51,12 +78,16 @@ impl Default for Options {
             only: Vec::new(),
             size: None,
             connections: PROMISED_CONNECTIONS,
+            pastime: Pastime::SlowReading,
         }
     }
 }
 
-const METRICS: [Metric<Observation>; 5] = [
+const METRICS: [Metric<Observation>; 8] = [
     read::PEAK_RESIDENT,
+    read::RESIDENT_EACH,
+    read::P99,
+    read::P99_BEFORE,
     read::TCP_BUFFERS,
     read::PAGE_FAULTS,
     read::CONTEXT_SWITCHES,
@@ -72,7 +103,7 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 
 /// Lets readers at all servers in turns, each started anew for it.
 pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    allow_connections(options.connections)?;
+    allow_connections(options.connections + HOT_CONNECTIONS)?;
     run.progress.begin("many");
     let variants = Variant::of_mechanisms(&options.only);
     let mut bench = Bench::start("many", &variants, &options.servers, ground, None)?;
@@ -90,14 +121,23 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         count: 1,
         bytes: options.size(ground.scale),
     };
-    let specimens = batch.make(bench.site())?;
-    bench.verify(&specimens)?;
-    let Some(file) = specimens.into_iter().next() else {
-        return Ok(None);
+    let small = Batch {
+        name: "small",
+        count: 1,
+        bytes: HOT_BYTES,
     };
+    let hot = small.make(bench.site())?;
+    let large = match options.pastime {
+        Pastime::SlowReading => batch.make(bench.site())?,
+        Pastime::Idling => Vec::new(),
+    };
+    bench.verify(&hot)?;
+    bench.verify(&large)?;
     let mut reading = Reading {
         bench,
-        file,
+        hot,
+        large,
+        pastime: options.pastime,
         connections: options.connections.max(1),
         hold: ground.scale.pick(HOLD_FULL, HOLD_QUICK),
         stop: run.stop,
@@ -117,7 +157,10 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
 /// The load on the stage.
 struct Reading<'b> {
     bench: &'b mut Bench,
-    file: Specimen,
+    hot: Vec<Specimen>,
+    /// What slow readers read.
+    large: Vec<Specimen>,
+    pastime: Pastime,
     connections: usize,
     hold: Duration,
     stop: &'b AtomicBool,
@@ -134,7 +177,8 @@ impl Trial for Reading<'_> {
     /// Peak memory only ever rises, so it needs a server that has done nothing yet.
     fn play(&mut self, contender: usize) -> Result<Observation> {
         self.bench.restart(contender)?;
-        self.file.warm()?;
+        let mut files = self.hot.iter().chain(&self.large);
+        files.try_for_each(Specimen::warm)?;
         self.observe(self.bench.server(contender)?)
     }
 
@@ -145,49 +189,119 @@ impl Trial for Reading<'_> {
 
 impl Reading<'_> {
     fn observe(&self, server: &Server) -> Result<Observation> {
+        let latencies_before_ns = self.ask_hot(server)?;
+        let before_bytes = proc::resident_bytes(server.pid())?;
         let mut buffers = None;
         let look = || {
             buffers = buffers.max(proc::tcp_buffer_bytes());
             Ok(())
         };
-        let ((), window) = observe(server.pid(), || self.read(server, look))?;
+        let ((bytes, latencies_ns), window) =
+            observe(server.pid(), || self.hold_all(server, look))?;
         Ok(Observation {
             window,
             requests: self.connections as u64,
             body_bytes: 0,
-            latencies_ns: Vec::new(),
+            latencies_ns,
             peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
             tcp_buffer_bytes: buffers,
             storage_read_bytes: None,
+            held: Some(Held {
+                connections: self.connections as u64,
+                before_bytes,
+                bytes,
+                latencies_before_ns,
+            }),
         })
     }
 
     /// How memory goes, of a server that is started anew for it too.
     fn timelines_of(&mut self, contender: usize) -> Result<Vec<Timeline>> {
         self.bench.restart(contender)?;
-        let work = |server: &Server| self.read(server, || Ok(()));
+        let work = |server: &Server| self.hold_all(server, || Ok(())).map(drop);
         self.bench.watch(contender, work)
     }
 
-    fn read(&self, server: &Server, look: impl FnMut() -> Result<()>) -> Result<()> {
-        let target = self.file.target(server.address(), Connection::Kept);
-        let (address, connections) = (server.address(), self.connections);
-        read_slowly(address, &target, connections, self.hold, self.stop, look)
+    /// Has all connections held for a while, beside hot requests. Returns the server's resident
+    /// memory with all of them, and how long those requests took.
+    fn hold_all(
+        &self,
+        server: &Server,
+        mut look: impl FnMut() -> Result<()>,
+    ) -> Result<(u64, Vec<u64>)> {
+        let (address, stop) = (server.address(), self.stop);
+        let target = self.target(server)?;
+        let mut crowd = Crowd::gather(address, &target, self.connections, self.pastime)?;
+        crowd.settle(stop, &mut look)?;
+        crowd.hold(stop, &mut look, are_buffers_full())?;
+        let resident_bytes = proc::resident_bytes(server.pid())?;
+        let latencies = thread::scope(|scope| {
+            let hot = scope.spawn(|| self.ask_hot(server));
+            crowd.hold(stop, &mut look, || hot.is_finished())?;
+            let died = |_| Err(Error::Answer("the hot requests broke off".into()));
+            hot.join().unwrap_or_else(died)
+        })?;
+        Ok((resident_bytes, latencies))
+    }
+
+    /// What each of the connections asks for.
+    fn target(&self, server: &Server) -> Result<Target> {
+        let files = match self.pastime {
+            Pastime::SlowReading => &self.large,
+            Pastime::Idling => &self.hot,
+        };
+        let targets = targets_of(files, server, Connection::Kept);
+        let first = targets.into_iter().next();
+        first.ok_or_else(|| Error::Setting("there is no file to ask for".into()))
+    }
+
+    /// How long requests for a small file take, in ascending order.
+    fn ask_hot(&self, server: &Server) -> Result<Vec<u64>> {
+        let targets = targets_of(&self.hot, server, Connection::Kept);
+        let lane = Lane {
+            targets: &targets,
+            connections: HOT_CONNECTIONS,
+            pace: Pace::Open {
+                interval: HOT_INTERVAL,
+                span: Some(self.hold),
+            },
+            receive_bytes_max: HOT_BYTES as usize,
+        };
+        let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
+        let mut outcome = client.run(self.stop)?;
+        let mut latencies = std::mem::take(&mut outcome.tallies[0].latencies_ns);
+        latencies.sort_unstable();
+        Ok(latencies)
     }
 
     fn told(&mut self, played: &Played<Observation>) -> Case {
         let mut notes = self.bench.notes(played, Pages::Cached);
-        notes.extend(self.promise(self.bench.name(0), &played.of(0)));
+        let name = self.bench.name(0);
+        notes.extend(match self.pastime {
+            Pastime::SlowReading => self.promise(name, &played.of(0)),
+            Pastime::Idling => self.promise_each(name, &played.of(0)),
+        });
         let (connections, hold) = (self.connections, self.hold);
+        let (label, what) = match self.large.first() {
+            Some(file) => (
+                format!("{connections} readers"),
+                format!("slow readers of one file of {}", size_label(file.bytes)),
+            ),
+            None => (
+                format!("{connections} idle"),
+                "connections that have had one answer".to_owned(),
+            ),
+        };
         Case {
-            label: format!("{connections} readers"),
+            label,
             x: connections as f64,
             load: format!(
-                "{connections} slow readers of one file of {} at once, held for {hold:?}; the \
-                 server is started anew for each round",
-                size_label(self.file.bytes)
+                "{connections} {what} at once, held for {hold:?}, beside a request for {} every \
+                 {HOT_INTERVAL:?}; the server is started anew for each round",
+                size_label(HOT_BYTES)
             ),
             metrics: read_off(&METRICS, played),
+            latencies: latencies(played),
             notes,
             ..Case::default()
         }
@@ -199,15 +313,53 @@ impl Reading<'_> {
         let peak = peaks
             .max()
             .filter(|_| self.connections <= PROMISED_CONNECTIONS)?;
-        let kept = match peak < PROMISED_BYTES {
-            true => "as promised",
-            false => "which breaks the promise",
-        };
+        let kept = kept(peak < PROMISED_BYTES);
         Some(format!(
             "{name} had {:.1} MiB at the most, {kept} ({} for {PROMISED_CONNECTIONS} connections)",
             peak as f64 / (1 << 20) as f64,
             size_label(PROMISED_BYTES)
         ))
+    }
+
+    /// The same of idle connections. In a debug build they are larger, and nothing is promised.
+    fn promise_each(&self, name: &str, observations: &[&Observation]) -> Option<String> {
+        let each = observations.iter().filter_map(|o| o.held.as_ref());
+        let most = each.map(Held::bytes_each).reduce(f64::max)?;
+        let why_not = match (
+            cfg!(debug_assertions),
+            self.connections < JUDGED_CONNECTIONS,
+        ) {
+            (true, _) => Some("this is a debug build".to_owned()),
+            (_, true) => Some(format!("that takes {JUDGED_CONNECTIONS} connections")),
+            _ => None,
+        };
+        let judged = match why_not {
+            Some(why) => format!("not judged: {why}"),
+            None => kept(most <= PROMISED_BYTES_EACH).to_owned(),
+        };
+        let promised = size_label(PROMISED_BYTES_EACH as u64);
+        Some(format!(
+            "{name} took {most:.0} bytes for each at the most, {judged} ({promised} each)"
+        ))
+    }
+}
+
+/// Whether buffers have grown since the last look: a server that fills them is not yet held up by
+/// its readers, and how far one has come by now depends on the order in which it answers.
+fn are_buffers_full() -> impl Fn() -> bool {
+    let start = Instant::now();
+    let before = Cell::new(0);
+    move || {
+        let now = proc::tcp_buffer_bytes().unwrap_or(0);
+        let before = before.replace(now);
+        now <= before + before / 100 || start.elapsed() > FILL_TIMEOUT
+    }
+}
+
+fn kept(is_kept: bool) -> &'static str {
+    match is_kept {
+        true => "as promised",
+        false => "which breaks the promise",
     }
 }
 
@@ -217,27 +369,45 @@ impl Options {
         self.size.unwrap_or(usual)
     }
 
-    /// Of one contender, in milliseconds: until all have their head, and then for as long as they
-    /// are held.
+    /// Of one contender, in milliseconds: hot requests alone, until all have their head, and then
+    /// for as long as they are held.
     fn weight_of_play(&self, scale: Scale) -> u64 {
         let hold = scale.pick(HOLD_FULL, HOLD_QUICK).as_millis() as u64;
-        hold + 100 + self.connections as u64 / 2
+        2 * hold + 100 + self.connections as u64 / 2
     }
 
     fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
         let connections = self.connections;
+        let (variant, title, measured, reading) = match self.pastime {
+            Pastime::SlowReading => (
+                "connections",
+                "slow readers of one large file",
+                "Every reader asks for the same large file over a connection of its own and \
+                 then hardly reads, until all of them are in the middle of their answers.",
+                "Buffers of the kernel are not in it: they are told apart, for both ends \
+                 together, and hold references to the same pages where a server sends by \
+                 sendfile.",
+            ),
+            Pastime::Idling => (
+                "idle connections",
+                "idle connections",
+                "Every client asks for a small file over a connection of its own and then keeps \
+                 it open, until all of them have had their answer.",
+                "Buffers of the kernel are not in it, nor what a server sets aside before the \
+                 first connection.",
+            ),
+        };
         Experiment {
             name: "many".into(),
-            variant: format!("{connections} connections"),
-            title: format!("{connections} slow readers of one large file"),
-            measured: "Every reader asks for the same large file over a connection of its own and \
-                       then hardly reads, until all of them are in the middle of their answers."
-                .into(),
-            reading: "What a server keeps for each connection shows in its resident memory. \
-                      Buffers of the kernel are not in it: they are told apart, for both ends \
-                      together, and hold references to the same pages where a server sends by \
-                      sendfile."
-                .into(),
+            variant: format!("{connections} {variant}"),
+            title: format!("{connections} {title}"),
+            measured: format!(
+                "{measured} Requests for a small file fall due at a steady pace, first alone and \
+                 then beside them."
+            ),
+            reading: format!(
+                "What a server keeps for each connection shows in its resident memory. {reading}"
+            ),
             rounds,
             contenders: bench.contenders(),
             ..Experiment::default()

@@ -42,6 +42,25 @@ pub(crate) struct Observation {
     pub(crate) tcp_buffer_bytes: Option<u64>,
     /// What the server's processes had read from storage, where the kernel tells.
     pub(crate) storage_read_bytes: Option<u64>,
+    /// Where connections were held meanwhile.
+    pub(crate) held: Option<Held>,
+}
+
+/// What a server keeps for connections that are held, and how it is without them.
+pub(crate) struct Held {
+    pub(crate) connections: u64,
+    /// Resident memory of its processes before the first of them, and with all.
+    pub(crate) before_bytes: u64,
+    pub(crate) bytes: u64,
+    /// Of requests before there was any of them, in ascending order.
+    pub(crate) latencies_before_ns: Vec<u64>,
+}
+
+impl Held {
+    /// Resident memory for each, in bytes.
+    pub(crate) fn bytes_each(&self) -> f64 {
+        self.bytes.saturating_sub(self.before_bytes) as f64 / self.connections.max(1) as f64
+    }
 }
 
 /// Requests for these files.
@@ -86,6 +105,7 @@ pub(crate) fn observe_lanes(
         peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
         tcp_buffer_bytes: None,
         storage_read_bytes: read,
+        held: None,
     })
 }
 
@@ -277,6 +297,20 @@ pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
     better: Some(Better::Lower),
     of: |o| Some(o.peak_resident_bytes as f64),
 };
+pub(crate) const RESIDENT_EACH: Metric<Observation> = Metric {
+    name: "memory_per_connection",
+    label: "resident memory per connection",
+    unit: Unit::Bytes,
+    better: Some(Better::Lower),
+    of: |o| o.held.as_ref().map(Held::bytes_each),
+};
+pub(crate) const P99_BEFORE: Metric<Observation> = Metric {
+    name: "p99_alone",
+    label: "time of an answer without them, 99th percentile",
+    unit: Unit::Seconds,
+    better: Some(Better::Lower),
+    of: |o| quantile(&o.held.as_ref()?.latencies_before_ns, 0.99),
+};
 pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
     name: "tcp_buffers",
     label: "kernel memory in TCP buffers",
@@ -321,6 +355,7 @@ mod tests {
             peak_resident_bytes: 3 << 20,
             tcp_buffer_bytes: None,
             storage_read_bytes: Some(0),
+            held: None,
         }
     }
 
@@ -336,6 +371,20 @@ mod tests {
         assert_eq!(of(P99), Some(0.099));
         assert_eq!(of(WORST), Some(0.100));
         assert_eq!(of(TCP_BUFFERS), None);
+    }
+
+    #[test]
+    fn memory_of_connections_is_what_came_with_them() {
+        let mut held = observation(1..=10);
+        held.held = Some(Held {
+            connections: 100,
+            before_bytes: 1 << 20,
+            bytes: (1 << 20) + 100 * 4096,
+            latencies_before_ns: (1..=100).map(|ms| ms * 1_000_000).collect(),
+        });
+        assert_eq!((RESIDENT_EACH.of)(&held), Some(4096.0));
+        assert_eq!((P99_BEFORE.of)(&held), Some(0.099));
+        assert_eq!((P99_BEFORE.of)(&observation(1..=10)), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! ```text
 //!   closed lane   answer ─► next request at once, until the quota is used up; answers that are
 //!                 under way then are still taken whole
-//!   open lane     a request falls due every interval, whatever the answers do, until the
-//!                 closed lanes are finished; its latency counts from when it was due
+//!   open lane     a request falls due every interval, whatever the answers do, for a span or
+//!                 until the other lanes are finished; its latency counts from when it was due
 //! ```
 //!
 //! Waking a sleeping client on another processor is charged to the one who wakes it, which is the
@@ -49,7 +49,11 @@ pub(crate) struct Lane<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
     Closed(Quota),
-    Open { interval: Duration },
+    Open {
+        interval: Duration,
+        /// How long; as long as others go on if none.
+        span: Option<Duration>,
+    },
 }
 
 /// What a closed lane asks for.
@@ -202,9 +206,9 @@ impl<'a> Client<'a> {
     }
 
     fn begin_due(&mut self, now: Instant) -> Result<()> {
-        let closed_over = self.closed_lanes_over(now);
+        let others_over = self.bounded_lanes_over(now);
         for lane in &mut self.lanes {
-            lane.fall_due(now, closed_over);
+            lane.fall_due(now, others_over);
             while let Some((index, due)) = lane.next_to_begin() {
                 self.exchanges[index].begin(lane.next_target(), due)?;
             }
@@ -237,16 +241,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn closed_lanes_over(&self, now: Instant) -> bool {
-        let mut closed = self
-            .lanes
-            .iter()
-            .filter(|l| matches!(l.lane.pace, Pace::Closed(_)));
-        closed.all(|lane| !lane.quota_left(now) && lane.all_idle())
+    /// Whether all lanes are over that end by themselves.
+    fn bounded_lanes_over(&self, now: Instant) -> bool {
+        let mut bounded = self.lanes.iter().filter(|lane| lane.is_bounded());
+        bounded.all(|lane| !lane.goes_on(now) && lane.all_idle())
     }
 
     fn is_finished(&self, now: Instant) -> bool {
-        self.closed_lanes_over(now) && self.lanes.iter().all(|l| l.due.is_empty() && l.all_idle())
+        self.bounded_lanes_over(now) && self.lanes.iter().all(|l| l.due.is_empty() && l.all_idle())
     }
 }
 
@@ -282,11 +284,12 @@ impl<'a> Running<'a> {
 
     /// Where the client itself woke late the request is due now, not in the past: the server
     /// does not answer for the client's delays.
-    fn fall_due(&mut self, now: Instant, closed_over: bool) {
-        let Pace::Open { interval } = self.lane.pace else {
+    fn fall_due(&mut self, now: Instant, others_over: bool) {
+        let Pace::Open { interval, span } = self.lane.pace else {
             return;
         };
-        while !closed_over && self.next_due <= now {
+        let is_over = span.map_or(others_over, |span| now - self.start >= span);
+        while !is_over && self.next_due <= now {
             self.due.push_back(now);
             self.next_due += interval;
         }
@@ -298,6 +301,21 @@ impl<'a> Running<'a> {
         let index = self.idle.pop()?;
         self.due.pop_front();
         Some((index, due))
+    }
+
+    fn is_bounded(&self) -> bool {
+        !matches!(self.lane.pace, Pace::Open { span: None, .. })
+    }
+
+    /// Whether a lane that ends by itself has something to ask for.
+    fn goes_on(&self, now: Instant) -> bool {
+        match self.lane.pace {
+            Pace::Closed(_) => self.quota_left(now),
+            Pace::Open { span, .. } => {
+                let is_over = span.is_none_or(|span| now - self.start >= span);
+                !is_over || !self.due.is_empty()
+            }
+        }
     }
 
     fn quota_left(&self, now: Instant) -> bool {
@@ -402,6 +420,27 @@ mod tests {
             assert_eq!((tally.requests, tally.body_bytes), (requests, 3 * requests));
             assert_eq!(tally.latencies_ns.len() as u64, requests);
         }
+    }
+
+    #[test]
+    fn an_open_lane_may_have_a_span_of_its_own() {
+        let address = server(1);
+        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
+        let interval = Duration::from_millis(5);
+        let lane = Lane {
+            targets: &targets,
+            connections: 1,
+            pace: Pace::Open {
+                interval,
+                span: Some(10 * interval),
+            },
+            receive_bytes_max: 1000,
+        };
+        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        let outcome = client.run(&AtomicBool::new(false)).unwrap();
+        let tally = &outcome.tallies[0];
+        assert!((1..=10).contains(&tally.requests), "{tally:?}");
+        assert_eq!(tally.body_bytes, 3 * tally.requests);
     }
 
     #[test]

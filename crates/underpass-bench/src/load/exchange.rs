@@ -139,6 +139,16 @@ impl Exchange {
         matches!(self.state, State::Idle)
     }
 
+    /// Whether the server has closed a connection on which nothing is owed.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(
+            rustix::net::recv(&self.stream, &mut byte, flags),
+            Err(Errno::AGAIN | Errno::INTR)
+        )
+    }
+
     /// Sends a request. It is a few hundred bytes on an idle connection: a socket that does not
     /// take it whole is broken.
     pub(crate) fn begin(&mut self, target: &Target, due: Instant) -> Result<()> {

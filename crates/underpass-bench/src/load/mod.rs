@@ -7,14 +7,14 @@
 //! | `response`, `exchange` | one answer, one connection |
 //! | `verify` | whether all bodies are right, before anything is measured |
 //! | `client` | many connections at a pace |
-//! | `slow` | many connections that hardly read |
+//! | `crowd` | many connections that hardly read, or are idle |
 //!
 //! Nothing here knows of servers but their address, nor of what they cost.
 
 mod client;
+mod crowd;
 mod exchange;
 mod response;
-mod slow;
 mod specimen;
 mod verify;
 
@@ -26,9 +26,10 @@ use crate::error::{Doing, Error, Result};
 
 pub use client::Waiting;
 pub(crate) use client::{Client, Lane, Pace, Quota};
+pub(crate) use crowd::Crowd;
+pub use crowd::Pastime;
 pub use exchange::Connection;
 pub(crate) use exchange::Target;
-pub(crate) use slow::read_slowly;
 pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
 pub(crate) use verify::verify;
 

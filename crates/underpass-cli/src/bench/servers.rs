@@ -3,7 +3,7 @@
 use clap::Args;
 use underpass::Mechanism;
 use underpass_bench::experiment::{cold, http, many, small};
-use underpass_bench::{Connection, Named};
+use underpass_bench::{Connection, Named, Pastime};
 
 use super::Common;
 use super::numbers::bytes;
@@ -71,15 +71,18 @@ pub(super) struct Cold {
     pub(super) beside: Beside,
 }
 
-/// Slow readers of one large file: memory
+/// Slow readers of one large file, or idle connections: memory, and what others notice
 #[derive(Debug, Args)]
 pub(super) struct Many {
     /// The size of the file [default: 1 GiB, with --quick 64 MiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     size: Option<u64>,
-    /// How many readers
+    /// How many connections
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
+    /// Have them idle, after an answer of 1 KiB, rather than read slowly
+    #[arg(long, conflicts_with = "size")]
+    idle: bool,
     #[command(flatten)]
     pub(super) beside: Beside,
 }
@@ -146,6 +149,10 @@ impl Many {
             servers: self.beside.servers.clone(),
             size: self.size,
             connections: self.connections,
+            pastime: match self.idle {
+                true => Pastime::Idling,
+                false => Pastime::SlowReading,
+            },
             ..many::Options::default()
         }
     }

@@ -94,6 +94,10 @@ impl<F: Feed> Feed for Compressed<F> {
         batch.bytes().append(self.encoder.get_mut());
         Ok(progress)
     }
+
+    fn made(&self) -> &'static str {
+        "made in memory while it is sent: contents are read and compressed"
+    }
 }
 
 impl<F: fmt::Debug> fmt::Debug for Compressed<F> {

@@ -5,21 +5,20 @@
 //! out; all others stand from the first scrape on, at 0.
 
 use std::fmt::{Display, Write};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use underpass::{Cause, Mechanism};
-use underpass_net::Phase;
+use underpass::Mechanism;
+use underpass_net::{Phase, TurnedAway};
 
 use super::process;
-use crate::board::Board;
+use crate::board::{Board, Counts};
 use crate::log::Log;
-use crate::tally::{Counter, DURATION_CLASSES, End, METHODS, STATUSES, Tally, cause_name};
+use crate::tally::{Counter, DURATION_CLASSES, End, Late, METHODS, STATUSES, Tally, cause_name};
 
 /// Everything there is to tell.
 pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
-    let tallies = Tallies(board.tallies());
+    let tallies = Tallies(board.counts());
     let mut page = Page::default();
     requests(&mut page, &tallies);
     durations(&mut page, &tallies);
@@ -36,11 +35,11 @@ pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
 }
 
 /// Those of all workers.
-struct Tallies(Vec<Arc<Tally>>);
+struct Tallies(Counts);
 
 impl Tallies {
     fn sum(&self, counter: impl Fn(&Tally) -> &Counter) -> u64 {
-        let values = self.0.iter().map(|tally| counter(tally).value());
+        let values = self.0.all.iter().map(|tally| counter(tally).value());
         values.fold(0, u64::wrapping_add)
     }
 }
@@ -158,29 +157,22 @@ fn bytes(page: &mut Page, tallies: &Tallies) {
 }
 
 fn refusals(page: &mut Page, tallies: &Tallies) {
-    let mut sums: Vec<(Mechanism, Cause, u64)> = Vec::new();
-    for tally in &tallies.0 {
+    let mut sums = Vec::new();
+    for tally in &tallies.0.all {
         let Ok(refusals) = tally.refusals.lock() else {
             continue;
         };
         for refused in refusals.iter() {
-            let (mechanism, cause) = (refused.mechanism, refused.cause);
-            match sums
-                .iter_mut()
-                .find(|sum| (sum.0, sum.1) == (mechanism, cause))
-            {
-                Some(sum) => sum.2 += refused.answers,
-                None => sums.push((mechanism, cause, refused.answers)),
-            }
+            refused.count_among(&mut sums, usize::MAX);
         }
     }
     let name = "underpass_refusals_total";
     let help = "Answers in which the kernel refused a mechanism, by mechanism and cause.";
     page.family(name, Kind::Counter, help);
-    for (mechanism, cause, answers) in sums {
-        let cause = cause_name(cause);
+    for refused in sums {
+        let (mechanism, cause) = (refused.mechanism, cause_name(refused.cause));
         let labels = format!("{{mechanism=\"{mechanism}\",cause=\"{cause}\"}}");
-        page.sample(name, &labels, answers);
+        page.sample(name, &labels, refused.answers);
     }
     page.single(
         "underpass_refusals_unlisted_total",
@@ -220,6 +212,30 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
         "Connections open.",
         accepted.saturating_sub(ended),
     );
+    let name = "underpass_connections_turned_away_total";
+    let help = "Connections closed before a request was read, by reason.";
+    page.family(name, Kind::Counter, help);
+    for (number, reason) in TurnedAway::NAMES.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.turned_away[number]);
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
+    }
+    let name = "underpass_connections_timed_out_total";
+    let help = "Connections ended since the client was too slow, by the option that says so.";
+    page.family(name, Kind::Counter, help);
+    for (number, late) in Late::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.late[number]);
+        page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
+    }
+    for (limit, end) in [("stall-timeout", End::Stalled), ("rate-min", End::TooSlow)] {
+        let value = tallies.sum(|tally| &tally.ends[end as usize]);
+        page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
+    }
+    page.single(
+        "underpass_connections_max_reached_total",
+        Kind::Counter,
+        "Times that a worker had as many connections as it may have, and others waited.",
+        tallies.sum(|tally| &tally.full),
+    );
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
     for (each, word) in [
@@ -233,8 +249,8 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
     page.single(
         "underpass_workers",
         Kind::Gauge,
-        "Workers that were started.",
-        tallies.0.len(),
+        "Workers that run, those of earlier configurations included.",
+        tallies.0.working,
     );
 }
 

@@ -1,0 +1,175 @@
+//! What holds for any bytes whatever that a proxy, or somebody who is none, may begin with: a
+//! function that panics where its promise is broken, for fuzzers (`fuzz/` in the repository) and
+//! for the tests below.
+//!
+//! This is no interface: it is there for tests, and with the feature `fuzz`.
+
+#![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::limits::PROXY_BYTES_MAX;
+use crate::proxy_protocol::{Header, LINE_BYTES_MAX, Origin, Parsed, SIGNATURE, parse};
+
+/// A PROXY header is what a plainer reading makes of it; no split of the bytes changes that, nor
+/// what follows; it ends where there still is something; and one that is written is read back as
+/// it was meant. The first 18 bytes are the address that is written.
+pub fn proxy(data: &[u8]) {
+    let Some((address, input)) = data.split_first_chunk::<18>() else {
+        return;
+    };
+    let parsed = parse(input);
+    let first = (0..=input.len()).map(|length| parse(&input[..length]));
+    let decided = first.clone().find(|parsed| *parsed != Parsed::Partial);
+    assert_eq!(decided.unwrap_or(Parsed::Partial), parsed, "byte by byte");
+    let plain = plain_line(input).or_else(|| plain_binary(input));
+    match parsed {
+        Parsed::Header(header) => {
+            assert_eq!(Some(header), plain, "{}", input.escape_ascii());
+            assert!(header.length <= input.len().min(PROXY_BYTES_MAX));
+            let partial = first.take_while(|parsed| *parsed == Parsed::Partial);
+            assert_eq!(partial.count(), header.length, "decided before its end");
+        }
+        Parsed::Partial => {
+            assert_eq!(plain, None, "{}", input.escape_ascii());
+            assert!(
+                input.len() < PROXY_BYTES_MAX,
+                "nothing is waited for forever"
+            );
+        }
+        Parsed::Malformed(_) => assert_eq!(plain, None, "{}", input.escape_ascii()),
+    }
+    let [ip @ .., high, low] = *address;
+    let port = u16::from_be_bytes([high, low]);
+    let [a, b, c, d, ..] = ip;
+    written(SocketAddr::from(([a, b, c, d], port)), input);
+    written(SocketAddr::from((ip, port)), input);
+}
+
+/// Both versions say of a client who it is, whatever comes behind them.
+fn written(client: SocketAddr, more: &[u8]) {
+    let (family, ip) = match client.ip() {
+        IpAddr::V4(ip) => (4, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (6, ip.octets().to_vec()),
+    };
+    let (ip_text, port) = (client.ip(), client.port());
+    let line = format!("PROXY TCP{family} {ip_text} {ip_text} {port} 443\r\n").into_bytes();
+    assert!(line.len() <= LINE_BYTES_MAX);
+    let addresses = [&ip[..], &ip, &port.to_be_bytes(), &443u16.to_be_bytes()].concat();
+    let length = addresses.len() as u16;
+    let kind = if family == 4 { 0x11 } else { 0x21 };
+    let head = [SIGNATURE, &[0x21, kind], &length.to_be_bytes()].concat();
+    for header in [line, [head, addresses].concat()] {
+        let expected = Header {
+            length: header.len(),
+            origin: Origin::Client(client),
+        };
+        let input = [&header[..], more].concat();
+        assert_eq!(parse(&input), Parsed::Header(expected));
+    }
+}
+
+/// Version 1, read as the words of a line.
+fn plain_line(input: &[u8]) -> Option<Header> {
+    let within = &input[..input.len().min(LINE_BYTES_MAX)];
+    let line = within.split_inclusive(|&byte| byte == b'\n').next()?;
+    let words: Vec<_> = line
+        .strip_suffix(b"\r\n")?
+        .split(|&byte| byte == b' ')
+        .map(|word| std::str::from_utf8(word).unwrap_or("?"))
+        .collect();
+    let origin = match words[..] {
+        ["PROXY", "UNKNOWN", ..] => Origin::Peer,
+        ["PROXY", family, source, destination, port, other] => {
+            let _ = plain_port(other)?;
+            let address = |text: &str| match family {
+                "TCP4" => text.parse().ok().map(IpAddr::V4),
+                "TCP6" => text.parse().ok().map(IpAddr::V6),
+                _ => None,
+            };
+            let _ = address(destination)?;
+            Origin::Client(SocketAddr::new(address(source)?, plain_port(port)?))
+        }
+        _ => return None,
+    };
+    let length = line.len();
+    Some(Header { length, origin })
+}
+
+/// A port that is written as we would write it.
+fn plain_port(text: &str) -> Option<u16> {
+    let port: u16 = text.parse().ok()?;
+    (port.to_string() == text).then_some(port)
+}
+
+/// Version 2, field by field.
+fn plain_binary(input: &[u8]) -> Option<Header> {
+    let [command, family, high, low, rest @ ..] = input.strip_prefix(SIGNATURE)? else {
+        return None;
+    };
+    let size = usize::from(*high) << 8 | usize::from(*low);
+    let length = SIGNATURE.len() + 4 + size;
+    let block = rest.get(..size).filter(|_| length <= PROXY_BYTES_MAX)?;
+    let at = |from: usize| block.get(from).copied();
+    let port = |from| Some(u16::from(at(from)?) << 8 | u16::from(at(from + 1)?));
+    let origin = match (command, family) {
+        (0x20, _) | (0x21, 0x00) => Origin::Peer,
+        (0x21, 0x11) => {
+            let ip = [at(0)?, at(1)?, at(2)?, at(3)?];
+            let (client, _) = (port(8)?, port(10)?);
+            Origin::Client(SocketAddr::from((ip, client)))
+        }
+        (0x21, 0x21) => {
+            let ip: [u8; 16] = block.get(..16)?.try_into().ok()?;
+            let (client, _) = (port(32)?, port(34)?);
+            Origin::Client(SocketAddr::from((ip, client)))
+        }
+        (0x21, 0x31) => {
+            at(215)?;
+            Origin::Peer
+        }
+        _ => return None,
+    };
+    Some(Header { length, origin })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    const WORDS: &[&[u8]] = &[
+        b"PROXY ",
+        b"UNKNOWN",
+        b"TCP4",
+        b"TCP6",
+        b" ",
+        b" 192.0.2.7",
+        b" 2001:db8::7",
+        b" ::ffff:192.0.2.7",
+        b" 80",
+        b" 65535",
+        b" 080",
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\r\n\r\n\0\r\nQUIT\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x00\x24",
+        b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00",
+        b"\x21\x31\x00\xd8",
+        b"\xff",
+    ];
+
+    proptest! {
+        #[test]
+        fn proxy_headers(
+            address in any::<[u8; 18]>(),
+            words in vec(select(WORDS), 0..12),
+            rest in vec(any::<u8>(), 0..40),
+        ) {
+            super::proxy(&[&address, &words.concat()[..], &rest].concat());
+        }
+    }
+}
