@@ -61,6 +61,10 @@ pub struct Limits {
     /// The most that all connections together are sent, in bytes per second, heads included. They
     /// get turns of equal size, one after the other.
     pub rate_all_max: Option<NonZeroU64>,
+    /// The most that all connections of one client together are sent, in bytes per second, heads
+    /// included, over all workers. They get turns of equal size, one after the other. A client is
+    /// whoever `connections_per_client_max` counts as one; a Unix socket's peer is none.
+    pub rate_per_client_max: Option<NonZeroU64>,
     /// Who may say for whom a connection is.
     pub proxy: Proxies,
     /// What is read and thrown away after the last answer, so that a reset does not destroy it.
@@ -89,6 +93,7 @@ impl Default for Limits {
             rate_min_window: Duration::from_secs(60),
             rate_max: None,
             rate_all_max: None,
+            rate_per_client_max: None,
             proxy: Proxies::default(),
             linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
@@ -136,9 +141,14 @@ const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
 /// of TLS, hundreds of bytes.
 pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 
-/// How long a peer keeps its share of the bandwidth of all while it takes nothing: as long as a
+/// How long a peer keeps its share of a bandwidth while it takes nothing: as long as a
 /// share lasts. Slow peers must not hold the shares of others.
 pub(crate) const SLOT_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Clients that have left and whose bandwidth is still sold for a while are remembered, or closing
+/// and connecting again would be a way round their limit. Of more than this many the first one is
+/// forgotten: that is 2 MiB.
+pub(crate) const REMEMBERED_MAX: usize = 16_384;
 
 /// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
