@@ -34,6 +34,10 @@ pub(crate) const CONTENTS_BYTES_MAX: usize = 8 << 20;
 /// Events about files that are read at a time: each is 16 bytes, without a name.
 pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
 
+/// What a list of the configuration has a path tried for. Each is one or more looks at the file
+/// system for every request.
+pub(crate) const TRIED_FILES_MAX: usize = 16;
+
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 

@@ -21,7 +21,7 @@ use crate::mistakes::mistakes;
 use crate::monitor::StatusOptions;
 use crate::rules::{
     CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, PageStatus, Redirect,
-    Rewrite, SecurityOptions, Symlinks, UrlPath,
+    Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath,
 };
 use crate::settings::{self, Setting};
 
@@ -91,6 +91,9 @@ pub struct SiteOptions {
     /// Paths that are answered with what another path leads to.
     #[serde(rename = "rewrite")]
     pub rewrites: Vec<Rewrite>,
+    /// What paths lead to by lists that are tried in their order.
+    #[serde(rename = "try")]
+    pub tries: Vec<TryRule>,
     /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Symbolic links.
@@ -242,6 +245,7 @@ impl Default for SiteOptions {
             error_pages: BTreeMap::new(),
             redirects: Vec::new(),
             rewrites: Vec::new(),
+            tries: Vec::new(),
             hidden: Hidden::default(),
             symlinks: Symlinks::default(),
             precompressed: Vec::new(),
