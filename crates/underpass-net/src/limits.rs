@@ -9,6 +9,7 @@ use underpass::limits::JOINED_BYTES_MAX;
 use crate::error::Error;
 use crate::pace::Least;
 use crate::proxies::Proxies;
+use crate::size;
 
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,9 +29,11 @@ pub struct Limits {
     pub backlog: i32,
     /// A head and a body that fit into this together leave in one call, the body read behind the
     /// head; 0 for never. A connection may hold as much memory.
+    #[serde(deserialize_with = "size::bytes")]
     pub joined_bytes_max: u64,
     /// Unread input kept for one connection. A peer that sends more than a protocol takes is held
     /// back by its own window.
+    #[serde(deserialize_with = "size::bytes")]
     pub input_bytes_max: usize,
     /// How long a connection may be silent between two requests. Longer than most clients keep
     /// theirs, so that the client is the one to close and no request meets a closing connection.
@@ -50,6 +53,7 @@ pub struct Limits {
     /// of a byte a minute, who hold a connection and a socket buffer for nothing, and nobody whose
     /// line works: the slowest mobile ones carry ten times as much. What the server holds back
     /// itself (a slow disk, `rate_all_max`) is not counted.
+    #[serde(deserialize_with = "size::bytes")]
     pub rate_min: u64,
     /// Over how long that is averaged. Players read ahead and pause: it has to be longer than
     /// their pauses. An answer that is sent within one window is not looked at.
@@ -57,17 +61,21 @@ pub struct Limits {
     pub rate_min_window: Duration,
     /// The most that one connection is sent, in bytes per second. The kernel spreads the packets
     /// evenly (`SO_MAX_PACING_RATE`) and counts TCP headers too.
+    #[serde(deserialize_with = "size::some_bytes")]
     pub rate_max: Option<NonZeroU64>,
     /// The most that all connections together are sent, in bytes per second, heads included. They
     /// get turns of equal size, one after the other.
+    #[serde(deserialize_with = "size::some_bytes")]
     pub rate_all_max: Option<NonZeroU64>,
     /// The most that all connections of one client together are sent, in bytes per second, heads
     /// included, over all workers. They get turns of equal size, one after the other. A client is
     /// whoever `connections_per_client_max` counts as one; a Unix socket's peer is none.
+    #[serde(deserialize_with = "size::some_bytes")]
     pub rate_per_client_max: Option<NonZeroU64>,
     /// Who may say for whom a connection is.
     pub proxy: Proxies,
     /// What is read and thrown away after the last answer, so that a reset does not destroy it.
+    #[serde(deserialize_with = "size::bytes")]
     pub linger_bytes_max: usize,
     /// How long that may take.
     #[serde(with = "humantime_serde")]

@@ -248,6 +248,8 @@ mod tests {
                 "user=www-data",
                 "requests.head-timeout=5s",
                 "connections.rate-max=10_000_000",
+                "connections.rate-per-client-max=20MB",
+                "connections.input-bytes-max=128 KiB",
                 "connections.proxy.trusted=[\"10.0.0.0/8\", \"unix\"]",
                 "site.etag=mtime-size",
                 "site.pretty=true",
@@ -263,6 +265,9 @@ mod tests {
         assert_eq!(options.listen.len(), 1);
         assert_eq!(options.requests.head_timeout.as_secs(), 5);
         assert_eq!(options.connections.proxy.trusted.len(), 2);
+        let rate = options.connections.rate_per_client_max;
+        assert_eq!(rate.map(u64::from), Some(20_000_000));
+        assert_eq!(options.connections.input_bytes_max, 128 << 10);
         let [first, second] = &options.sites[..] else {
             panic!("two sites: {options:?}");
         };
@@ -308,7 +313,8 @@ mod tests {
             "`connections`",
             "--set connections.rate-maxx=5: unknown field `rate-maxx`",
             "`rate-max`",
-            "--set connections.rate-max=fast: invalid type: string \"fast\"",
+            "--set connections.rate-max=fast: invalid value: string \"fast\", expected a number",
+            "\"64KiB\" or \"10MB\"",
             "--set site.symlinks=some: ",
             "`inside`",
             "--set requests.head-timeout=5: ",

@@ -176,7 +176,7 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
         user = "www-data:www-data"
         confine = "required"
         [requests]
-        line-bytes-max = 8_192
+        line-bytes-max = "8KiB"
         head-bytes-max = 16_384
         drained-bytes-max = 0
         per-connection-max = 1000
@@ -184,9 +184,9 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
         unsorted-ranges-max = 2
         [connections]
         connections-per-client-max = 20
-        rate-min = 1_000
+        rate-min = "1kB"
         rate-min-window = "30s"
-        rate-max = 5_000_000
+        rate-max = "5MB"
         rate-all-max = 100_000_000
         rate-per-client-max = 20_000_000
         [connections.proxy]
@@ -197,11 +197,16 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
     "#;
     let options = Options::parse(text).unwrap();
     assert_eq!(options.requests.ranges_max, 10);
+    assert_eq!(options.requests.line_bytes_max, 8192);
+    assert_eq!(options.connections.rate_min, 1000);
     assert_eq!(options.connections.rate_max, NonZeroU64::new(5_000_000));
     assert_eq!(options.connections.proxy.timeout, Duration::from_secs(1));
     assert_eq!(options.connections.proxy.trusted.len(), 3);
     for (right, wrong) in [
         ("rate-all-max", "rate-al-max"),
+        ("5MB", "5 apples"),
+        ("rate-all-max = 100_000_000", "rate-all-max = 0"),
+        ("\"8KiB\"", "-1"),
         ("10.0.0.0/8", "10.0.0.0/80"),
         ("\"required\"", "\"perhaps\""),
         ("www-data:www-data", "www-data:"),
