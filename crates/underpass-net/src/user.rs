@@ -54,6 +54,14 @@ impl User {
     }
 
     fn identity(&self) -> Result<Identity, String> {
+        // Numbers need no data base: where there is none, and where a static binary could not ask
+        // those that libraries bring.
+        if let (Ok(number), Some(Ok(group))) = (
+            self.name.parse(),
+            self.group.as_ref().map(|group| group.parse()),
+        ) {
+            return Ok(Identity::alone(Uid::from_raw(number), Gid::from_raw(group)));
+        }
         let known = match self.name.parse() {
             Ok(number) => unistd::User::from_uid(Uid::from_raw(number)),
             Err(_) => unistd::User::from_name(&self.name),
