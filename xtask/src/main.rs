@@ -1,5 +1,5 @@
-//! What the project does to itself: `cargo xtask test`, `tidy`, `docs`, `peers` and
-//! `soak`.
+//! What the project does to itself: `cargo xtask test`, `tidy`, `docs`, `peers`, `soak` and
+//! `release`.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
@@ -7,11 +7,13 @@
 //!      ─► docs ─► the test that writes the generated pages
 //!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //!      ─► soak ─► the real server, minutes of clients that come, stall and vanish
+//!      ─► release ─► a static binary, and a container image with it
 //! ```
 #![forbid(unsafe_code)]
 
 mod docs;
 mod peers;
+mod release;
 mod soak;
 mod test;
 mod tidy;
@@ -42,6 +44,8 @@ enum Command {
     Peers(peers::Arguments),
     /// Put the real server under clients that come, stall and vanish while its files change
     Soak(soak::Arguments),
+    /// Build a static binary, and a container image from it without Docker
+    Release(release::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Docs => docs::run(&workspace),
         Command::Peers(arguments) => peers::run(&workspace, &arguments),
         Command::Soak(arguments) => soak::run(&workspace, &arguments),
+        Command::Release(arguments) => release::run(&workspace, &arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

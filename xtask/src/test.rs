@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
+pub(crate) use self::build::program_built;
 pub(crate) use self::needs::{is_root, search_path};
 use self::packages::Packages;
 pub(crate) use self::packages::install as install_packages;

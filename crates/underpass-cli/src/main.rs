@@ -75,7 +75,13 @@ fn copying(
 
 fn arguments() -> Arguments {
     let matches = whole_command().get_matches();
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let (Command::Serve(arguments), Some((_, matches))) =
+        (&mut arguments.command, matches.subcommand())
+    {
+        arguments.rank(matches);
+    }
+    arguments
 }
 
 /// All commands, with `cp` as its own table has it.

@@ -211,6 +211,116 @@ fn the_environment_stands_behind_the_flags() {
 }
 
 #[test]
+fn any_option_can_be_set_on_the_command_line() {
+    let server = Server::with(&[
+        "--set",
+        "requests.line-bytes-max=200",
+        "--set",
+        "site.security.frame-options=DENY",
+        "--set",
+        "site.cache=[{paths = ['*.js'], control = 'max-age=5'}]",
+        "--set=site.index=start.html",
+        "--set=connections.connections-per-client-max=2",
+    ]);
+    for name in ["start.html", "a.js"] {
+        server.write(name, name);
+    }
+    let mut socket = server.connect();
+    assert_eq!(get(&mut socket, "/"), b"start.html");
+    let told = head(&server, "/a.js");
+    for part in ["X-Frame-Options: DENY", "Cache-Control: max-age=5"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let long = format!("/?{}", "q".repeat(200));
+    assert!(head(&server, &long).starts_with("HTTP/1.1 414 "));
+}
+
+#[test]
+fn the_environment_beats_the_file_and_flags_beat_both() {
+    let (_folder, file) = configuration(
+        "[[site]]\nroot = 'www'\nindex = ['file']\nhidden = 'shown'\npretty = true\n",
+    );
+    let index = |settings: &str, arguments: &[&str]| {
+        let mut command = underpass();
+        command
+            .env("UNDERPASS_CONFIG", &file)
+            .env("UNDERPASS_CORS", "https://variable.example")
+            .env("UNDERPASS_SET", settings);
+        let server = Server::by_with(command, arguments);
+        for name in ["file", "environment", "set", "flag", ".hidden", "p.html"] {
+            server.write(name, name);
+        }
+        let mut socket = server.connect();
+        assert_eq!(get(&mut socket, "/.hidden"), b".hidden");
+        assert_eq!(get(&mut socket, "/p"), b"p.html");
+        let index = get(&mut socket, "/");
+        (String::from_utf8(index).unwrap(), head(&server, "/file"))
+    };
+    let environment = "site.index=environment;site.cors.origins=*";
+    assert_eq!(index("", &[]).0, "file");
+    let (told, cors) = index(environment, &[]);
+    assert_eq!(told, "environment");
+    assert!(cors.contains("Vary: Origin"), "the variable of its own");
+    let set = ["--set", "site.index=set", "--set", "site.cors.origins=*"];
+    let (told, cors) = index(environment, &set);
+    assert_eq!(told, "set");
+    assert!(cors.contains("Access-Control-Allow-Origin: *"), "{cors}");
+    let flag = [&set[..], &["--index", "flag"]].concat();
+    assert_eq!(index(environment, &flag).0, "flag");
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_told_by_its_name() {
+    let (folder, file) = configuration("[[site]]\nroot = 'www'\n");
+    let told = |name: &str, settings: &[&str]| {
+        let mut command = underpass();
+        command.args(["serve", name]).arg(&file);
+        command.env("UNDERPASS_SET", "site.etagg=1\nworkers=none");
+        let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+        let output = command.args(settings).output().unwrap();
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        (output.status.code(), told)
+    };
+    for name in ["--check", "--config"] {
+        let (code, told) = told(name, &["connections.rate-maxx=1", "site.symlinks=some"]);
+        assert_eq!(code, Some(1), "{told}");
+        for part in [
+            "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
+            "UNDERPASS_SET workers=none: invalid type: string \"none\"",
+            "--set connections.rate-maxx=1: unknown field `rate-maxx`",
+            "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+    let (code, said) = told("--check", &["workers"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("is not KEY=VALUE"), "{said}");
+    let output = underpass()
+        .args([
+            "serve",
+            "--set",
+            "site.root=www",
+            "--set=site.2.names=b.example",
+        ])
+        .args(["--set=site.2.root=.", "--check"])
+        .arg(&file)
+        .current_dir(folder.path())
+        .env("UNDERPASS_SET", "listen=127.0.0.1:2")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for part in [
+        "listens on 127.0.0.1:2\nwith UNDERPASS_SET listen=127.0.0.1:2\nwith --set site.root=www",
+        "site 1: www for every other name",
+        "site 2: . for b.example",
+    ] {
+        let told = text(&output.stdout);
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
 fn one_folder_is_not_that_of_several_sites() {
     let (folder, file) =
         configuration("[[site]]\nroot = '.'\n[[site]]\nroot = '.'\nnames = ['a']\n");

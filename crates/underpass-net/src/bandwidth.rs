@@ -1,4 +1,5 @@
-//! What all connections of all workers may send together.
+//! What several connections may send together: all of them, or those of one client, whatever worker
+//! they are at.
 //!
 //! Time is sold: at R bytes per second a byte costs 1/R of a second, and each turn gets the next
 //! stretch that nobody has. Whoever comes early waits for its stretch, so nobody is passed over and
@@ -31,12 +32,9 @@ pub(crate) enum Claim {
     Next,
 }
 
-/// Leave to send some bytes, from a moment on.
-pub(crate) struct Slot {
-    /// How long to wait before.
-    pub(crate) wait: Duration,
-    pub(crate) bytes: u64,
-}
+/// The bandwidths that a connection has its slots of: its client's, and that of all.
+#[derive(Clone, Copy)]
+pub(crate) struct Shares<'b>(pub(crate) [Option<&'b Bandwidth>; 2]);
 
 /// What was not used for so long is lost: idle seconds don't add up to a flood.
 const BURST: Duration = Duration::from_millis(100);
@@ -59,14 +57,19 @@ impl Bandwidth {
         }
     }
 
-    /// The next slot that is free.
-    pub(crate) fn slot(&self, claim: Claim) -> Slot {
+    /// Sells the next stretch that is free to somebody who wants to send so many bytes, and says
+    /// how long to wait for it.
+    pub(crate) fn sell(&self, bytes: u64, claim: Claim) -> Duration {
         let now = nanoseconds(self.began.elapsed());
-        self.slot_at(now, claim)
+        self.sell_at(now, bytes, claim)
     }
 
-    fn slot_at(&self, now: u64, claim: Claim) -> Slot {
-        let bytes = self.slot_bytes();
+    /// Until when all is sold. From then on there is nothing to remember.
+    pub(crate) fn sold_until(&self) -> Instant {
+        self.began + Duration::from_nanos(self.sold.load(Ordering::Relaxed))
+    }
+
+    fn sell_at(&self, now: u64, bytes: u64, claim: Claim) -> Duration {
         let cost = self.cost(bytes);
         let unsold = match claim {
             Claim::First => BURST,
@@ -80,10 +83,7 @@ impl Bandwidth {
                 Some(from(sold).saturating_add(cost))
             })
             .unwrap_or_else(|sold| sold);
-        Slot {
-            wait: Duration::from_nanos(from(sold).saturating_sub(now)),
-            bytes,
-        }
+        Duration::from_nanos(from(sold).saturating_sub(now))
     }
 
     /// Settles what a turn has sent that has `paid` for so many bytes: more costs more, what is
@@ -104,6 +104,26 @@ impl Bandwidth {
     fn cost(&self, bytes: u64) -> u64 {
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.get());
         u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+}
+
+impl<'b> Shares<'b> {
+    /// What a slot has; none where no bandwidth is limited. The smallest: nobody should pay for
+    /// what it may not send anyway.
+    pub(crate) fn slot_bytes(&self) -> Option<u64> {
+        self.each().map(Bandwidth::slot_bytes).min()
+    }
+
+    /// Those that are limited. The client's comes first: who waits for that one has nothing of
+    /// what is everybody's meanwhile.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &'b Bandwidth> + use<'b> {
+        self.0.into_iter().flatten()
+    }
+
+    /// Settles what a turn has sent.
+    pub(crate) fn settle(&self, paid: u64, sent: u64) {
+        self.each()
+            .for_each(|bandwidth| bandwidth.settle(paid, sent));
     }
 }
 
@@ -128,15 +148,15 @@ mod tests {
         let (mut now, mut sent) = (SECOND, 0);
         let mut claim = Claim::First;
         loop {
-            let slot = bandwidth.slot_at(now, claim);
+            let paid = bandwidth.slot_bytes();
+            let wait = nanoseconds(bandwidth.sell_at(now, paid, claim));
             claim = Claim::Next;
-            let wait = nanoseconds(slot.wait);
             now += if wait > 0 { wait + late } else { 0 };
             if now > (1 + seconds) * SECOND {
                 return sent;
             }
-            let bytes = used(slot.bytes);
-            bandwidth.settle(slot.bytes, bytes);
+            let bytes = used(paid);
+            bandwidth.settle(paid, bytes);
             sent += bytes;
         }
     }
@@ -159,12 +179,9 @@ mod tests {
         let bandwidth = bandwidth(1 << 20);
         let hour = 3_600 * SECOND;
         let mut free = 0;
-        loop {
-            let slot = bandwidth.slot_at(hour, Claim::First);
-            if slot.wait > Duration::ZERO {
-                break;
-            }
-            free += slot.bytes;
+        let bytes = bandwidth.slot_bytes();
+        while bandwidth.sell_at(hour, bytes, Claim::First) == Duration::ZERO {
+            free += bytes;
         }
         assert!(free <= (1 << 20) / 8, "{free}");
     }
@@ -173,10 +190,27 @@ mod tests {
     fn who_waits_gets_stretches_one_after_the_other() {
         let bandwidth = bandwidth(SLOT_BYTES_MIN);
         let waits: Vec<_> = (0..4)
-            .map(|_| bandwidth.slot_at(SECOND, Claim::First).wait)
+            .map(|_| bandwidth.sell_at(SECOND, SLOT_BYTES_MIN, Claim::First))
             .collect();
         let second = Duration::from_secs(1);
         assert_eq!(waits[1] + second, waits[2]);
         assert_eq!(waits[2] + second, waits[3]);
+    }
+
+    #[test]
+    fn who_has_two_shares_pays_both_for_what_the_smaller_one_sells() {
+        let (client, all) = (bandwidth(1 << 20), bandwidth(300 << 20));
+        let shares = Shares([Some(&client), Some(&all)]);
+        let paid = shares.slot_bytes().unwrap();
+        assert_eq!(paid, (1 << 20) / SLOTS_PER_SECOND);
+        for bandwidth in shares.each() {
+            let _wait = bandwidth.sell_at(SECOND, paid, Claim::First);
+        }
+        let sold = |bandwidth: &Bandwidth| bandwidth.sold.load(Ordering::Relaxed);
+        let before = (sold(&client), sold(&all));
+        shares.settle(paid, 0);
+        assert_eq!(before.0 - sold(&client), client.cost(paid));
+        assert_eq!(before.1 - sold(&all), all.cost(paid));
+        assert_eq!(Shares([None, None]).slot_bytes(), None);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::address::Peer;
-use crate::addresses::{Addresses, Seat};
+use crate::addresses::{Addresses, Allowed, Seat};
 use crate::bandwidth::Bandwidth;
 use crate::error::StreamError;
 use crate::limits::Limits;
@@ -94,9 +94,8 @@ pub(crate) struct Gate {
 
 impl Shared {
     pub(crate) fn new(limits: &Limits) -> Shared {
-        let each_max = limits.connections_per_client_max;
         Shared {
-            addresses: each_max.map(|each_max| Arc::new(Addresses::new(each_max))),
+            addresses: Allowed::by(limits).map(|each| Arc::new(Addresses::new(each))),
             bandwidth: limits.rate_all_max.map(Bandwidth::new),
         }
     }
@@ -110,9 +109,7 @@ impl Shared {
         Arc::new(match before {
             Some(before) => Shared {
                 addresses: match (&before.addresses, new.addresses) {
-                    (Some(old), Some(new)) if old.each_max() == new.each_max() => {
-                        Some(Arc::clone(old))
-                    }
+                    (Some(old), Some(new)) if old.each() == new.each() => Some(Arc::clone(old)),
                     (_, new) => new,
                 },
                 ..new

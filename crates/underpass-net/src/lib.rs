@@ -45,6 +45,7 @@ mod roster;
 mod running;
 mod shutdown;
 mod signals;
+pub mod size;
 mod socket;
 mod stream;
 mod trouble;

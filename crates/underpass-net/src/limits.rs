@@ -9,6 +9,7 @@ use underpass::limits::JOINED_BYTES_MAX;
 use crate::error::Error;
 use crate::pace::Least;
 use crate::proxies::Proxies;
+use crate::size;
 
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,9 +29,11 @@ pub struct Limits {
     pub backlog: i32,
     /// A head and a body that fit into this together leave in one call, the body read behind the
     /// head; 0 for never. A connection may hold as much memory.
+    #[serde(deserialize_with = "size::bytes")]
     pub joined_bytes_max: u64,
     /// Unread input kept for one connection. A peer that sends more than a protocol takes is held
     /// back by its own window.
+    #[serde(deserialize_with = "size::bytes")]
     pub input_bytes_max: usize,
     /// How long a connection may be silent between two requests. Longer than most clients keep
     /// theirs, so that the client is the one to close and no request meets a closing connection.
@@ -50,6 +53,7 @@ pub struct Limits {
     /// of a byte a minute, who hold a connection and a socket buffer for nothing, and nobody whose
     /// line works: the slowest mobile ones carry ten times as much. What the server holds back
     /// itself (a slow disk, `rate_all_max`) is not counted.
+    #[serde(deserialize_with = "size::bytes")]
     pub rate_min: u64,
     /// Over how long that is averaged. Players read ahead and pause: it has to be longer than
     /// their pauses. An answer that is sent within one window is not looked at.
@@ -57,13 +61,21 @@ pub struct Limits {
     pub rate_min_window: Duration,
     /// The most that one connection is sent, in bytes per second. The kernel spreads the packets
     /// evenly (`SO_MAX_PACING_RATE`) and counts TCP headers too.
+    #[serde(deserialize_with = "size::some_bytes")]
     pub rate_max: Option<NonZeroU64>,
     /// The most that all connections together are sent, in bytes per second, heads included. They
     /// get turns of equal size, one after the other.
+    #[serde(deserialize_with = "size::some_bytes")]
     pub rate_all_max: Option<NonZeroU64>,
+    /// The most that all connections of one client together are sent, in bytes per second, heads
+    /// included, over all workers. They get turns of equal size, one after the other. A client is
+    /// whoever `connections_per_client_max` counts as one; a Unix socket's peer is none.
+    #[serde(deserialize_with = "size::some_bytes")]
+    pub rate_per_client_max: Option<NonZeroU64>,
     /// Who may say for whom a connection is.
     pub proxy: Proxies,
     /// What is read and thrown away after the last answer, so that a reset does not destroy it.
+    #[serde(deserialize_with = "size::bytes")]
     pub linger_bytes_max: usize,
     /// How long that may take.
     #[serde(with = "humantime_serde")]
@@ -89,6 +101,7 @@ impl Default for Limits {
             rate_min_window: Duration::from_secs(60),
             rate_max: None,
             rate_all_max: None,
+            rate_per_client_max: None,
             proxy: Proxies::default(),
             linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
@@ -136,9 +149,14 @@ const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
 /// of TLS, hundreds of bytes.
 pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 
-/// How long a peer keeps its share of the bandwidth of all while it takes nothing: as long as a
+/// How long a peer keeps its share of a bandwidth while it takes nothing: as long as a
 /// share lasts. Slow peers must not hold the shares of others.
 pub(crate) const SLOT_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Clients that have left and whose bandwidth is still sold for a while are remembered, or closing
+/// and connecting again would be a way round their limit. Of more than this many the first one is
+/// forgotten: that is 2 MiB.
+pub(crate) const REMEMBERED_MAX: usize = 16_384;
 
 /// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;

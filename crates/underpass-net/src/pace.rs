@@ -5,7 +5,7 @@
 //! that are sent within a window cost nothing. Not the peer's fault, and not counted:
 //!
 //! - time in which everything sent is acknowledged: then our disk is what is waited for;
-//! - time in which the connection waits for its share of the bandwidth of all.
+//! - time in which the connection waits for its share of a bandwidth.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ use underpass::{Fault, Forecast, Outbox, tcp};
 
 use crate::address::Peer;
 use crate::addresses::Seat;
-use crate::bandwidth::{Claim, Slot};
+use crate::bandwidth::{Claim, Shares};
 use crate::deadline::Deadline;
 use crate::error::StreamError;
 use crate::input::Input;
@@ -186,9 +186,9 @@ impl Stream {
         self.pace = None;
         let mut claim = Claim::First;
         while !self.outbox.is_empty() {
-            let slot = self.await_slot(claim).await?;
+            let paid = self.await_slot(claim).await?;
             claim = Claim::Next;
-            match self.turn(slot).await? {
+            match self.turn(paid).await? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
             }
@@ -237,14 +237,19 @@ impl Stream {
         forecast(&self.outbox, &self.socket, host, policy, longer)
     }
 
-    /// Waits for this connection's share of the bandwidth of all, where that is limited.
-    async fn await_slot(&mut self, claim: Claim) -> Result<Option<Slot>, StreamError> {
-        let Some(bandwidth) = &self.ground.gate.shared.bandwidth else {
+    /// Waits for this connection's share of its client's bandwidth and of that of all, where they
+    /// are limited, and says what it has paid for.
+    async fn await_slot(&mut self, claim: Claim) -> Result<Option<u64>, StreamError> {
+        let shares = shares(self.seat.as_ref(), &self.ground);
+        let Some(bytes) = shares.slot_bytes() else {
             return Ok(None);
         };
-        let slot = bandwidth.slot(claim);
-        if slot.wait > Duration::ZERO {
-            self.deadline.start(slot.wait);
+        for (earlier, bandwidth) in shares.each().enumerate() {
+            let span = bandwidth.sell(bytes, claim);
+            if span == Duration::ZERO {
+                continue;
+            }
+            self.deadline.start(span);
             let wait = Wait {
                 deadline: &mut self.deadline,
                 roster: &self.ground.roster,
@@ -254,33 +259,35 @@ impl Stream {
             match wait.until(pending::<Infallible>()).await {
                 Ok(never) => match never {},
                 Err(StreamError::TimedOut) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let bought = shares.each().take(earlier + 1);
+                    bought.for_each(|bandwidth| bandwidth.settle(bytes, 0));
+                    return Err(error);
+                }
             }
             if let Some(pace) = &mut self.pace {
-                pace.leave_out(slot.wait);
+                pace.leave_out(span);
             }
         }
-        Ok(Some(slot))
+        Ok(Some(bytes))
     }
 
-    /// One turn, paid from its slot where bandwidth is limited. The slot of a peer that takes
+    /// One turn, of what is `paid` where bandwidth is limited. The slot of a peer that takes
     /// nothing goes back, and what it takes later is paid then.
-    async fn turn(&mut self, mut slot: Option<Slot>) -> Result<Turn, StreamError> {
+    async fn turn(&mut self, mut paid: Option<u64>) -> Result<Turn, StreamError> {
         let ground = &*self.ground;
-        let bandwidth = ground.gate.shared.bandwidth.as_ref();
-        let before = bandwidth.map_or(0, |_| self.outbox.sent_bytes());
+        let shares = shares(self.seat.as_ref(), ground);
+        let before = paid.map(|_| self.outbox.sent_bytes());
         let turn_bytes = ground.turn_bytes();
         let turned = {
-            let bytes_max = slot
-                .as_ref()
-                .map_or(turn_bytes, |slot| slot.bytes.min(turn_bytes));
+            let bytes_max = paid.map_or(turn_bytes, |paid| paid.min(turn_bytes));
             let (outbox, socket) = (&mut self.outbox, &self.socket);
             let (host, policy) = (&ground.host, &ground.policy);
             let mut turn = pin!(turn(outbox, socket, host, policy, bytes_max));
             let mut left = ground.limits.stall_timeout;
             loop {
                 let span = until_look(&ground.limits, self.pace.as_ref()).min(left);
-                let span = slot.as_ref().map_or(span, |_| span.min(SLOT_TIMEOUT));
+                let span = paid.map_or(span, |_| span.min(SLOT_TIMEOUT));
                 self.deadline.start(span);
                 let wait = Wait {
                     deadline: &mut self.deadline,
@@ -293,17 +300,16 @@ impl Stream {
                     outcome => break outcome,
                 }
                 left -= span;
-                if let (Some(slot), Some(bandwidth)) = (slot.take(), bandwidth) {
-                    bandwidth.settle(slot.bytes, 0);
+                if let Some(paid) = paid.take() {
+                    shares.settle(paid, 0);
                 }
                 if let Err(error) = look(&ground.limits, socket, &mut self.pace, span) {
                     break Err(error);
                 }
             }
         };
-        if let Some(bandwidth) = bandwidth {
-            let paid = slot.map_or(0, |slot| slot.bytes);
-            bandwidth.settle(paid, self.outbox.sent_bytes() - before);
+        if let Some(before) = before {
+            shares.settle(paid.unwrap_or(0), self.outbox.sent_bytes() - before);
         }
         turned?.map_err(move_error)
     }
@@ -363,6 +369,12 @@ impl Drop for Sending<'_> {
     fn drop(&mut self) {
         self.0.sending.set(self.0.sending.get() - 1);
     }
+}
+
+/// The bandwidths that a connection takes part in.
+fn shares<'b>(seat: Option<&'b Seat>, ground: &'b Ground) -> Shares<'b> {
+    let client = seat.and_then(Seat::bandwidth);
+    Shares([client, ground.gate.shared.bandwidth.as_ref()])
 }
 
 /// How long until a peer is looked at; for ever where none has to be.

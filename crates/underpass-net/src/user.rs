@@ -54,11 +54,19 @@ impl User {
     }
 
     fn identity(&self) -> Result<Identity, String> {
+        // Numbers need no data base: where there is none, and where a static binary could not ask
+        // those that libraries bring.
+        if let (Ok(number), Some(Ok(group))) = (
+            self.name.parse(),
+            self.group.as_ref().map(|group| group.parse()),
+        ) {
+            return Ok(Identity::alone(Uid::from_raw(number), Gid::from_raw(group)));
+        }
         let known = match self.name.parse() {
             Ok(number) => unistd::User::from_uid(Uid::from_raw(number)),
             Err(_) => unistd::User::from_name(&self.name),
         };
-        let known = known.map_err(|errno| format!("the data base of users: {errno}"))?;
+        let known = known.map_err(|errno| unread("users", errno))?;
         let group = self.group.as_deref().map(group).transpose()?;
         match (known, group) {
             (Some(known), Some(group)) => Ok(Identity::alone(known.uid, group)),
@@ -79,7 +87,15 @@ fn group(name: &str) -> Result<Gid, String> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid),
         Ok(None) => Err(format!("there is no group {name}")),
-        Err(errno) => Err(format!("the data base of groups: {errno}")),
+        Err(errno) => Err(unread("groups", errno)),
+    }
+}
+
+/// Why a name was not found. Containers have no names, and numbers do.
+fn unread(whose: &str, errno: Errno) -> String {
+    match errno {
+        Errno::ENOENT => format!("there is no list of {whose} here; write numbers, UID:GID"),
+        errno => format!("the data base of {whose}: {errno}"),
     }
 }
 
@@ -94,8 +110,7 @@ impl Identity {
 
     fn with_groups(known: &unistd::User) -> Result<Identity, String> {
         let name = CString::new(known.name.as_str()).map_err(|_| "its name has a NUL")?;
-        let groups = getgrouplist(&name, known.gid)
-            .map_err(|errno| format!("the data base of groups: {errno}"))?;
+        let groups = getgrouplist(&name, known.gid).map_err(|errno| unread("groups", errno))?;
         Ok(Identity {
             user: known.uid,
             group: known.gid,

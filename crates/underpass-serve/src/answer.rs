@@ -2,10 +2,10 @@
 //! whether a copy of it lies beside.
 //!
 //! ```text
-//!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► found? ─┐
-//!                                                                                │
-//!                range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄─┤
-//!                                           listing or archive of a folder ◄───────┘
+//!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► try ─► found? ─┐
+//!                                                                                       │
+//!                  range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄───────┤
+//!                                             listing or archive of a folder ◄─────────────┘
 //! ```
 
 use std::borrow::Cow;
@@ -27,7 +27,9 @@ use crate::query::{Compression, Query};
 use crate::range::{Selection, Span, select};
 use crate::request_line::Method;
 use crate::resolve::Found;
-use crate::rules::{Archives, Extras, Hashes, Listings, Redirection, Rewritten, Rules};
+use crate::rules::{
+    Archives, Asked, Candidate, Extras, Hashes, Listings, Redirection, Rewritten, Rules, Sought,
+};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
 
@@ -46,7 +48,7 @@ pub(crate) enum Answer<'b> {
     PreconditionFailed(File),
     /// 416: what was asked for lies behind this size.
     Unsatisfiable(u64),
-    /// 301 to the folder's own path.
+    /// 301 to a folder's path with its slash.
     Moved {
         folder: SitePath,
         query: Option<&'b [u8]>,
@@ -136,9 +138,9 @@ pub(crate) fn answer<'b>(
     if let Some(redirection) = rules.redirected(&path, query) {
         return Answer::Redirected(redirection);
     }
-    let Rewritten { path, asked } = rules.rewritten(path);
     let parameters = Query::parse(query);
-    match located(path, &parameters, rules, lookup) {
+    let (found, asked) = located(rules.rewritten(path), &parameters, rules, lookup);
+    match found {
         Found::File(file) => {
             let wish = Wish {
                 method,
@@ -162,18 +164,66 @@ pub(crate) fn answer<'b>(
     }
 }
 
-/// What a path leads to, or what stands in where there is nothing. A hidden path leads nowhere, or
-/// whoever looks for `.git` would learn of a page there.
-fn located(path: SitePath, asked: &Query, rules: &Rules, lookup: &impl Lookup) -> Found {
+/// What a path leads to, or what stands in where there is nothing; and how a folder is called,
+/// where that is not its own path. A hidden path leads nowhere, or whoever looks for `.git` would
+/// learn of a page there.
+fn located(
+    rewritten: Rewritten,
+    query: &Query,
+    rules: &Rules,
+    lookup: &impl Lookup,
+) -> (Found, Option<SitePath>) {
+    let Rewritten { path, asked } = rewritten;
     if rules.hides(&path) {
-        return Found::Nothing;
+        return (Found::Nothing, None);
     }
-    let found = match (path.form(), asked.archive(), rules.extras.archives) {
+    let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
         (Form::Folder, Some(_), Archives::Offered) => lookup.folder(path),
         _ => lookup.find(path),
     };
+    let (found, called) = match (rules.tries(&path), asked) {
+        (Some(candidates), Asked::Tree(asked)) => tried(candidates, &path, &asked, rules, seek),
+        (Some(candidates), _) => tried(candidates, &path, &path, rules, seek),
+        (None, Asked::Same) => (seek(path), None),
+        (None, Asked::Tree(asked)) => (seek(path), Some(asked)),
+        (None, Asked::Alone) => (alone(path, rules, seek), None),
+    };
     match (found, &rules.fallback) {
-        (Found::Nothing, Some(fallback)) => lookup.find(fallback.clone()),
+        (Found::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
+        (found, _) => (found, called),
+    }
+}
+
+/// The first of `candidates` that is there. What is hidden is not, whatever stands before it.
+fn tried(
+    candidates: &[Candidate],
+    path: &SitePath,
+    asked: &SitePath,
+    rules: &Rules,
+    seek: impl Fn(SitePath) -> Found,
+) -> (Found, Option<SitePath>) {
+    for candidate in candidates {
+        let found = match candidate.of(path) {
+            Some(Sought::Anything(path)) if !rules.hides(&path) => seek(path),
+            Some(Sought::File(path)) if !rules.hides(&path) => match seek(path) {
+                Found::Folder(_) | Found::NoIndex(_) => Found::Nothing,
+                found => found,
+            },
+            _ => Found::Nothing,
+        };
+        if !matches!(found, Found::Nothing) {
+            return (found, Some(asked.clone()));
+        }
+    }
+    (Found::Nothing, None)
+}
+
+/// What a path leads to that stands for another one alone. Of a folder the client is told where it
+/// is: relative links in its page would lead to paths that nothing stands for.
+fn alone(path: SitePath, rules: &Rules, seek: impl Fn(SitePath) -> Found) -> Found {
+    let folder = (path.form() == Form::Folder && rules.is_final(&path)).then(|| path.clone());
+    match (seek(path), folder) {
+        (Found::File(_) | Found::NoIndex(_), Some(folder)) => Found::Folder(folder),
         (found, _) => found,
     }
 }

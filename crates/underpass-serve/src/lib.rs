@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
 //! | `chunked`, `body` | where it ends |
-//! | `options`, `mistakes` | what is asked of a server, and what is wrong with it |
+//! | `options`, `settings`, `mistakes` | what is asked of a server, and what is wrong with it |
 //! | `forwarded` | whom a request is from, behind proxies |
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
@@ -82,6 +82,7 @@ mod request_line;
 mod resolve;
 pub mod rules;
 mod server;
+mod settings;
 mod site;
 mod status;
 mod tally;
@@ -107,6 +108,7 @@ pub use monitor::{StatusAddress, StatusOptions};
 pub use options::{Explain, Options, SiteOptions};
 
 pub use server::{Server, serve, serve_on};
+pub use settings::{Channel, Setting};
 pub use worker::{Summary, Worker};
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::Deserialize;
+use underpass_net::size;
 
 use crate::error::Error;
 
@@ -33,6 +34,10 @@ pub(crate) const CONTENTS_BYTES_MAX: usize = 8 << 20;
 
 /// Events about files that are read at a time: each is 16 bytes, without a name.
 pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
+
+/// What a list of the configuration has a path tried for. Each is one or more looks at the file
+/// system for every request.
+pub(crate) const TRIED_FILES_MAX: usize = 16;
 
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
@@ -104,9 +109,11 @@ pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;
 pub struct Limits {
     /// A request line; a longer one gets 414. Browsers and proxies stay below 8,000 bytes
     /// (RFC 9112, section 3, asks to support at least that); twice as much costs nothing.
+    #[serde(deserialize_with = "size::bytes")]
     pub line_bytes_max: usize,
     /// A whole request head; a larger one gets 431. Large cookies reach 8–16 KiB. A connection may
     /// hold as much memory.
+    #[serde(deserialize_with = "size::bytes")]
     pub head_bytes_max: usize,
     /// From the first byte of a head to its last. A trickle does not extend it.
     #[serde(with = "humantime_serde")]
@@ -116,6 +123,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// A request body that nobody wants is read and thrown away up to this, so that the connection
     /// can be kept; a longer one ends it. A new connection is cheaper than reading more.
+    #[serde(deserialize_with = "size::bytes")]
     pub drained_bytes_max: u64,
     /// Requests on one connection; it is closed after the last one. No bound by default: a
     /// connection that goes on costs less than a new one. Behind something that spreads connections

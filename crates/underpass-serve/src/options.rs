@@ -21,8 +21,9 @@ use crate::mistakes::mistakes;
 use crate::monitor::StatusOptions;
 use crate::rules::{
     CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, PageStatus, Redirect,
-    Rewrite, SecurityOptions, Symlinks, UrlPath,
+    Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath,
 };
+use crate::settings::{self, Setting};
 
 /// How sites are served.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +91,9 @@ pub struct SiteOptions {
     /// Paths that are answered with what another path leads to.
     #[serde(rename = "rewrite")]
     pub rewrites: Vec<Rewrite>,
+    /// What paths lead to by lists that are tried in their order.
+    #[serde(rename = "try")]
+    pub tries: Vec<TryRule>,
     /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Symbolic links.
@@ -171,18 +175,33 @@ impl Options {
     /// # Errors
     /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
     pub fn load(file: &Path) -> Result<Options, Error> {
-        let path = || file.to_owned();
+        Options::load_with(Some(file), &[])
+    }
+
+    /// The same with `settings`, one after the other, which beat what the file says. A relative
+    /// root that they set is relative to the current folder.
+    ///
+    /// # Errors
+    /// As [`load`](Options::load); and [`Error::Config`] names the settings that make no sense.
+    pub fn load_with(file: Option<&Path>, settings: &[Setting]) -> Result<Options, Error> {
+        let Some(file) = file else {
+            return settings::apply("", settings);
+        };
         let text = std::fs::read_to_string(file).map_err(|error| Error::ConfigFile {
-            path: path(),
+            path: file.to_owned(),
             error,
         })?;
-        let mut options = Options::parse(&text).map_err(|error| match error {
+        let before = Options::parse(&text).map_err(|error| match error {
             Error::Config(what) => Error::Config(format!("{}: {what}", file.display())),
             error => error,
         })?;
+        let mut options = settings::apply(&text, settings)?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        for site in &mut options.sites {
-            site.root = folder.join(&site.root);
+        let of_file = options.sites.iter_mut().take(before.sites.len());
+        for (number, site) in (1..).zip(of_file) {
+            if !settings.iter().any(|setting| setting.decides_root(number)) {
+                site.root = folder.join(&site.root);
+            }
         }
         Ok(options)
     }
@@ -226,6 +245,7 @@ impl Default for SiteOptions {
             error_pages: BTreeMap::new(),
             redirects: Vec::new(),
             rewrites: Vec::new(),
+            tries: Vec::new(),
             hidden: Hidden::default(),
             symlinks: Symlinks::default(),
             precompressed: Vec::new(),

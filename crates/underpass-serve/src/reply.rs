@@ -14,7 +14,7 @@ use crate::disposition::push_attachment;
 use crate::file::File;
 use crate::head::Persistence;
 use crate::multipart::{Boundary, Multipart, push_content_range};
-use crate::path::{Form, SitePath};
+use crate::path::SitePath;
 use crate::range::Span;
 use crate::request_line::{Method, Version};
 use crate::rules::{Redirection, Rules};
@@ -187,10 +187,11 @@ fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
 }
 
 fn location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
-    debug_assert_eq!(folder.form(), Form::File);
     let mut location = b"\r\nLocation: ".to_vec();
     folder.encode_into(&mut location);
-    location.push(b'/');
+    if !folder.bytes().is_empty() {
+        location.push(b'/');
+    }
     if let Some(query) = query {
         location.push(b'?');
         location.extend_from_slice(query);

@@ -9,8 +9,9 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::options::SiteOptions;
+use crate::path::SitePath;
 use crate::resolve::{self, Found};
-use crate::rules::{HostName, Names, Rules, Symlinks, UrlPath};
+use crate::rules::{HostName, Names, Rules, Symlinks, TryRule, UrlPath};
 
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
@@ -53,14 +54,16 @@ impl Site {
     /// Pages that the configuration names and that are not there.
     fn missing_pages(&self, options: &SiteOptions) -> Vec<Error> {
         let pages = options.fallback.iter().chain(options.error_pages.values());
+        let pages = pages.map(UrlPath::path);
+        let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
         let now = SystemTime::now();
         let missing = pages.filter(|page| {
-            let found = resolve::find(self, page.path().clone(), now);
+            let found = resolve::find(self, (*page).clone(), now);
             !matches!(found, Found::File(_))
         });
-        let told = |page: &UrlPath| Error::Site {
+        let told = |page: &SitePath| Error::Site {
             root: options.root.clone(),
-            what: format!("{page} is to be sent, and there is no such file"),
+            what: format!("/{page:?} is to be sent, and there is no such file"),
         };
         missing.map(told).collect()
     }

@@ -249,6 +249,161 @@ fn rewrites_are_seen_by_nobody_and_made_once() {
 }
 
 #[test]
+fn a_rewrite_without_a_star_to_a_folder_tells_where_the_folder_is() {
+    let server = Server::configured(
+        "fallback = '/file'\n\
+         rewrite = [{from = '/docs', to = '/manual/'}, {from = '/slash/', to = '/manual/'}, \
+         {from = '/home', to = '/'}, {from = '/bare', to = '/manual'}, \
+         {from = '/none', to = '/no/'}, {from = '/all/*', to = '/all/'}, \
+         {from = '/a/*', to = '/b/'}, {from = '/b/*', to = '/a/'}, {from = '/c', to = '/d/'}]\n\
+         redirect = [{from = '/d/', to = '/c'}]",
+    );
+    server.write("file", "file");
+    for folder in ["manual", "all", "a", "b", "d", "."] {
+        server.write(format!("{folder}/index.html"), folder);
+    }
+    check(
+        &server,
+        &[
+            ("/docs", "301 /manual/"),
+            ("/docs?q=1", "301 /manual/?q=1"),
+            ("/slash/", "301 /manual/"),
+            ("/home", "301 /"),
+            ("/bare", "301 /manual/"),
+            ("/manual/", "manual"),
+            ("/none", "file"),
+            // Where it would be sent on, or back, it is answered instead.
+            ("/all/x", "301 /all/"),
+            ("/all/", "all"),
+            ("/a/x", "b"),
+            ("/b/x", "a"),
+            ("/c", "d"),
+        ],
+    );
+}
+
+#[test]
+fn a_list_is_tried_in_its_order_and_the_first_that_is_there_decides() {
+    let server = Server::configured(
+        "listing = false\n\
+         try = [{paths = ['/app/**'], files = ['{path}', '{path}.html', '/app/index.html']}, \
+         {paths = ['/x/**', '/y/*'], files = ['/new{path}', '/old{path}', '{path}/data.json']}, \
+         {paths = ['/**'], files = ['{path}.html', '{path}']}]",
+    );
+    for name in [
+        "app/index.html",
+        "app/file",
+        "app/page.html",
+        "app/both",
+        "app/both.html",
+        "app/folder/index.html",
+        "app/bare/x",
+        "new/x/f",
+        "old/x/f",
+        "old/x/g",
+        "old/x/d/index.html",
+        "x/h/data.json",
+        "y/i/data.json",
+        "other.html",
+        "other/x",
+        "plain",
+    ] {
+        server.write(name, name);
+    }
+    fs::create_dir(server.site().join("app/dir.html")).unwrap();
+    check(
+        &server,
+        &[
+            ("/app/file", "app/file"),
+            ("/app/page", "app/page.html"),
+            ("/app/both", "app/both"),
+            ("/app/folder", "301 /app/folder/"),
+            ("/app/folder/", "app/folder/index.html"),
+            ("/app/route/deeper", "app/index.html"),
+            ("/app/route/", "app/index.html"),
+            ("/app/page/", "app/index.html"),
+            ("/app/", "app/index.html"),
+            ("/app/bare/", "403"),
+            ("/app/dir", "app/index.html"),
+            ("/app/%2e%2e/none", "404"),
+            ("/x/f", "new/x/f"),
+            ("/x/g", "old/x/g"),
+            // What is called so stays called so, and links in it lead to where they should.
+            ("/x/d", "301 /x/d/"),
+            ("/x/d/", "old/x/d/index.html"),
+            ("/x/h", "x/h/data.json"),
+            ("/y/i", "y/i/data.json"),
+            ("/y/i/j", "404"),
+            ("/other", "other.html"),
+            ("/other/", "403"),
+            ("/plain", "plain"),
+            ("/none", "404"),
+        ],
+    );
+    let tag = server.get("/app/1").field("etag").unwrap().to_owned();
+    let again = server.get_with("/app/2", &format!("If-None-Match: {tag}"));
+    assert_eq!(again.status, 304);
+    fs::remove_file(server.site().join("app/both")).unwrap();
+    check(&server, &[("/app/both", "app/both.html")]);
+}
+
+#[test]
+fn what_is_tried_keeps_to_the_policies_and_stands_before_the_fallback() {
+    let server = Server::configured(
+        "fallback = '/fallback'\nrewrite = [{from = '/short/*', to = '/long/*'}]\n\
+         try = [{paths = ['/**'], files = ['/.secret', '{path}', '/trap{path}', '/.d{path}', \
+         '/link{path}', '/out{path}']}]",
+    );
+    for name in [".secret", "fallback", ".d/f", "long/g", "dir/inside"] {
+        server.write(name, name);
+    }
+    fs::create_dir(server.outside().join("private")).unwrap();
+    fs::write(server.outside().join("private/key"), "key").unwrap();
+    symlink("../private", server.site().join("out")).unwrap();
+    symlink("/proc/self/root", server.site().join("trap")).unwrap();
+    symlink("dir", server.site().join("link")).unwrap();
+    check(
+        &server,
+        &[
+            ("/f", "fallback"),
+            ("/key", "fallback"),
+            ("/etc/passwd", "fallback"),
+            ("/inside", "dir/inside"),
+            ("/short/g", "long/g"),
+            ("/.secret", "404"),
+            ("/.d/f", "404"),
+        ],
+    );
+    assert_eq!(server.get("/../key").status, 400);
+    let none = Server::configured(
+        "symlinks = 'none'\ntry = [{paths = ['/**'], files = ['/link{path}', '{path}']}]",
+    );
+    none.write("dir/inside", "inside");
+    symlink("dir", none.site().join("link")).unwrap();
+    check(&none, &[("/inside", "404"), ("/dir/inside", "inside")]);
+}
+
+#[test]
+fn lists_that_make_no_sense_are_refused() {
+    for (files, what) in [
+        ("[]", "names nothing"),
+        ("['{path}', 'index.html']", "does not begin with a slash"),
+        ("['{path}/']", "finds folders too"),
+        ("['{path}/../x']", "no dots"),
+        ("['{path}/../../etc/passwd']", "above the root"),
+    ] {
+        let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {files}}}]");
+        let refused = Options::parse(&text).and_then(|options| underpass_serve::serve(&options));
+        let told = refused.err().unwrap().to_string();
+        assert!(told.contains(what), "{files}: {told}");
+    }
+    let many = format!("[{}'/f']", "'{path}', ".repeat(16));
+    let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {many}}}]");
+    let told = underpass_serve::serve(&Options::parse(&text).unwrap()).unwrap_err();
+    assert!(told.to_string().contains("17 entries"), "{told}");
+}
+
+#[test]
 fn hidden_names_are_shown_where_somebody_wants_it() {
     let rows = |status: &'static str| [("/.x", status), ("/.d/f", status), ("/.well-known/f", "f")];
     for (option, rows) in [("", rows("404")), ("hidden = 'shown'", rows("f"))] {

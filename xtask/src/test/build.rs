@@ -40,6 +40,13 @@ pub(super) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     Ok(child.wait()?.success().then_some(binaries))
 }
 
+/// The program of a name, in the messages of a build.
+pub(crate) fn program_built(messages: &str, name: &str) -> Option<PathBuf> {
+    let mut binaries = messages.lines().filter_map(binary);
+    let found = binaries.find(|found| found.kind == Kind::Program && found.target == name);
+    found.map(|found| found.executable)
+}
+
 #[derive(Deserialize)]
 struct Message {
     manifest_path: PathBuf,

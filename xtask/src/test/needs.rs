@@ -61,6 +61,7 @@ pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
 pub(crate) const MOUNT: Need = program("mount", "mount");
 pub(crate) const NGINX: Need = program("nginx", "nginx-light");
 pub(crate) const PYTHON: Need = program("python3", "python3");
+pub(crate) const SKOPEO: Need = program("skopeo", "skopeo");
 pub(crate) const SLOWHTTPTEST: Need = program("slowhttptest", "slowhttptest");
 pub(crate) const TAR: Need = program("tar", "tar");
 pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
@@ -87,6 +88,7 @@ pub(crate) const ALL: &[Need] = &[
     MOUNT,
     NGINX,
     PYTHON,
+    SKOPEO,
     SLOWHTTPTEST,
     TAR,
     UNSHARE,

@@ -53,6 +53,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
         why: "what a test mounts is seen by nobody else and gone afterwards",
     },
     SystemTest {
+        package: "xtask",
+        target: "release",
+        needs: &[needs::ROOT, needs::TAR, needs::SKOPEO],
+        why: "a static binary runs where nothing else is, and its image is one to other programs",
+    },
+    SystemTest {
         package: "underpass-serve",
         target: "oracle",
         needs: &[needs::NGINX],

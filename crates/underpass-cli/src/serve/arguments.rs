@@ -1,17 +1,20 @@
 //! What `underpass serve` is told: by flags, by environment variables and by a configuration, in
-//! this order of precedence, all of it in one schema.
+//! this order of precedence, all of it in one schema. Of flags, those with a name beat `--set`.
 
+use std::env::VarError;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
     CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
 };
-use underpass_serve::{Coding, Options, SiteOptions};
+use underpass_serve::{Channel, Coding, Options, Setting, SiteOptions};
 
 use super::telling::Telling;
 
@@ -31,6 +34,13 @@ pub(crate) struct Arguments {
     /// end
     #[arg(long, value_name = "FILE")]
     pub(super) check: Option<PathBuf>,
+
+    /// Set any option of the configuration, once for each: connections.rate-max=10000000,
+    /// requests.head-timeout=5s, site.etag=mtime-size (the first site), site.2.pretty=true. The
+    /// value is TOML, or text without quotes. UNDERPASS_SET has several, one a line or separated
+    /// by semicolons
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<Setting>,
 
     /// Where to wait for connections, once for each place: ADDR:PORT (0.0.0.0:8080 for every
     /// interface, [::]:8080 for version 6 too, port 0 for a free port), unix:/path[,mode=0660], or
@@ -139,10 +149,7 @@ const JOIN_MAX: u64 = 1 << 20;
 /// # Errors
 /// For people: which file, what is wrong and where.
 pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
-    let mut options = match &arguments.config {
-        Some(file) => Options::load(file).map_err(|error| super::with_advice(&error))?,
-        None => Options::default(),
-    };
+    let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     if !arguments.listen.is_empty() {
         options.listen.clone_from(&arguments.listen);
@@ -161,6 +168,59 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
         arguments.files.override_in(site)?;
     }
     Ok(options)
+}
+
+/// Variables that a flag stands behind, and the key that `--set` knows it by.
+const VARIABLES: [(&str, &str); 6] = [
+    ("folder", "site.root"),
+    ("listen", "listen"),
+    ("workers", "workers"),
+    ("fallback", "site.fallback"),
+    ("cache_control", "site.cache"),
+    ("cors", "site.cors.origins"),
+];
+
+impl Arguments {
+    /// Forgets variables that a flag beats: where `--set` says the same, whose flag is another one.
+    pub(crate) fn rank(&mut self, matches: &ArgMatches) {
+        for (id, key) in VARIABLES {
+            let is_set = self.set.iter().any(|setting| setting.decides(key));
+            if !is_set || matches.value_source(id) != Some(ValueSource::EnvVariable) {
+                continue;
+            }
+            match id {
+                "folder" => self.folder = None,
+                "listen" => self.listen.clear(),
+                "workers" => self.workers = None,
+                "fallback" => self.files.fallback = None,
+                "cache_control" => self.files.cache_control = None,
+                _ => self.files.cors = None,
+            }
+        }
+    }
+
+    /// What a file and all settings come to, and the settings.
+    ///
+    /// # Errors
+    /// As [`options`].
+    pub(super) fn load(&self, file: Option<&Path>) -> Result<(Options, Vec<Setting>), String> {
+        let mut settings = match std::env::var(SET_VARIABLE) {
+            Ok(text) => Setting::parse_all(&text, Channel::Environment)
+                .map_err(|why| format!("{SET_VARIABLE}: {why}"))?,
+            Err(VarError::NotPresent) => Vec::new(),
+            Err(error) => return Err(format!("{SET_VARIABLE}: {error}")),
+        };
+        settings.extend(self.set.iter().cloned());
+        let options = Options::load_with(file, &settings);
+        let options = options.map_err(|error| super::with_advice(&error))?;
+        Ok((options, settings))
+    }
+}
+
+const SET_VARIABLE: &str = "UNDERPASS_SET";
+
+fn setting(text: &str) -> Result<Setting, String> {
+    Setting::parse(text, Channel::Flag)
 }
 
 /// The folder of the command line is the one site, or that of the one there is.

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use underpass_serve::{Options, SiteOptions};
+use underpass_serve::{Options, Setting, SiteOptions};
 
-use super::arguments::choose_folder;
+use super::arguments::{Arguments, choose_folder};
 
 /// What would be served; or all that is wrong, a paragraph each.
-pub(super) fn check(file: &Path) -> Result<String, String> {
-    let mut options = Options::load(file).map_err(|error| super::with_advice(&error))?;
+pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String> {
+    let (mut options, settings) = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
     if mistakes.is_empty() {
-        return Ok(told(file, &options));
+        return Ok(told(file, &options, &settings));
     }
     let mistakes = mistakes.iter().map(super::with_advice);
     let file = file.display();
@@ -22,12 +22,13 @@ pub(super) fn check(file: &Path) -> Result<String, String> {
     Err(lines.join("\nunderpass: "))
 }
 
-fn told(file: &Path, options: &Options) -> String {
+fn told(file: &Path, options: &Options, settings: &[Setting]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} can be served", file.display()),
         format!("listens on {}", listen.join(", ")),
     ];
+    lines.extend(settings.iter().map(|setting| format!("with {setting}")));
     for (number, site) in options.sites.iter().enumerate() {
         lines.push(format!("site {}: {}", number + 1, site_told(number, site)));
     }

@@ -28,7 +28,7 @@ use trial::{TRIED_BYTES, trial};
 /// The error is one line for people: what was being done, why it failed and what to try.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(file) = &arguments.check {
-        say(&check::check(file)?);
+        say(&check::check(file, arguments)?);
         return Ok(());
     }
     let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;

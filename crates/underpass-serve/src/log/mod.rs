@@ -39,6 +39,7 @@ pub struct LogOptions {
     pub format: LogFormat,
     /// Bytes of lines that may wait for the disk, for each worker. What comes beyond is dropped and
     /// counted: a full or stuck disk must not stop the server. 4 MiB are about 20,000 lines.
+    #[serde(deserialize_with = "underpass_net::size::bytes")]
     pub queue_bytes_max: usize,
     /// Asks for the file to be opened anew. Whoever rotates logs keeps a clone.
     #[serde(skip)]

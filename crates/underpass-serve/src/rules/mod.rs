@@ -18,6 +18,7 @@ mod host_name;
 mod immutable;
 mod pattern;
 mod redirect;
+mod tries;
 mod url_path;
 
 pub use cors::{CorsOptions, Origin, Token};
@@ -25,13 +26,15 @@ pub use field::{FieldName, FieldValue};
 pub use host_name::HostName;
 pub use pattern::Pattern;
 pub use redirect::{Redirect, Rewrite};
+pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use cors::Cors;
 pub(crate) use extras::{Archives, Extras, Hashes, Listings, Sight};
 pub(crate) use field::push_field;
 pub(crate) use host_name::Names;
-pub(crate) use redirect::{Redirection, Rewritten};
+pub(crate) use redirect::{Asked, Redirection, Rewritten};
+pub(crate) use tries::Sought;
 
 use crate::coding::Coding;
 use crate::mime::{MediaType, Types};
@@ -199,6 +202,7 @@ pub(crate) struct Rules {
     headers: Vec<HeaderRule>,
     redirects: Vec<Redirect>,
     rewrites: Vec<Rewrite>,
+    tries: Vec<TryRule>,
     pages: Vec<(Status, SitePath)>,
 }
 
@@ -233,6 +237,7 @@ impl Rules {
         {
             return Err("precompressed: a coding stands twice".to_owned());
         }
+        options.tries.iter().try_for_each(TryRule::check)?;
         Ok(Rules {
             index: options.index.clone(),
             fallback: options.fallback.as_ref().map(|file| file.path().clone()),
@@ -254,6 +259,7 @@ impl Rules {
             headers: options.headers.clone(),
             redirects: options.redirects.clone(),
             rewrites: options.rewrites.clone(),
+            tries: options.tries.clone(),
             pages: pages(&options.error_pages),
         })
     }
@@ -268,7 +274,25 @@ impl Rules {
     pub(crate) fn rewritten(&self, path: SitePath) -> Rewritten {
         let mut rewrites = self.rewrites.iter();
         let rewritten = rewrites.find_map(|rewrite| rewrite.meet(&path));
-        rewritten.unwrap_or(Rewritten { path, asked: None })
+        let asked = Asked::Same;
+        rewritten.unwrap_or(Rewritten { path, asked })
+    }
+
+    /// Whether a client that is sent to `path` is neither sent on nor answered with another one:
+    /// only there may a rewrite send it, or two rules could send it back and forth.
+    pub(crate) fn is_final(&self, path: &SitePath) -> bool {
+        self.redirected(path, None).is_none() && self.rewritten(path.clone()).path == *path
+    }
+
+    /// What `path` may lead to, if a rule says so: the first that is about it.
+    pub(crate) fn tries(&self, path: &SitePath) -> Option<&[Candidate]> {
+        let key = match self.tries[..] {
+            [] => return None,
+            _ => path.key(),
+        };
+        let is_about = |rule: &&TryRule| rule.paths.iter().any(|pattern| pattern.matches(&key));
+        let rule = self.tries.iter().find(is_about)?;
+        Some(&rule.files)
     }
 
     /// Whether there is nothing at a path whatever is there.

@@ -86,8 +86,18 @@ pub(crate) struct Redirection {
 pub(crate) struct Rewritten {
     /// What is looked for.
     pub(crate) path: SitePath,
-    /// The path that was asked for, where a slash behind it leads to the same with a slash.
-    pub(crate) asked: Option<SitePath>,
+    pub(crate) asked: Asked,
+}
+
+/// What a rewrite was made of.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// There was none: what was asked for is what is looked for.
+    Same,
+    /// That path, with all beneath it: links in a page lead to where they should.
+    Tree(SitePath),
+    /// A path alone. Links in a page of another folder would lead beside it.
+    Alone,
 }
 
 impl Redirect {
@@ -162,11 +172,14 @@ impl Rewrite {
         Some(match self.star {
             Star::There => Rewritten {
                 path: self.to.join(rest.beneath, rest.form),
-                asked: Some(path.clone()),
+                asked: Asked::Tree(path.clone()),
             },
             Star::Missing => Rewritten {
                 path: self.to.clone(),
-                asked: None,
+                asked: match self.to == *path {
+                    true => Asked::Same,
+                    false => Asked::Alone,
+                },
             },
         })
     }

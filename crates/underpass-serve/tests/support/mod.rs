@@ -192,6 +192,19 @@ impl Client {
         }
     }
 
+    /// One that comes from another address of this machine.
+    pub(crate) fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        Client {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
     /// One with a small receive buffer, so that what it does not read stays with the server.
     pub(crate) fn slow(address: SocketAddr) -> Client {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -278,7 +291,8 @@ impl Client {
         while self.unread.len() < length {
             self.read_some()?;
         }
-        Ok(self.unread.drain(..length).collect())
+        let rest = self.unread.split_off(length);
+        Ok(std::mem::replace(&mut self.unread, rest))
     }
 
     /// Reads a chunked body to its last chunk. One that ends before is an error.
