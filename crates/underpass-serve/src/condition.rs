@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::validator::{EntityTag, Modified, Validators};
+use crate::validator::{EntityTag, Modified, Strength, Validators};
 
 /// The values of the fields, as they came.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -71,7 +71,8 @@ impl Conditions<'_> {
         match &self.if_range {
             None => true,
             Some(value) => {
-                **value == *file.tag.as_bytes()
+                let strong = file.tag.strength() == Strength::Strong;
+                strong && **value == *file.tag.as_bytes()
                     || (file.modified.is_some() && Modified::parse(value) == file.modified)
             }
         }
@@ -94,9 +95,8 @@ fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
     }
     let mut rest = list;
     while let Some((listed, after)) = next_tag(rest) {
-        if listed.opaque == tag.as_bytes()
-            && (listed.strength == Comparison::Strong || comparison == Comparison::Weak)
-        {
+        let strong = [listed.strength, tag.strength()] == [Strength::Strong; 2];
+        if listed.opaque == tag.opaque() && (strong || comparison == Comparison::Weak) {
             return true;
         }
         rest = after;
@@ -106,7 +106,7 @@ fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
 
 struct ListedTag<'l> {
     opaque: &'l [u8],
-    strength: Comparison,
+    strength: Strength,
 }
 
 /// The first tag of a list and what follows it. A tag may have a comma between its quotes.
@@ -116,8 +116,8 @@ fn next_tag(list: &[u8]) -> Option<(ListedTag<'_>, &[u8])> {
         .position(|byte| !matches!(byte, b',' | b' ' | b'\t'))?;
     let list = &list[start..];
     let (strength, tag) = match list.strip_prefix(b"W/") {
-        Some(tag) => (Comparison::Weak, tag),
-        None => (Comparison::Strong, list),
+        Some(tag) => (Strength::Weak, tag),
+        None => (Strength::Strong, list),
     };
     let inner = tag.strip_prefix(b"\"")?;
     let length = inner.iter().position(|&byte| byte == b'"')? + 2;

@@ -1,0 +1,234 @@
+//! A body that is compressed while it is sent. Its contents pass through this program: they are
+//! read, and written again in another form, all of it on blocking threads.
+//!
+//! ```text
+//!  archive, file ─► Batch ─► pieces ─► read ─► encoder ─► Batch ─► one chunk
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Write};
+
+use brotli::CompressorWriter;
+use brotli::enc::BrotliEncoderParams;
+use flate2::write::GzEncoder;
+use rustix::io::pread;
+use tokio::sync::OwnedSemaphorePermit;
+use underpass::{FileRange, Piece};
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+use crate::coding::Coding;
+use crate::feed::{Batch, Feed, Progress};
+use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
+
+/// What zstd takes for its own default. Its window of 2 MiB is within the 8 MiB that every client
+/// has to have (RFC 9659).
+const ZSTD_LEVEL: i32 = 3;
+
+/// What zlib takes for its own default.
+const GZIP_LEVEL: u32 = 6;
+
+/// Far below the default of 11, which is for files that are compressed once and sent for years.
+const BROTLI_QUALITY: i32 = 4;
+
+/// A window of 512 KiB: each body that is under way has one, and pages are smaller.
+const BROTLI_WINDOW_BITS: i32 = 19;
+
+/// A feed, compressed.
+pub(crate) struct Compressed<F> {
+    feed: F,
+    progress: Progress,
+    /// Pieces that are not compressed yet.
+    pieces: VecDeque<Piece>,
+    /// Until the end of the body is written.
+    encoder: Option<Encoder>,
+    buffer: Vec<u8>,
+}
+
+/// What is compressed of a file: all of it, at the size it had.
+#[derive(Debug)]
+pub(crate) struct Content(pub(crate) FileRange);
+
+/// The one feed that has all it has from the start. Its place among those that are compressed at
+/// once is free when the last byte is compressed, however long it takes to leave.
+impl Feed for Content {
+    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+        batch.push_range(self.0.clone());
+        Ok(Progress::End)
+    }
+}
+
+/// A place among the answers that a worker compresses at once.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+/// Turns bytes into fewer of them.
+pub(crate) struct Encoder {
+    stream: Stream,
+    _place: Option<Place>,
+}
+
+/// Encoders are large, and one of a kind that is small gains nothing by being smaller.
+enum Stream {
+    Br(Box<CompressorWriter<Vec<u8>>>),
+    Zstd(ZstdEncoder<'static, Vec<u8>>),
+    Gzip(GzEncoder<Vec<u8>>),
+}
+
+impl Encoder {
+    /// In a coding, of so many bytes if that is known.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(crate) fn new(
+        coding: Coding,
+        size: Option<u64>,
+        place: Option<Place>,
+    ) -> io::Result<Encoder> {
+        let stream = match coding {
+            Coding::Br => Stream::Br(Box::new(brotli(size))),
+            Coding::Zstd => {
+                let mut encoder = ZstdEncoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.set_pledged_src_size(size)?;
+                Stream::Zstd(encoder)
+            }
+            Coding::Gzip => {
+                let level = flate2::Compression::new(GZIP_LEVEL);
+                Stream::Gzip(GzEncoder::new(Vec::new(), level))
+            }
+        };
+        let _place = place;
+        Ok(Encoder { stream, _place })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Br(encoder) => encoder.write_all(bytes),
+            Stream::Zstd(encoder) => encoder.write_all(bytes),
+            Stream::Gzip(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// What has come out so far.
+    fn made(&mut self) -> &mut Vec<u8> {
+        match &mut self.stream {
+            Stream::Br(encoder) => encoder.get_mut(),
+            Stream::Zstd(encoder) => encoder.get_mut(),
+            Stream::Gzip(encoder) => encoder.get_mut(),
+        }
+    }
+
+    /// The rest.
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self.stream {
+            Stream::Br(encoder) => Ok(encoder.into_inner()),
+            Stream::Zstd(encoder) => encoder.finish(),
+            Stream::Gzip(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// A body that is known to be small gets tables that are.
+fn brotli(size: Option<u64>) -> CompressorWriter<Vec<u8>> {
+    let parameters = BrotliEncoderParams {
+        quality: BROTLI_QUALITY,
+        lgwin: BROTLI_WINDOW_BITS,
+        size_hint: usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX),
+        ..BrotliEncoderParams::default()
+    };
+    CompressorWriter::with_params(Vec::new(), BROTLI_BUFFER_BYTES, &parameters)
+}
+
+/// What brotli writes into before we have it.
+const BROTLI_BUFFER_BYTES: usize = 4 << 10;
+
+impl<F: Feed> Compressed<F> {
+    pub(crate) fn new(feed: F, encoder: Encoder) -> Compressed<F> {
+        Compressed {
+            feed,
+            progress: Progress::More,
+            pieces: VecDeque::new(),
+            encoder: Some(encoder),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Compresses the next piece, or as much of it as is read at once. Says how much that was;
+    /// nothing means that there is no piece left.
+    fn compress(&mut self, encoder: &mut Encoder) -> io::Result<usize> {
+        match self.pieces.pop_front() {
+            None => Ok(0),
+            Some(Piece::Bytes(bytes) | Piece::Joined { bytes, .. }) => {
+                encoder.write(&bytes)?;
+                Ok(bytes.len())
+            }
+            Some(Piece::Range(range)) => self.compress_range(range, encoder),
+        }
+    }
+
+    fn compress_range(&mut self, range: FileRange, encoder: &mut Encoder) -> io::Result<usize> {
+        let wanted = usize::try_from(range.len).unwrap_or(READ_BYTES);
+        self.buffer.resize(wanted.min(READ_BYTES), 0);
+        let read = match pread(&*range.file, &mut self.buffer[..], range.offset) {
+            Ok(0) => return Err(io::Error::other("a file became shorter while it was sent")),
+            Ok(read) => read,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        encoder.write(&self.buffer[..read])?;
+        let left = range.len - read as u64;
+        if left > 0 {
+            self.pieces.push_front(Piece::Range(FileRange {
+                offset: range.offset + read as u64,
+                len: left,
+                ..range
+            }));
+        }
+        Ok(read.max(1))
+    }
+
+    /// As much as fits into a batch. Nothing is left when the feed has ended and so have its
+    /// pieces.
+    fn fill(&mut self, encoder: &mut Encoder) -> io::Result<Progress> {
+        let mut compressed = 0;
+        while compressed < COMPRESSED_PER_BATCH && encoder.made().len() < BATCH_BYTES_MAX {
+            if self.pieces.is_empty() {
+                if self.progress == Progress::End {
+                    return Ok(Progress::End);
+                }
+                let mut inner = Batch::new();
+                self.progress = self.feed.next(&mut inner)?;
+                self.pieces = inner.into_pieces().into();
+                // What was looked at and left out is work too.
+                compressed += COMPRESSED_PER_BATCH / 16;
+            }
+            compressed += self.compress(encoder)?;
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl<F: Feed> Feed for Compressed<F> {
+    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+        let Some(mut encoder) = self.encoder.take() else {
+            return Ok(Progress::End);
+        };
+        let progress = self.fill(&mut encoder)?;
+        match progress {
+            Progress::More => {
+                batch.bytes().append(encoder.made());
+                self.encoder = Some(encoder);
+            }
+            Progress::End => batch.bytes().append(&mut encoder.finish()?),
+        }
+        Ok(progress)
+    }
+}
+
+impl<F: fmt::Debug> fmt::Debug for Compressed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressed")
+            .field("feed", &self.feed)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
+}
