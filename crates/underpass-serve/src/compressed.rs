@@ -40,7 +40,8 @@ pub(crate) struct Compressed<F> {
     progress: Progress,
     /// Pieces that are not compressed yet.
     pieces: VecDeque<Piece>,
-    /// Until the end of the body is written.
+    /// Until the end of the body is written: then its memory and its place are free, however long
+    /// the end takes to leave.
     encoder: Option<Encoder>,
     buffer: Vec<u8>,
 }
@@ -49,8 +50,6 @@ pub(crate) struct Compressed<F> {
 #[derive(Debug)]
 pub(crate) struct Content(pub(crate) FileRange);
 
-/// The one feed that has all it has from the start. Its place among those that are compressed at
-/// once is free when the last byte is compressed, however long it takes to leave.
 impl Feed for Content {
     fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
         batch.push_range(self.0.clone());
@@ -67,7 +66,7 @@ pub(crate) struct Encoder {
     _place: Option<Place>,
 }
 
-/// Encoders are large, and one of a kind that is small gains nothing by being smaller.
+/// What a coding's library has.
 enum Stream {
     Br(Box<CompressorWriter<Vec<u8>>>),
     Zstd(ZstdEncoder<'static, Vec<u8>>),
@@ -85,7 +84,7 @@ impl Encoder {
         place: Option<Place>,
     ) -> io::Result<Encoder> {
         let stream = match coding {
-            Coding::Br => Stream::Br(Box::new(brotli(size))),
+            Coding::Br => Stream::Br(Box::new(brotli())),
             Coding::Zstd => {
                 let mut encoder = ZstdEncoder::new(Vec::new(), ZSTD_LEVEL)?;
                 encoder.set_pledged_src_size(size)?;
@@ -127,12 +126,11 @@ impl Encoder {
     }
 }
 
-/// A body that is known to be small gets tables that are.
-fn brotli(size: Option<u64>) -> CompressorWriter<Vec<u8>> {
+/// Not told the size: for large bodies it would take tables four times as large.
+fn brotli() -> CompressorWriter<Vec<u8>> {
     let parameters = BrotliEncoderParams {
         quality: BROTLI_QUALITY,
         lgwin: BROTLI_WINDOW_BITS,
-        size_hint: usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX),
         ..BrotliEncoderParams::default()
     };
     CompressorWriter::with_params(Vec::new(), BROTLI_BUFFER_BYTES, &parameters)
@@ -230,5 +228,107 @@ impl<F: fmt::Debug> fmt::Debug for Compressed<F> {
             .field("feed", &self.feed)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use underpass::SharedFile;
+
+    use super::*;
+
+    fn file(content: &[u8]) -> Arc<SharedFile> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        SharedFile::new(file.into())
+    }
+
+    /// A file of `there` bytes that had `len` when it was opened.
+    fn compressed(coding: Coding, content: &[u8], len: u64, place: Place) -> Compressed<Content> {
+        let content = Content(FileRange {
+            file: file(content),
+            offset: 0,
+            len,
+        });
+        let encoder = Encoder::new(coding, Some(len), Some(place)).unwrap();
+        Compressed::new(content, encoder)
+    }
+
+    fn drain(feed: &mut impl Feed) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut batch = Batch::new();
+            let progress = feed.next(&mut batch)?;
+            for piece in batch.into_pieces() {
+                match piece {
+                    Piece::Bytes(bytes) => body.extend(bytes),
+                    other => panic!("{other:?}"),
+                }
+            }
+            if progress == Progress::End {
+                return Ok(body);
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_is_free_when_the_last_byte_is_compressed() {
+        for coding in Coding::ALL {
+            let places = Arc::new(Semaphore::new(1));
+            let place = Arc::clone(&places).try_acquire_owned().unwrap();
+            let content = b"the same again, ".repeat(300);
+            let mut feed = compressed(coding, &content, content.len() as u64, place);
+            assert_eq!(places.available_permits(), 0);
+            let body = drain(&mut feed).unwrap();
+            assert_eq!(places.available_permits(), 1, "{coding:?}");
+            assert!(
+                drain(&mut feed).unwrap().is_empty(),
+                "nothing follows the end"
+            );
+            let mut plain = Vec::new();
+            match coding {
+                Coding::Br => brotli::Decompressor::new(&body[..], 512).read_to_end(&mut plain),
+                Coding::Zstd => zstd::stream::copy_decode(&body[..], &mut plain).map(|()| 0),
+                Coding::Gzip => flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain),
+            }
+            .unwrap();
+            assert_eq!(plain, content, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_has_no_end() {
+        for coding in Coding::ALL {
+            let places = Arc::new(Semaphore::new(1));
+            let place = Arc::clone(&places).try_acquire_owned().unwrap();
+            let mut feed = compressed(coding, b"half", 8, place);
+            assert!(drain(&mut feed).is_err(), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_bounded_whatever_comes_out() {
+        let mut noise = vec![0; 4 << 20];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        for coding in Coding::ALL {
+            let places = Arc::new(Semaphore::new(1));
+            let place = Arc::clone(&places).try_acquire_owned().unwrap();
+            let mut feed = compressed(coding, &noise, noise.len() as u64, place);
+            let (mut batches, mut total) = (0, 0);
+            let mut progress = Progress::More;
+            while progress == Progress::More {
+                let mut batch = Batch::new();
+                progress = feed.next(&mut batch).unwrap();
+                let made = batch.bytes().len();
+                assert!(made < 3 << 19, "{coding:?}: {made}");
+                batches += 1;
+                total += made;
+            }
+            assert!(batches > 3 && total >= noise.len(), "{coding:?}");
+        }
     }
 }

@@ -136,6 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::coding::Coding;
     use crate::validator::FileTime;
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -207,6 +208,23 @@ mod tests {
         ] {
             assert_eq!(conditions(&fields).judge(&settled()), verdict, "{fields}");
         }
+    }
+
+    #[test]
+    fn a_weak_tag_is_never_equal_enough_to_be_changed_or_joined() {
+        let weak = settled().compressed(Coding::Gzip);
+        let (tag, opaque) = (weak.tag.as_bytes(), weak.tag.opaque());
+        for tag in [tag, opaque] {
+            let tag = String::from_utf8(tag.to_vec()).unwrap();
+            let judged = |field| conditions(&format!("{field}: {tag}")).judge(&weak);
+            assert_eq!(judged("none"), Verdict::NotModified, "{tag}");
+            assert_eq!(judged("match"), Verdict::Failed, "{tag}");
+            assert!(
+                !conditions(&format!("range: {tag}")).allow_range(&weak),
+                "{tag}"
+            );
+        }
+        assert_eq!(conditions("match: *").judge(&weak), Verdict::Proceed);
     }
 
     #[test]

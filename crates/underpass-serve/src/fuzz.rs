@@ -27,6 +27,10 @@ use crate::request_line::is_token;
 use crate::target::Target;
 use crate::validator::{FileTime, Validators};
 
+mod dictionary;
+
+pub use dictionary::dictionary;
+
 /// However a head is split over reads, the verdict is the same, about the same request, and its
 /// target leads nowhere but beneath the root. The first four bytes say how it is split.
 pub fn head(data: &[u8]) {

@@ -15,7 +15,7 @@
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
 //! | [`rules`], `mime` | what the configuration of a site says of a path |
-//! | `coding`, `precompressed`, `compressed` | what a client takes, what lies beside a file, what is made |
+//! | `coding`, `precompressed`, `compressed` | what a client takes, what lies there, what is made |
 //! | `query`, `accept` | what else is asked for, in which form |
 //! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |

@@ -203,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_compressed_has_a_weak_tag_of_its_own() {
+        let plain = EntityTag::new(at(-1, u32::MAX), u64::MAX, Some(u64::MAX), None);
+        let tags = Coding::ALL.map(|coding| plain.compressed(coding));
+        for (tag, coding) in tags.iter().zip(Coding::ALL) {
+            assert_eq!(tag.strength(), Strength::Weak);
+            let told = String::from_utf8(tag.as_bytes().to_vec()).unwrap();
+            assert!(told.starts_with("W/\"") && told.ends_with(&format!("+{}\"", coding.name())));
+            assert_eq!(tag.opaque(), &told.as_bytes()[2..]);
+        }
+        assert_eq!(plain.strength(), Strength::Strong);
+        assert_eq!(plain.opaque(), plain.as_bytes());
+    }
+
+    #[test]
     fn a_date_has_to_settle_and_is_never_in_the_future() {
         let date = |changed, now| Modified::settled(changed, seconds(now));
         assert_eq!(date(at(100, 0), 102), Some(Modified(100)));

@@ -314,7 +314,8 @@ fn who_does_not_know_chunks_gets_the_plain_file() {
     let server = site("");
     let old = |accepted: &str| {
         server.ask(format!(
-            "GET /story.txt HTTP/1.0\r\nConnection: keep-alive\r\nAccept-Encoding: {accepted}\r\n\r\n"
+            "GET /story.txt HTTP/1.0\r\nConnection: keep-alive\r\n\
+             Accept-Encoding: {accepted}\r\n\r\n"
         ))
     };
     let plain = old("gzip");

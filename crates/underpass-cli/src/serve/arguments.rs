@@ -108,8 +108,8 @@ struct Files {
     #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
     precompressed: Option<Vec<Coding>>,
 
-    /// Compress text and what is like it while it is sent, in these codings, to those who take them;
-    /// the first is preferred. Copies that lie beside files go before [br, zstd, gzip]
+    /// Compress text and what is like it while it is sent, in these codings, for those who take
+    /// them; the first is preferred. Copies that lie beside files go before [br, zstd, gzip]
     #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
     compress: Option<Vec<Coding>>,
 
