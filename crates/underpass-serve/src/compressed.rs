@@ -18,6 +18,7 @@ use underpass::{FileRange, Piece};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 use crate::coding::Coding;
+use crate::explain;
 use crate::feed::{Batch, Feed, Progress};
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
 
@@ -219,6 +220,10 @@ impl<F: Feed> Feed for Compressed<F> {
             Progress::End => batch.bytes().append(&mut encoder.finish()?),
         }
         Ok(progress)
+    }
+
+    fn way(&self) -> Option<&'static str> {
+        Some(explain::COMPRESSED)
     }
 }
 

@@ -287,7 +287,7 @@ async fn send(
         }
     };
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, None);
     }
     visit.ready(stream.outbox(), BodyLength::Known);
     let sent = stream.flush().await;
@@ -318,7 +318,7 @@ async fn feed(
     mut feeding: Feeding,
 ) -> Next {
     if worker.explain() == Explain::On {
-        explain(stream, visit);
+        explain(stream, visit, feeding.way());
     }
     visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
@@ -362,8 +362,9 @@ async fn hash(worker: &Worker, stream: &mut Stream, hashing: Hashing) -> Result<
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
-/// Adds to the head how the body is planned to leave, and how the one before did.
-fn explain(stream: &mut Stream, visit: &Visit) {
+/// Adds to the head how the body is planned to leave, and how the one before did. One that is made
+/// may have a `way` of its own.
+fn explain(stream: &mut Stream, visit: &Visit, way: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -371,8 +372,9 @@ fn explain(stream: &mut Stream, visit: &Visit) {
     };
     let forecast = stream.forecast(0);
     let forecast = forecast.and_then(|forecast| stream.forecast(longer(&forecast)));
-    let planned = match stream.outbox().pieces().next() {
-        Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
+    let planned = match (stream.outbox().pieces().next(), way) {
+        (Some(Piece::Joined { .. }), _) => Some(explain::IN_MEMORY.to_owned()),
+        (_, Some(way)) => Some(way.to_owned()),
         _ => forecast.as_ref().map(explain::planned),
     };
     let fields = explain::fields(planned.as_deref(), visit.previous());

@@ -29,6 +29,11 @@ pub(crate) trait Feed: fmt::Debug + Send {
     /// # Errors
     /// The body cannot be completed.
     fn next(&mut self, batch: &mut Batch) -> io::Result<Progress>;
+
+    /// How what it has of files leaves, for those who debug, if that is known before it does.
+    fn way(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Whether a body goes on.
@@ -197,6 +202,11 @@ impl Feeding {
             delimiter,
             what,
         }
+    }
+
+    /// As [`Feed::way`].
+    pub(crate) fn way(&self) -> Option<&'static str> {
+        self.feed.way()
     }
 
     pub(crate) fn delimiter(&self) -> Delimiter {

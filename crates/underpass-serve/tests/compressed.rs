@@ -8,7 +8,9 @@ mod support;
 use std::fs::OpenOptions;
 use std::io::Read;
 
+use serde_json::Value;
 use support::{Answer, Client, Server, State, pattern};
+use underpass_serve::{Access, Coding, Explain, LogFormat};
 
 /// Far more than the buffers of both sockets hold.
 const LARGE: usize = 24 << 20;
@@ -396,4 +398,55 @@ fn what_is_not_compressed_leaves_as_ever() {
     let told = account.to_string();
     assert!(told.contains("100000 bytes by sendfile"), "{told}");
     assert_eq!(account.bytes(), length as u64, "{told}");
+}
+
+#[test]
+fn it_is_told_that_nothing_of_it_was_moved_by_the_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let server = Server::with(|options| {
+        options.log.access = Access::File(log.clone());
+        options.log.format = LogFormat::Json;
+        options.explain = Explain::On;
+        options.sites[0].compress = vec![Coding::Gzip];
+    });
+    server.write("story.txt", prose(100_000));
+    let mut client = server.connect();
+    let mut sent = Vec::new();
+    for (method, accepted) in [("GET", "gzip"), ("HEAD", "gzip"), ("GET", "identity")] {
+        client.send(format!(
+            "{method} /story.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n"
+        ));
+        let answer = client.try_answer(method).unwrap();
+        let plan = answer.field("underpass-plan").unwrap_or("none");
+        let expected = match (method, accepted) {
+            ("GET", "gzip") => "compressed on the way by read_write",
+            ("HEAD", _) => "none",
+            _ => "sendfile",
+        };
+        assert!(plan.starts_with(expected), "{plan}");
+        sent.push(answer.body.len() as u64);
+    }
+    drop(client);
+    server.stop();
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [compressed, head, plain] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(
+        (&compressed["promised"], &compressed["aborted"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(compressed["moved"], serde_json::json!({}));
+    let framing = compressed["sent"].as_u64().unwrap() - sent[0];
+    assert!((1..100).contains(&framing), "{compressed}");
+    assert_eq!(
+        (&head["sent"], &head["moved"]),
+        (&0.into(), &serde_json::json!({}))
+    );
+    assert_eq!(plain["moved"]["sendfile"]["bytes"], 100_000);
 }

@@ -152,7 +152,7 @@ fn bytes(page: &mut Page, tallies: &Tallies) {
     page.single(
         "underpass_other_bytes_total",
         Kind::Counter,
-        "Bytes sent that are not of files as they lie there: heads, what is made, what is compressed.",
+        "Bytes sent that are not of files as they lie there: heads, and what is made.",
         tallies.sum(|tally| &tally.other_bytes),
     );
 }
