@@ -117,7 +117,7 @@ impl Answer<'_> {
     }
 }
 
-/// What an answer may ask of the file system, and of who would have to make it.
+/// What an answer may ask: of the file system, and of those who would have to make it.
 pub(crate) trait Lookup {
     /// What a path leads to.
     fn find(&self, path: SitePath) -> Found;

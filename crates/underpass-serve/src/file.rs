@@ -143,8 +143,8 @@ impl State {
             && self.touched == touched(stat)
     }
 
-    /// Whether the open file still looks as it did.
-    pub(crate) fn is_still_there(&self) -> bool {
+    /// Whether the open file still looks as this says: it is asked.
+    pub(crate) fn is_still_so(&self) -> bool {
         fstat(&self.descriptor).is_ok_and(|stat| self.looks_as(&stat))
     }
 

@@ -313,9 +313,7 @@ impl Worker {
             }
             Purpose::Field(content) => {
                 // While it was read or waited for, the file may have become another one.
-                let digest = digest
-                    .ok()
-                    .filter(|_| content.file().state.is_still_there());
+                let digest = digest.ok().filter(|_| content.file().state.is_still_so());
                 let circumstances = Circumstances {
                     digest: digest.as_ref(),
                     ..circumstances
