@@ -271,4 +271,8 @@ impl Feed for Archive {
         };
         Ok(Progress::More)
     }
+
+    fn made(&self) -> &'static str {
+        "made while it is sent: contents leave as files do, the rest from memory"
+    }
 }

@@ -18,7 +18,6 @@ use underpass::{FileRange, Piece};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 use crate::coding::Coding;
-use crate::explain;
 use crate::feed::{Batch, Feed, Progress};
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
 
@@ -222,8 +221,8 @@ impl<F: Feed> Feed for Compressed<F> {
         Ok(progress)
     }
 
-    fn way(&self) -> Option<&'static str> {
-        Some(explain::COMPRESSED)
+    fn made(&self) -> &'static str {
+        "made in memory while it is sent: contents are read and compressed"
     }
 }
 

@@ -318,7 +318,7 @@ async fn feed(
     mut feeding: Feeding,
 ) -> Next {
     if worker.explain() == Explain::On {
-        explain(stream, visit, feeding.way());
+        explain(stream, visit, Some(feeding.made()));
     }
     visit.ready(stream.outbox(), BodyLength::Unknown);
     let sent = feeding.send(stream).await;
@@ -362,9 +362,8 @@ async fn hash(worker: &Worker, stream: &mut Stream, hashing: Hashing) -> Result<
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
-/// Adds to the head how the body is planned to leave, and how the one before did. One that is made
-/// may have a `way` of its own.
-fn explain(stream: &mut Stream, visit: &Visit, way: Option<&str>) {
+/// Adds to the head how the body is planned to leave, or is `made`, and how the one before did.
+fn explain(stream: &mut Stream, visit: &Visit, made: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -372,11 +371,11 @@ fn explain(stream: &mut Stream, visit: &Visit, way: Option<&str>) {
     };
     let forecast = stream.forecast(0);
     let forecast = forecast.and_then(|forecast| stream.forecast(longer(&forecast)));
-    let planned = match (stream.outbox().pieces().next(), way) {
-        (Some(Piece::Joined { .. }), _) => Some(explain::IN_MEMORY.to_owned()),
-        (_, Some(way)) => Some(way.to_owned()),
+    let planned = match stream.outbox().pieces().next() {
+        Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
         _ => forecast.as_ref().map(explain::planned),
     };
+    let planned = planned.or_else(|| made.map(str::to_owned));
     let fields = explain::fields(planned.as_deref(), visit.previous());
     stream
         .outbox()

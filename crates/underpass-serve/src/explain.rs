@@ -13,9 +13,6 @@ use underpass::{Account, Forecast, Joining, Warmth};
 /// What an answer says of a body that is in memory with its head already.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
 
-/// What an answer says of a body that is compressed while it is sent.
-pub(crate) const COMPRESSED: &str = "compressed on the way by read_write";
-
 /// What an answer says of its body, without the field's name.
 pub(crate) fn planned(forecast: &Forecast) -> String {
     let mut text = match forecast.joining {

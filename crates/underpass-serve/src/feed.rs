@@ -30,9 +30,9 @@ pub(crate) trait Feed: fmt::Debug + Send {
     /// The body cannot be completed.
     fn next(&mut self, batch: &mut Batch) -> io::Result<Progress>;
 
-    /// How what it has of files leaves, for those who debug, if that is known before it does.
-    fn way(&self) -> Option<&'static str> {
-        None
+    /// How the body comes about, for those who debug.
+    fn made(&self) -> &'static str {
+        "made in memory while it is sent"
     }
 }
 
@@ -204,9 +204,9 @@ impl Feeding {
         }
     }
 
-    /// As [`Feed::way`].
-    pub(crate) fn way(&self) -> Option<&'static str> {
-        self.feed.way()
+    /// See [`Feed::made`].
+    pub(crate) fn made(&self) -> &'static str {
+        self.feed.made()
     }
 
     pub(crate) fn delimiter(&self) -> Delimiter {

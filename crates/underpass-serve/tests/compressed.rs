@@ -420,7 +420,7 @@ fn it_is_told_that_nothing_of_it_was_moved_by_the_kernel() {
         let answer = client.try_answer(method).unwrap();
         let plan = answer.field("underpass-plan").unwrap_or("none");
         let expected = match (method, accepted) {
-            ("GET", "gzip") => "compressed on the way by read_write",
+            ("GET", "gzip") => "made in memory while it is sent: contents are read and compressed",
             ("HEAD", _) => "none",
             _ => "sendfile",
         };
