@@ -170,14 +170,17 @@ fn every_flag_about_files_does_what_the_option_does() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    let bare = Server::with(&["--no-listing", "--hashes"]);
+    let bare = Server::with(&["--no-listing", "--hashes", "--compress", "zstd,gzip"]);
     bare.write("f", "f");
+    bare.write("f.txt", "f");
+    assert!(head(&bare, "/f.txt").contains("\r\nVary: Accept-Encoding\r\n"));
     assert!(head(&bare, "/").starts_with("HTTP/1.1 403 "));
     assert!(head(&bare, "/?download=tar").starts_with("HTTP/1.1 403 "));
     assert!(head(&bare, "/f?hash=sha256").contains("\r\nContent-Length: 68\r\n"));
     for wrong in [
         ["--fallback", "app.html"],
         ["--precompressed", "lzma"],
+        ["--compress", "lzma"],
         ["--symlinks", "some"],
         ["--hidden", "maybe"],
         ["--index", "a/b"],

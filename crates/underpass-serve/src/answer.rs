@@ -4,8 +4,8 @@
 //! ```text
 //!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► try ─► found? ─┐
 //!                                                                                       │
-//!                  range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄───────┤
-//!                                             listing or archive of a folder ◄─────────────┘
+//!  digest ◄─ range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄──────────┤
+//!                                             listing or archive of a folder ◄──────────┘
 //! ```
 
 use std::borrow::Cow;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::accept::preferred;
 use crate::coding::{Acceptable, Coding};
+use crate::compressed::Place;
 use crate::condition::{Conditions, Verdict};
 use crate::digest::Algorithm;
 use crate::file::File;
@@ -25,23 +26,25 @@ use crate::path::{Form, SitePath};
 use crate::precompressed::is_compressed;
 use crate::query::{Compression, Query};
 use crate::range::{Selection, Span, select};
-use crate::request_line::Method;
+use crate::repr_digest::{Wanted, wanted};
+use crate::request_line::{Method, Version};
 use crate::resolve::Found;
 use crate::rules::{
-    Archives, Asked, Candidate, Extras, Hashes, Listings, Redirection, Rewritten, Rules, Sought,
+    Archives, Asked, Candidate, Compressible, Extras, Hashes, Listings, Redirection, Rewritten,
+    Rules, Sought,
 };
-use crate::status::{Refusal, Status};
+use crate::status::{BUSY, Refusal, Status};
 use crate::target::Target;
 
 /// What a request gets.
 #[derive(Debug)]
 pub(crate) enum Answer<'b> {
-    /// 200.
-    Whole(File),
-    /// 206, one part.
-    Part(File, Span),
-    /// 206, several.
-    Parts(File, Vec<Span>),
+    /// 200 or 206.
+    Content(Content),
+    /// The same, with a hash of the file if one is to be had.
+    Vouched(Content),
+    /// 200: all of a file, compressed while it is sent.
+    Compressed(File, Coding, Place),
     /// 304.
     NotModified(File),
     /// 412.
@@ -73,6 +76,25 @@ pub(crate) enum Answer<'b> {
     Trouble(Refusal, Errno),
 }
 
+/// What is sent of a file as it lies there.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// All of it: 200.
+    Whole(File),
+    /// One part: 206.
+    Part(File, Span),
+    /// Several: 206.
+    Parts(File, Vec<Span>),
+}
+
+impl Content {
+    pub(crate) fn file(&self) -> &File {
+        match self {
+            Content::Whole(file) | Content::Part(file, _) | Content::Parts(file, _) => file,
+        }
+    }
+}
+
 impl Answer<'_> {
     /// The status of one that is an error.
     pub(crate) fn error(&self) -> Option<Status> {
@@ -82,9 +104,9 @@ impl Answer<'_> {
             Answer::NotAcceptable => Some(Status::NotAcceptable),
             Answer::NotAllowed => Some(Status::MethodNotAllowed),
             Answer::Plain(refusal) | Answer::Trouble(refusal, _) => Some(refusal.status),
-            Answer::Whole(_)
-            | Answer::Part(..)
-            | Answer::Parts(..)
+            Answer::Content(_)
+            | Answer::Vouched(_)
+            | Answer::Compressed(..)
             | Answer::NotModified(_)
             | Answer::Listing(..)
             | Answer::Archive(..)
@@ -96,7 +118,7 @@ impl Answer<'_> {
     }
 }
 
-/// What an answer may ask of the file system.
+/// What an answer may ask: of the file system, and of those who would have to make it.
 pub(crate) trait Lookup {
     /// What a path leads to.
     fn find(&self, path: SitePath) -> Found;
@@ -106,6 +128,9 @@ pub(crate) trait Lookup {
 
     /// The copy of a file in a coding.
     fn sibling(&self, file: &File, coding: Coding) -> Option<File>;
+
+    /// A place among what is compressed at once, if one is free.
+    fn place(&self) -> Option<Place>;
 }
 
 /// Decides by the rules of a site.
@@ -126,6 +151,7 @@ pub(crate) fn answer<'b>(
     }
     let Request {
         method,
+        version,
         target,
         conditions,
         range,
@@ -144,9 +170,11 @@ pub(crate) fn answer<'b>(
         Found::File(file) => {
             let wish = Wish {
                 method,
+                version,
                 conditions,
                 range,
                 accept_encoding: fields.accept_encoding.value(),
+                digest: fields.want_repr_digest.value(),
                 parameters,
             };
             of_file(file, wish, rules, limits, lookup)
@@ -231,10 +259,23 @@ fn alone(path: SitePath, rules: &Rules, seek: impl Fn(SitePath) -> Found) -> Fou
 /// What somebody wants of a file.
 struct Wish<'b> {
     method: Method,
+    version: Version,
     conditions: Conditions<'b>,
     range: Option<Cow<'b, [u8]>>,
     accept_encoding: Option<&'b [u8]>,
+    digest: Option<&'b [u8]>,
     parameters: Query,
+}
+
+impl Wish<'_> {
+    /// Whether it is about bytes that have to be the same every time (ranges, and what is compared
+    /// strongly), or from somebody who does not know chunks and could not tell a body that broke
+    /// off from one that ended.
+    fn prefers_plain(&self) -> bool {
+        self.method == Method::Get && self.range.is_some()
+            || self.conditions.if_match.is_some()
+            || self.version == Version::Http10
+    }
 }
 
 /// What is sent of a file: its hash, if that is asked for, or its content.
@@ -256,22 +297,68 @@ fn of_file(
         true => file.into_download(),
         false => file,
     };
-    match coded(file, wish.accept_encoding, rules, lookup) {
-        Some(file) => selected(file, wish.method, &wish.conditions, wish.range, limits),
-        None => Answer::NotAcceptable,
+    match coded(file, &wish, rules, lookup) {
+        Sent::Found(file) => {
+            let wanted = match rules.extras.hashes {
+                Hashes::Offered => wanted(wish.digest),
+                Hashes::Off => Wanted::Nothing,
+            };
+            match (selected(file, &wish, limits), wanted) {
+                (Answer::Content(content), Wanted::Sha256) => Answer::Vouched(content),
+                (answer, _) => answer,
+            }
+        }
+        Sent::Compressed(file, coding, place) => {
+            match wish.conditions.judge(&file.state.validators) {
+                Verdict::NotModified => Answer::NotModified(file),
+                Verdict::Failed => Answer::PreconditionFailed(file),
+                Verdict::Proceed => Answer::Compressed(file, coding, place),
+            }
+        }
+        Sent::Busy => Answer::Plain(BUSY),
+        Sent::Unknown => Answer::NotAcceptable,
     }
 }
 
-/// The file in the coding that the client likes best; none if it takes none that is there.
-fn coded(file: File, accepted: Option<&[u8]>, rules: &Rules, lookup: &impl Lookup) -> Option<File> {
-    if rules.precompressed.is_empty() || is_compressed(file.path.bytes()) {
-        return Some(file);
+/// How a file is sent.
+enum Sent {
+    /// As it lies there, itself or a copy of it in a coding.
+    Found(File),
+    /// Compressed on the way.
+    Compressed(File, Coding, Place),
+    /// In no other way than that, for which there is no place.
+    Busy,
+    /// In no coding that the client takes.
+    Unknown,
+}
+
+/// The file in the coding that the client likes best: a copy that lies there, else compressed.
+fn coded(file: File, wish: &Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> Sent {
+    if !rules.codes() || is_compressed(file.path.bytes()) {
+        return Sent::Found(file);
     }
-    let acceptable = Acceptable::parse(accepted);
+    let acceptable = Acceptable::parse(wish.accept_encoding);
     let copy = acceptable
         .choices(&rules.precompressed)
         .find_map(|coding| lookup.sibling(&file, coding));
-    copy.or_else(|| acceptable.takes_identity().then_some(file))
+    if let Some(copy) = copy {
+        return Sent::Found(copy);
+    }
+    let takes_plain = acceptable.takes_identity();
+    let coding = match file.state.label.compressible {
+        Compressible::Yes if !(takes_plain && wish.prefers_plain()) => {
+            rules.compress.choose(file.state.size, &acceptable)
+        }
+        _ => None,
+    };
+    match (coding.map(|coding| (coding, lookup.place())), takes_plain) {
+        (Some((coding, Some(place))), _) => {
+            Sent::Compressed(file.into_compressed(coding), coding, place)
+        }
+        (_, true) => Sent::Found(file),
+        (Some((_, None)), false) => Sent::Busy,
+        (None, false) => Sent::Unknown,
+    }
 }
 
 /// What is sent of a folder, which is called by `path`.
@@ -323,30 +410,25 @@ fn without(found: Found) -> Answer<'static> {
 }
 
 /// What is sent of a file that is there.
-fn selected(
-    file: File,
-    method: Method,
-    conditions: &Conditions<'_>,
-    range: Option<Cow<'_, [u8]>>,
-    limits: &Limits,
-) -> Answer<'static> {
+fn selected(file: File, wish: &Wish<'_>, limits: &Limits) -> Answer<'static> {
+    let conditions = &wish.conditions;
     match conditions.judge(&file.state.validators) {
         Verdict::NotModified => return Answer::NotModified(file),
         Verdict::Failed => return Answer::PreconditionFailed(file),
         Verdict::Proceed => {}
     }
-    let selection = match (method, range) {
+    let selection = match (wish.method, &wish.range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
-            select(&range, file.state.size, limits)
+            select(range, file.state.size, limits)
         }
         _ => Selection::Whole,
     };
-    match selection {
-        Selection::Whole => Answer::Whole(file),
-        Selection::One(span) => Answer::Part(file, span),
-        Selection::Several(spans) => Answer::Parts(file, spans),
-        Selection::Unsatisfiable => Answer::Unsatisfiable(file.state.size),
-    }
+    Answer::Content(match selection {
+        Selection::Whole => Content::Whole(file),
+        Selection::One(span) => Content::Part(file, span),
+        Selection::Several(spans) => Content::Parts(file, spans),
+        Selection::Unsatisfiable => return Answer::Unsatisfiable(file.state.size),
+    })
 }
 
 fn plain(status: Status, why: &'static str) -> Answer<'static> {

@@ -13,7 +13,6 @@
 //! file that shrinks meanwhile ends the connection with a reset.
 
 pub(crate) mod header;
-pub(crate) mod zstd;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

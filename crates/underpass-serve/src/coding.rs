@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// A content coding whose files may lie beside the plain one.
+/// A content coding: of files that lie beside the plain one, or of what is sent of it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Coding {

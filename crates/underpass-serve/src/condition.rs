@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::validator::{EntityTag, Modified, Validators};
+use crate::validator::{EntityTag, Modified, Strength, Validators};
 
 /// The values of the fields, as they came.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -71,7 +71,8 @@ impl Conditions<'_> {
         match &self.if_range {
             None => true,
             Some(value) => {
-                **value == *file.tag.as_bytes()
+                let strong = file.tag.strength() == Strength::Strong;
+                strong && **value == *file.tag.as_bytes()
                     || (file.modified.is_some() && Modified::parse(value) == file.modified)
             }
         }
@@ -94,9 +95,8 @@ fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
     }
     let mut rest = list;
     while let Some((listed, after)) = next_tag(rest) {
-        if listed.opaque == tag.as_bytes()
-            && (listed.strength == Comparison::Strong || comparison == Comparison::Weak)
-        {
+        let strong = [listed.strength, tag.strength()] == [Strength::Strong; 2];
+        if listed.opaque == tag.opaque() && (strong || comparison == Comparison::Weak) {
             return true;
         }
         rest = after;
@@ -106,7 +106,7 @@ fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
 
 struct ListedTag<'l> {
     opaque: &'l [u8],
-    strength: Comparison,
+    strength: Strength,
 }
 
 /// The first tag of a list and what follows it. A tag may have a comma between its quotes.
@@ -116,8 +116,8 @@ fn next_tag(list: &[u8]) -> Option<(ListedTag<'_>, &[u8])> {
         .position(|byte| !matches!(byte, b',' | b' ' | b'\t'))?;
     let list = &list[start..];
     let (strength, tag) = match list.strip_prefix(b"W/") {
-        Some(tag) => (Comparison::Weak, tag),
-        None => (Comparison::Strong, list),
+        Some(tag) => (Strength::Weak, tag),
+        None => (Strength::Strong, list),
     };
     let inner = tag.strip_prefix(b"\"")?;
     let length = inner.iter().position(|&byte| byte == b'"')? + 2;
@@ -136,6 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::coding::Coding;
     use crate::validator::FileTime;
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -207,6 +208,23 @@ mod tests {
         ] {
             assert_eq!(conditions(&fields).judge(&settled()), verdict, "{fields}");
         }
+    }
+
+    #[test]
+    fn a_weak_tag_is_never_equal_enough_to_be_changed_or_joined() {
+        let weak = settled().compressed(Coding::Gzip);
+        let (tag, opaque) = (weak.tag.as_bytes(), weak.tag.opaque());
+        for tag in [tag, opaque] {
+            let tag = String::from_utf8(tag.to_vec()).unwrap();
+            let judged = |field| conditions(&format!("{field}: {tag}")).judge(&weak);
+            assert_eq!(judged("none"), Verdict::NotModified, "{tag}");
+            assert_eq!(judged("match"), Verdict::Failed, "{tag}");
+            assert!(
+                !conditions(&format!("range: {tag}")).allow_range(&weak),
+                "{tag}"
+            );
+        }
+        assert_eq!(conditions("match: *").judge(&weak), Verdict::Proceed);
     }
 
     #[test]

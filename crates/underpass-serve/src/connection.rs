@@ -30,7 +30,7 @@ use crate::status::{Refusal, Status};
 use crate::tally::{End, Late};
 use crate::visit::{Attention, BodyLength, Meter, Visit};
 use crate::worker::{Owed, Worker};
-use crate::workshop::Hashing;
+use crate::workshop::{Hashing, Purpose};
 
 /// How a connection goes on after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -350,7 +350,7 @@ async fn send_hash(
     persistence: Persistence,
     hashing: Hashing,
 ) -> Next {
-    match hash(worker, stream, &hashing).await {
+    match hash(worker, stream, hashing).await {
         Ok(owed) => Box::pin(send(worker, stream, visit, persistence, owed)).await,
         Err(error) => {
             visit.ready(stream.outbox(), BodyLength::Unknown);
@@ -361,15 +361,11 @@ async fn send_hash(
 }
 
 /// Answers with the hash of a file, unless the client goes away before it is known.
-async fn hash(
-    worker: &Worker,
-    stream: &mut Stream,
-    hashing: &Hashing,
-) -> Result<Owed, StreamError> {
-    let digest = match hashing.occasion.method {
+async fn hash(worker: &Worker, stream: &mut Stream, hashing: Hashing) -> Result<Owed, StreamError> {
+    let digest = match (hashing.occasion.method, &hashing.purpose) {
         // All hashes are of the same length.
-        Method::Head => Ok(Digest::UNKNOWN),
-        _ => stream.unless_gone(worker.hash(hashing)).await?,
+        (Method::Head, Purpose::Line(..)) => Ok(Digest::UNKNOWN),
+        _ => stream.unless_gone(worker.hash(&hashing)).await?,
     };
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }

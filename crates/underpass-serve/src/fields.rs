@@ -35,6 +35,7 @@ pub(crate) struct Fields<'b> {
     pub(crate) if_range: Field<'b>,
     pub(crate) accept: Field<'b>,
     pub(crate) accept_encoding: Field<'b>,
+    pub(crate) want_repr_digest: Field<'b>,
     pub(crate) origin: Field<'b>,
     pub(crate) referer: Field<'b>,
     pub(crate) user_agent: Field<'b>,
@@ -85,6 +86,7 @@ impl<'b> Fields<'b> {
             14 => ("content-length", &mut self.content_length),
             15 if name.starts_with(['x', 'X']) => ("x-forwarded-for", &mut self.x_forwarded_for),
             15 => ("accept-encoding", &mut self.accept_encoding),
+            16 => ("want-repr-digest", &mut self.want_repr_digest),
             17 if name.starts_with(['i', 'I']) => {
                 ("if-modified-since", &mut self.if_modified_since)
             }
@@ -144,6 +146,8 @@ mod tests {
             "If-Modified-Since",
             "If-Unmodified-Since",
             "If-Range",
+            "Accept-Encoding",
+            "Want-Repr-Digest",
         ];
         for name in names {
             for spelt in [name.to_owned(), name.to_uppercase(), name.to_lowercase()] {

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::Stat;
+use rustix::fs::{Stat, fstat};
 use underpass::SharedFile;
 use underpass::drive::tokio::read_cached;
 
+use crate::coding::Coding;
 use crate::limits::CONTENT_BYTES_MAX;
 use crate::path::SitePath;
 use crate::precompressed::Siblings;
@@ -67,6 +68,12 @@ impl File {
         }
     }
 
+    /// The same, as it is told when it is compressed while it is sent.
+    pub(crate) fn into_compressed(self, coding: Coding) -> File {
+        let state = Rc::new(self.state.compressed(coding));
+        File { state, ..self }
+    }
+
     /// The same, to be saved under its own name.
     pub(crate) fn into_download(self) -> File {
         let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
@@ -83,23 +90,33 @@ impl State {
             Etag::MtimeSize => None,
         };
         let validators = Validators::new(changed, size, inode, label.coding, now);
-        let mut fields = Vec::with_capacity(FIELDS_BYTES + label.fields.len());
-        validators.push_to(&mut fields);
-        fields.extend_from_slice(b"\r\nAccept-Ranges: bytes");
-        fields.extend_from_slice(&label.fields);
-        if let Some(coding) = label.coding {
-            push_field(&mut fields, "Content-Encoding", coding.name());
-        }
         State {
             descriptor,
             size,
+            fields: written(&validators, RANGES, &label, label.coding),
             validators,
             label,
-            fields,
             content: OnceCell::new(),
             siblings: Siblings::default(),
             changed,
             touched: touched(stat),
+        }
+    }
+
+    /// The same state, compressed while it is sent: nobody knows how long it is, and ranges are of
+    /// the plain file.
+    fn compressed(&self, coding: Coding) -> State {
+        let validators = self.validators.compressed(coding);
+        State {
+            descriptor: Arc::clone(&self.descriptor),
+            size: self.size,
+            fields: written(&validators, b"", &self.label, Some(coding)),
+            validators,
+            label: Rc::clone(&self.label),
+            content: OnceCell::new(),
+            siblings: Siblings::default(),
+            changed: self.changed,
+            touched: self.touched,
         }
     }
 
@@ -116,10 +133,19 @@ impl State {
 
     /// Whether nothing of it has changed, its date having settled.
     fn is_as(&self, stat: &Stat) -> bool {
+        self.looks_as(stat) && self.validators.modified.is_some()
+    }
+
+    /// Whether its size and its times are these.
+    fn looks_as(&self, stat: &Stat) -> bool {
         self.size == size(stat)
             && self.changed == FileTime::of(stat)
             && self.touched == touched(stat)
-            && self.validators.modified.is_some()
+    }
+
+    /// Whether the open file still looks as this says: it is asked.
+    pub(crate) fn is_still_so(&self) -> bool {
+        fstat(&self.descriptor).is_ok_and(|stat| self.looks_as(&stat))
     }
 
     /// What the file holds, if that is in memory.
@@ -143,6 +169,25 @@ impl State {
         }
     }
 }
+
+/// What every answer with content of a file says.
+fn written(
+    validators: &Validators,
+    ranges: &[u8],
+    label: &Label,
+    coding: Option<Coding>,
+) -> Vec<u8> {
+    let mut fields = Vec::with_capacity(FIELDS_BYTES + label.fields.len());
+    validators.push_to(&mut fields);
+    fields.extend_from_slice(ranges);
+    fields.extend_from_slice(&label.fields);
+    if let Some(coding) = coding {
+        push_field(&mut fields, "Content-Encoding", coding.name());
+    }
+    fields
+}
+
+const RANGES: &[u8] = b"\r\nAccept-Ranges: bytes";
 
 fn touched(stat: &Stat) -> FileTime {
     FileTime {

@@ -9,6 +9,7 @@
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
+mod dictionary;
 mod fields;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ use crate::request_line::is_token;
 use crate::target::Target;
 use crate::validator::{FileTime, Validators};
 
+pub use dictionary::dictionary;
 pub use fields::{accept, codings, forwarded, query};
 
 /// However a head is split over reads, the verdict is the same, about the same request, and its

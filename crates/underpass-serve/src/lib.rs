@@ -15,11 +15,11 @@
 //! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
 //! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
 //! | [`rules`], `mime` | what the configuration of a site says of a path |
-//! | `coding`, `precompressed` | what a client takes, and what lies compressed beside a file |
+//! | `coding`, `precompressed`, `compressed` | what a client takes, what lies there, what is made |
 //! | `query`, `accept` | what else is asked for, in which form |
 //! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
 //! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
-//! | `digest`, `base64` | hashes of files |
+//! | `digest`, `repr_digest`, `structured`, `base64` | hashes of files, and who wants them |
 //! | `feed`, `workshop` | bodies that are made while they are sent |
 //! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
 //! | `connection`, `worker` | the order of it all |
@@ -46,6 +46,7 @@ mod calendar;
 mod chunked;
 mod clock;
 mod coding;
+mod compressed;
 mod condition;
 mod connection;
 mod decimal;
@@ -78,6 +79,7 @@ mod precompressed;
 mod query;
 mod range;
 mod reply;
+mod repr_digest;
 mod request_line;
 mod resolve;
 pub mod rules;
@@ -85,6 +87,7 @@ mod server;
 mod settings;
 mod site;
 mod status;
+mod structured;
 mod tally;
 mod target;
 mod validator;

@@ -92,6 +92,9 @@ pub(crate) const ARCHIVE_DEPTH_MAX: usize = 64;
 pub(crate) const ARCHIVES_MAX: usize = 16;
 /// Names of what was left out of an archive, kept until its end.
 pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
+/// Answers that one worker compresses at once: each holds up to 4 MiB until its last byte is
+/// compressed. Those beyond are sent as they are.
+pub(crate) const COMPRESSIONS_MAX: usize = 16;
 /// Content that is compressed before something is sent: a few milliseconds of a thread.
 pub(crate) const COMPRESSED_PER_BATCH: usize = 1 << 20;
 /// Content read at once by those who must see it, to hash or to compress: fits into a core's cache.

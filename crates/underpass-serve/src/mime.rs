@@ -71,6 +71,12 @@ impl Types {
 }
 
 impl MediaType {
+    /// Without parameters.
+    pub(crate) fn name(&self) -> &str {
+        let name = self.0.split(';').next();
+        name.unwrap_or_default().trim()
+    }
+
     /// Appends it to a head.
     pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(self.0.as_bytes());

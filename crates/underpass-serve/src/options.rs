@@ -20,8 +20,8 @@ use crate::mime::TypeOptions;
 use crate::mistakes::mistakes;
 use crate::monitor::StatusOptions;
 use crate::rules::{
-    CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, PageStatus, Redirect,
-    Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath,
+    CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, MediaPattern, PageStatus,
+    Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min, usual_types,
 };
 use crate::settings::{self, Setting};
 
@@ -73,8 +73,9 @@ pub struct SiteOptions {
     /// Whether folders can be downloaded as one file, by `?download=tar` and `?download=tar.zst`;
     /// as `listing` where it is left out, since an archive tells what is in a folder too.
     pub archives: Option<bool>,
-    /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file. Off unless it is
-    /// turned on: it lets everybody who may ask have whole files read for one line of answer.
+    /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file, and files come
+    /// with theirs (`Repr-Digest`) for those who want it. Off unless it is turned on: it lets
+    /// everybody who may ask have whole files read for one line of answer.
     pub hashes: bool,
     /// What a folder is answered with: the first of these that is there.
     pub index: Vec<FileName>,
@@ -101,6 +102,13 @@ pub struct SiteOptions {
     /// Codings whose files are looked for beside a file (`app.js.br`) and sent to those who take
     /// them, the ones preferred first. None costs nothing.
     pub precompressed: Vec<Coding>,
+    /// Codings in which files are compressed while they are sent to those who take them, the ones
+    /// preferred first, where no copy lies beside. It costs processor time for each answer.
+    pub compress: Vec<Coding>,
+    /// Files smaller than this are not.
+    pub compress_bytes_min: u64,
+    /// Media types of those that are.
+    pub compress_types: Vec<MediaPattern>,
     /// What entity-tags are made of.
     pub etag: Etag,
     /// Media types.
@@ -249,6 +257,9 @@ impl Default for SiteOptions {
             hidden: Hidden::default(),
             symlinks: Symlinks::default(),
             precompressed: Vec::new(),
+            compress: Vec::new(),
+            compress_bytes_min: usual_bytes_min(),
+            compress_types: usual_types(),
             etag: Etag::default(),
             types: TypeOptions::default(),
             cache: Vec::new(),

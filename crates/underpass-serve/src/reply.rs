@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Content};
 use crate::clock::DATE_BYTES;
 use crate::decimal::push_decimal;
+use crate::digest::Digest;
 use crate::disposition::push_attachment;
 use crate::file::File;
 use crate::head::Persistence;
 use crate::multipart::{Boundary, Multipart, push_content_range};
 use crate::path::SitePath;
 use crate::range::Span;
+use crate::repr_digest::push_repr_digest;
 use crate::request_line::{Method, Version};
 use crate::rules::{Redirection, Rules};
 use crate::status::{Refusal, Status};
@@ -31,6 +33,8 @@ pub(crate) struct Circumstances<'c> {
     pub(crate) rules: &'c Rules,
     /// The origin whose scripts may read it.
     pub(crate) admitted: Option<&'c [u8]>,
+    /// The hash of the file whose content is sent, for those who want it.
+    pub(crate) digest: Option<&'c Digest>,
 }
 
 /// Whether a body that is in memory leaves with its head.
@@ -70,27 +74,7 @@ pub(crate) fn reply(
 ) -> Option<Sending> {
     let head = Head::new(spare, circumstances);
     match answer {
-        Answer::Whole(file) => {
-            let head = head.status(Status::Ok).file(&file);
-            if let (Joining::Allowed, Method::Get, Some(content)) = (
-                circumstances.joining,
-                circumstances.method,
-                file.state.content(),
-            ) {
-                outbox.push(joined(head, content));
-                return None;
-            }
-            let span = Span {
-                first: 0,
-                length: file.state.size,
-            };
-            send(head, circumstances.method, file, span, outbox)
-        }
-        Answer::Part(file, span) => {
-            let head = head.status(Status::PartialContent).part(&file, span);
-            send(head, circumstances.method, file, span, outbox)
-        }
-        Answer::Parts(file, spans) => parts(head, file, spans, outbox),
+        Answer::Content(content) => with_file(head, content, outbox),
         answer => {
             let head = without_file(
                 Head {
@@ -109,6 +93,31 @@ pub(crate) fn reply(
             };
             send(head, circumstances.method, page, span, outbox)
         }
+    }
+}
+
+fn with_file(head: Head<'_>, content: Content, outbox: &mut Outbox) -> Option<Sending> {
+    let (method, joining) = (head.circumstances.method, head.circumstances.joining);
+    match content {
+        Content::Whole(file) => {
+            let head = head.status(Status::Ok).file(&file);
+            if let (Joining::Allowed, Method::Get, Some(content)) =
+                (joining, method, file.state.content())
+            {
+                outbox.push(joined(head, content));
+                return None;
+            }
+            let span = Span {
+                first: 0,
+                length: file.state.size,
+            };
+            send(head, method, file, span, outbox)
+        }
+        Content::Part(file, span) => {
+            let head = head.status(Status::PartialContent).part(&file, span);
+            send(head, method, file, span, outbox)
+        }
+        Content::Parts(file, spans) => parts(head, file, spans, outbox),
     }
 }
 
@@ -177,10 +186,12 @@ fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
             head.plain(why, ALLOW)
         }
         Answer::Plain(why) | Answer::Trouble(why, _) => head.plain(why, &[]),
-        Answer::Whole(_) | Answer::Part(..) | Answer::Parts(..) => {
-            unreachable!("these have a file")
-        }
-        Answer::Listing(..) | Answer::Archive(..) | Answer::Hash(..) => {
+        Answer::Content(_) => unreachable!("it has a file"),
+        Answer::Vouched(_)
+        | Answer::Compressed(..)
+        | Answer::Listing(..)
+        | Answer::Archive(..)
+        | Answer::Hash(..) => {
             unreachable!("these are made elsewhere")
         }
     }
@@ -326,6 +337,9 @@ impl<'c> Head<'c> {
         self.push(&file.state.fields);
         if let Some(name) = &file.save_as {
             push_attachment(&mut self.bytes, name);
+        }
+        if let Some(digest) = self.circumstances.digest {
+            push_repr_digest(&mut self.bytes, digest);
         }
     }
 

@@ -83,6 +83,12 @@ impl Refusal {
     }
 }
 
+/// What is made for each answer, and for too many at once.
+pub(crate) const BUSY: Refusal = Refusal::new(
+    Status::ServiceUnavailable,
+    "too many such answers are being made; try again later",
+);
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status.line(), self.why)

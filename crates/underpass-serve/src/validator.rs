@@ -1,4 +1,5 @@
-//! What tells two states of a file apart: a strong entity-tag and, once it is safe, a date.
+//! What tells two states of a file apart: a strong entity-tag and, once it is safe, a date. What is
+//! compressed while it is sent has a weak one: another version of a compressor makes other bytes.
 //!
 //! The tag is made of the modification time with its nanoseconds, the size and the inode: a file
 //! replaced by rename has another inode, one changed in place another time. HTTP's dates count
@@ -22,11 +23,18 @@ pub(crate) struct Validators {
     pub(crate) modified: Option<Modified>,
 }
 
-/// A strong entity-tag, quotes included.
+/// An entity-tag as it stands in a field: `W/` where it is weak, and quotes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct EntityTag {
     bytes: [u8; EntityTag::BYTES_MAX],
     length: u8,
+}
+
+/// Whether equal tags mean equal bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Strength {
+    Strong,
+    Weak,
 }
 
 /// A date as HTTP counts: whole seconds since 1970. Never in the future.
@@ -66,6 +74,14 @@ impl Validators {
         }
     }
 
+    /// Those of the same state, compressed while it is sent.
+    pub(crate) fn compressed(&self, coding: Coding) -> Validators {
+        Validators {
+            tag: self.tag.compressed(coding),
+            modified: self.modified,
+        }
+    }
+
     /// Appends them to a head.
     pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(b"\r\nETag: ");
@@ -78,8 +94,9 @@ impl Validators {
 }
 
 impl EntityTag {
-    /// Four numbers of at most 16 hexadecimal digits, three dashes, a coding, two quotes.
-    const BYTES_MAX: usize = 4 * 16 + 3 + 4 + 2;
+    /// A sign of weakness, four numbers of at most 16 hexadecimal digits, three dashes, a coding's
+    /// suffix or name with a plus, two quotes.
+    const BYTES_MAX: usize = 2 + 4 * 16 + 3 + 5 + 2;
 
     fn new(changed: FileTime, size: u64, inode: Option<u64>, coding: Option<Coding>) -> EntityTag {
         let mut bytes = [0; EntityTag::BYTES_MAX];
@@ -99,6 +116,35 @@ impl EntityTag {
             bytes,
             length: length as u8 + 1,
         }
+    }
+
+    /// The weak tag of the file whose tag this is, compressed while it is sent. No copy that lies
+    /// beside a file has a plus in its tag.
+    fn compressed(&self, coding: Coding) -> EntityTag {
+        let opaque = self.opaque();
+        let inner = &opaque[..opaque.len() - 1];
+        let parts = [b"W/", inner, b"+", coding.name().as_bytes(), b"\""];
+        let mut bytes = [0; EntityTag::BYTES_MAX];
+        let mut length = 0;
+        for part in parts {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        let length = length as u8;
+        EntityTag { bytes, length }
+    }
+
+    pub(crate) fn strength(&self) -> Strength {
+        match self.bytes[0] {
+            b'W' => Strength::Weak,
+            _ => Strength::Strong,
+        }
+    }
+
+    /// What is between the quotes, and they.
+    pub(crate) fn opaque(&self) -> &[u8] {
+        let bytes = self.as_bytes();
+        bytes.strip_prefix(b"W/").unwrap_or(bytes)
     }
 
     /// As it stands in a field, quotes included.
@@ -154,6 +200,20 @@ mod tests {
         assert_ne!(base, tag(at(1, 2), 3, 5));
         let largest = tag(at(-1, u32::MAX), u64::MAX, u64::MAX);
         assert!(largest.as_bytes().ends_with(b"-ffffffffffffffff\""));
+    }
+
+    #[test]
+    fn what_is_compressed_has_a_weak_tag_of_its_own() {
+        let plain = EntityTag::new(at(-1, u32::MAX), u64::MAX, Some(u64::MAX), None);
+        let tags = Coding::ALL.map(|coding| plain.compressed(coding));
+        for (tag, coding) in tags.iter().zip(Coding::ALL) {
+            assert_eq!(tag.strength(), Strength::Weak);
+            let told = String::from_utf8(tag.as_bytes().to_vec()).unwrap();
+            assert!(told.starts_with("W/\"") && told.ends_with(&format!("+{}\"", coding.name())));
+            assert_eq!(tag.opaque(), &told.as_bytes()[2..]);
+        }
+        assert_eq!(plain.strength(), Strength::Strong);
+        assert_eq!(plain.opaque(), plain.as_bytes());
     }
 
     #[test]

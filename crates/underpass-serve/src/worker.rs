@@ -16,6 +16,7 @@ use crate::answer::{Answer, Lookup, answer};
 use crate::board::{Board, Presence};
 use crate::clock::Clock;
 use crate::coding::Coding;
+use crate::compressed::Place;
 use crate::digest::{Digest, NoDigest};
 use crate::feed::Feeding;
 use crate::file::File;
@@ -34,7 +35,7 @@ use crate::site::{Site, Sites};
 use crate::status::{Refusal, Status};
 use crate::tally::{End, Tally};
 use crate::visit::{Attention, Meter, Visit};
-use crate::workshop::{Declined, Hashing, Occasion, Workshop, reply_hash};
+use crate::workshop::{Declined, Hashing, Occasion, Purpose, Workshop, reply_hash};
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
@@ -99,6 +100,7 @@ impl AddAssign<&Summary> for Summary {
 struct Open<'w> {
     site: &'w Site,
     files: &'w Rc<OpenFiles>,
+    workshop: &'w Workshop,
     now: SystemTime,
 }
 
@@ -113,6 +115,10 @@ impl Lookup for Open<'_> {
 
     fn sibling(&self, file: &File, coding: Coding) -> Option<File> {
         sibling(self.site, file, coding, self.now)
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.workshop.place()
     }
 }
 
@@ -214,6 +220,7 @@ impl Worker {
             joining: self.joining,
             rules,
             admitted: rules.cors.admit(origin.as_deref()),
+            digest: None,
         };
         match answer(request, rules, &self.limits, &open) {
             Answer::Listing(folder, view) => {
@@ -225,9 +232,17 @@ impl Worker {
                 let made = shop.pack(folder, called, compression, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)
             }
+            Answer::Compressed(file, coding, place) => {
+                let shop = &self.workshop;
+                let made = shop.compress(file, coding, place, circumstances, outbox);
+                self.made(made, &open, &circumstances, outbox)
+            }
             Answer::Hash(file, algorithm) => Owed::Hash(Hashing {
-                file,
-                algorithm,
+                purpose: Purpose::Line(file, algorithm),
+                occasion: Occasion::of(number, &circumstances),
+            }),
+            Answer::Vouched(content) => Owed::Hash(Hashing {
+                purpose: Purpose::Field(content),
                 occasion: Occasion::of(number, &circumstances),
             }),
             answer => self.reply(answer, &open, &circumstances, outbox),
@@ -235,8 +250,12 @@ impl Worker {
     }
 
     fn open(&self, number: usize, now: SystemTime) -> Open<'_> {
-        let (site, files) = (&self.sites.all()[number], &self.files[number]);
-        Open { site, files, now }
+        Open {
+            site: &self.sites.all()[number],
+            files: &self.files[number],
+            workshop: &self.workshop,
+            now,
+        }
     }
 
     fn reply(
@@ -269,18 +288,18 @@ impl Worker {
 
     /// Hashes a file. Dropping the future stops it.
     pub(crate) async fn hash(&self, hashing: &Hashing) -> Result<Digest, NoDigest> {
-        self.workshop.hash(hashing).await
+        self.workshop.hash(&hashing.purpose).await
     }
 
-    /// Answers with a hash, or says why there is none.
+    /// Answers with a hash, or says why there is none; a file comes without it then.
     pub(crate) fn answer_hash(
         &self,
-        hashing: &Hashing,
+        hashing: Hashing,
         digest: Result<Digest, NoDigest>,
         outbox: &mut Outbox,
     ) -> Owed {
         let now = SystemTime::now();
-        let occasion = &hashing.occasion;
+        let Hashing { purpose, occasion } = hashing;
         let open = self.open(occasion.site, now);
         let circumstances = Circumstances {
             method: occasion.method,
@@ -290,9 +309,23 @@ impl Worker {
             joining: self.joining,
             rules: &open.site.rules,
             admitted: occasion.admitted.as_deref(),
+            digest: None,
         };
-        let made = reply_hash(&hashing.file, digest, &circumstances, outbox);
-        self.made(made.map(|()| None), &open, &circumstances, outbox)
+        match purpose {
+            Purpose::Line(file, _) => {
+                let made = reply_hash(&file, digest, &circumstances, outbox);
+                self.made(made.map(|()| None), &open, &circumstances, outbox)
+            }
+            Purpose::Field(content) => {
+                // While it was read or waited for, the file may have become another one.
+                let digest = digest.ok().filter(|_| content.file().state.is_still_so());
+                let circumstances = Circumstances {
+                    digest: digest.as_ref(),
+                    ..circumstances
+                };
+                self.reply(Answer::Content(content), &open, &circumstances, outbox)
+            }
+        }
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
@@ -306,6 +339,7 @@ impl Worker {
             joining: self.joining,
             rules: &self.sites.all()[0].rules,
             admitted: None,
+            digest: None,
         };
         refuse(refusal, &circumstances, outbox);
     }

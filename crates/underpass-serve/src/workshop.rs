@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
-use underpass::{Outbox, Piece};
+use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Content};
 use crate::archive::Archive;
-use crate::archive::zstd::Compressed;
+use crate::coding::Coding;
+use crate::compressed::{self, Compressed, Encoder, Place};
 use crate::decimal::push_decimal;
 use crate::digest::{Algorithm, Digest, Digests, NoDigest};
 use crate::disposition::push_attachment;
@@ -17,29 +18,38 @@ use crate::feed::{Batch, Delimiter, Feed, Feeding};
 use crate::file::File;
 use crate::folder::Folder;
 use crate::head::Persistence;
-use crate::limits::ARCHIVES_MAX;
+use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX};
 use crate::listing::html::CONTENT_SECURITY_POLICY;
 use crate::listing::{Listing, Room, View};
 use crate::query::{Compression, Format};
 use crate::reply::{Circumstances, push_made};
 use crate::request_line::{Method, Version};
 use crate::rules::{Own, Rules, push_field};
-use crate::status::{Refusal, Status};
+use crate::status::{BUSY, Refusal, Status};
 
 /// What a worker has for answers that are made.
 #[derive(Debug)]
 pub(crate) struct Workshop {
     room: Room,
     archives: Arc<Semaphore>,
+    compressions: Arc<Semaphore>,
     digests: Arc<Digests>,
 }
 
 /// A hash that is asked for and not known yet.
 #[derive(Debug)]
 pub(crate) struct Hashing {
-    pub(crate) file: File,
-    pub(crate) algorithm: Algorithm,
+    pub(crate) purpose: Purpose,
     pub(crate) occasion: Occasion,
+}
+
+/// What a hash is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// It is the answer.
+    Line(File, Algorithm),
+    /// It stands in the head of an answer, which is the same without it.
+    Field(Content),
 }
 
 /// What an answer that takes its time depends on, kept until it is there.
@@ -89,10 +99,6 @@ impl Occasion {
     }
 }
 
-const BUSY: Refusal = Refusal::new(
-    Status::ServiceUnavailable,
-    "too many such answers are being made; try again later",
-);
 const CHANGED: Refusal = Refusal::new(
     Status::ServiceUnavailable,
     "the file changed while it was read; try again",
@@ -105,6 +111,7 @@ impl Workshop {
         Workshop {
             room: Room::default(),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
+            compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
             digests,
         }
     }
@@ -151,16 +158,56 @@ impl Workshop {
         let archive = Archive::new(folder, &name, place);
         let feed_of: Box<dyn Feed> = match compression {
             Compression::Plain => Box::new(archive),
-            Compression::Zstd => Box::new(Compressed::new(archive)?),
+            Compression::Zstd => {
+                let encoder = Encoder::new(Coding::Zstd, None, None)?;
+                Box::new(Compressed::new(archive, encoder))
+            }
         };
         let opening = Batch::new();
         Ok(feed(feed_of, opening, &fields, what, circumstances, outbox))
     }
 
+    /// A place among the answers that are compressed at once, if one is free.
+    pub(crate) fn place(&self) -> Option<Place> {
+        Arc::clone(&self.compressions).try_acquire_owned().ok()
+    }
+
+    /// Puts the head of an answer that is compressed into the outbox.
+    pub(crate) fn compress(
+        &self,
+        file: File,
+        coding: Coding,
+        place: Place,
+        circumstances: Circumstances<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Feeding>, Declined> {
+        let size = file.state.size;
+        let encoder = Encoder::new(coding, Some(size), Some(place))?;
+        let mut fields = file.state.fields.clone();
+        if let Some(name) = &file.save_as {
+            push_attachment(&mut fields, name);
+        }
+        fields.extend_from_slice(b"\r\nContent-Type: ");
+        file.state.label.media.push_to(&mut fields);
+        let content = compressed::Content(FileRange {
+            file: Arc::clone(&file.state.descriptor),
+            offset: 0,
+            len: size,
+        });
+        let feed_of = Box::new(Compressed::new(content, encoder));
+        let what = format!("{:?} as {}", file.path, coding.name());
+        let opening = Batch::new();
+        Ok(feed(feed_of, opening, &fields, what, circumstances, outbox))
+    }
+
     /// Hashes a file. Dropping the future stops it.
-    pub(crate) async fn hash(&self, hashing: &Hashing) -> Result<Digest, NoDigest> {
-        let file = Arc::clone(&hashing.file.state.descriptor);
-        self.digests.find(file, hashing.algorithm).await
+    pub(crate) async fn hash(&self, purpose: &Purpose) -> Result<Digest, NoDigest> {
+        let (file, algorithm) = match purpose {
+            Purpose::Line(file, algorithm) => (file, *algorithm),
+            Purpose::Field(content) => (content.file(), Algorithm::Sha256),
+        };
+        let descriptor = Arc::clone(&file.state.descriptor);
+        self.digests.find(descriptor, algorithm).await
     }
 }
 

@@ -108,6 +108,8 @@ fn what_is_wrong_is_told_with_its_place() {
         ("fallback = '/app/'", 2, "folder"),
         ("index = ['a/b']", 2, "slash"),
         ("precompressed = ['lzma']", 2, "`zstd`"),
+        ("compress = ['lzma']", 2, "`zstd`"),
+        ("compress-types = ['text']", 2, "media type"),
         ("symlinks = 'some'", 2, "`inside`"),
         ("error-pages = {200 = '/x'}", 2, "404"),
         ("cors.origins = ['https://a.example/']", 2, "no origin"),
@@ -178,12 +180,19 @@ fn a_check_finds_every_site_that_cannot_be_served() {
     assert!(check(&options).is_empty());
     options.sites.push(site("fallback = '/none.html'"));
     options.sites.push(site("precompressed = ['br', 'br']"));
+    options.sites.push(site("compress = ['gzip', 'gzip']"));
     options
         .sites
         .push(site("cors.origins = ['*', 'https://a.example']"));
     options.sites.push(SiteOptions::of("/nowhere"));
     let told: Vec<_> = check(&options).iter().map(Error::to_string).collect();
-    let said = ["/none.html", "twice", "everybody", "/nowhere"];
+    let said = [
+        "/none.html",
+        "precompressed",
+        "compress: a coding stands twice",
+        "everybody",
+        "/nowhere",
+    ];
     assert_eq!(told.len(), said.len(), "{told:?}");
     for (told, said) in told.iter().zip(said) {
         assert!(told.contains(said), "{told}");

@@ -53,6 +53,7 @@ pub(crate) const CHROMIUM: Need = toolchain("chromium", "chromium");
 pub(crate) const CURL: Need = program("curl", "curl");
 pub(crate) const GCC: Need = program("cc", "gcc");
 pub(crate) const GO: Need = toolchain("go", "golang-go");
+pub(crate) const GZIP: Need = program("gzip", "gzip");
 pub(crate) const IP: Need = program("ip", "iproute2");
 pub(crate) const JAVAC: Need = toolchain("javac", "default-jdk-headless");
 pub(crate) const MKFS_BTRFS: Need = program("mkfs.btrfs", "btrfs-progs");
@@ -80,6 +81,7 @@ pub(crate) const ALL: &[Need] = &[
     CURL,
     GCC,
     GO,
+    GZIP,
     IP,
     JAVAC,
     MKFS_BTRFS,

@@ -72,6 +72,12 @@ pub(crate) const SYSTEM_TESTS: &[SystemTest] = &[
     },
     SystemTest {
         package: "underpass-serve",
+        target: "compressed_tools",
+        needs: &[needs::CURL, needs::GZIP, needs::ZSTD],
+        why: "what is compressed while it is sent is read by others as the same file",
+    },
+    SystemTest {
+        package: "underpass-serve",
         target: "listing_browser",
         needs: &[needs::CHROMIUM],
         why: "a listing works in a browser, with and without scripts",

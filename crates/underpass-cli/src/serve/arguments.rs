@@ -108,8 +108,8 @@ struct Files {
     #[arg(long)]
     no_listing: bool,
 
-    /// Answer ?hash=sha256 and ?hash=blake3 with the hash of a file; everybody who may ask has
-    /// whole files read for one line
+    /// Answer ?hash=sha256 and ?hash=blake3 with the hash of a file, and send files with theirs to
+    /// those who want it (Repr-Digest); everybody who may ask has whole files read for one line
     #[arg(long)]
     hashes: bool,
 
@@ -117,6 +117,11 @@ struct Files {
     /// first is preferred [br, zstd, gzip]
     #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
     precompressed: Option<Vec<Coding>>,
+
+    /// Compress text and what is like it while it is sent, in these codings, for those who take
+    /// them; the first is preferred. Copies that lie beside files go before [br, zstd, gzip]
+    #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
+    compress: Option<Vec<Coding>>,
 
     /// Names that begin with a dot, but for .well-known [denied (default), shown]
     #[arg(long, value_name = "WHAT", value_parser = hidden)]
@@ -256,6 +261,9 @@ impl Files {
         }
         if let Some(precompressed) = &self.precompressed {
             site.precompressed.clone_from(precompressed);
+        }
+        if let Some(compress) = &self.compress {
+            site.compress.clone_from(compress);
         }
         if let Some(control) = &self.cache_control {
             let paths = vec![Pattern::parse("/**")?];

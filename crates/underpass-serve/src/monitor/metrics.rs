@@ -151,7 +151,7 @@ fn bytes(page: &mut Page, tallies: &Tallies) {
     page.single(
         "underpass_other_bytes_total",
         Kind::Counter,
-        "Bytes sent that are not of files: heads, and bodies that explain a status.",
+        "Bytes sent that are not of files as they lie there: heads, and what is made.",
         tallies.sum(|tally| &tally.other_bytes),
     );
 }

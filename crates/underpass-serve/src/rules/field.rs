@@ -38,6 +38,7 @@ const OURS: &[(&str, &str)] = &[
     ("keep-alive", "it is about the connection"),
     ("last-modified", "the server sets it"),
     ("location", "set it by `redirect`"),
+    ("repr-digest", "the server sets it where `hashes` allows it"),
     ("te", "it is about the connection"),
     ("trailer", "it is about the connection"),
     ("transfer-encoding", "it is about the connection"),

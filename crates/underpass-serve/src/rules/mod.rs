@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+mod compress;
 mod cors;
 mod extras;
 mod field;
@@ -21,6 +22,7 @@ mod redirect;
 mod tries;
 mod url_path;
 
+pub use compress::MediaPattern;
 pub use cors::{CorsOptions, Origin, Token};
 pub use field::{FieldName, FieldValue};
 pub use host_name::HostName;
@@ -29,6 +31,7 @@ pub use redirect::{Redirect, Rewrite};
 pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
+pub(crate) use compress::{Compress, Compressible, usual_bytes_min, usual_types};
 pub(crate) use cors::Cors;
 pub(crate) use extras::{Archives, Extras, Hashes, Listings, Sight};
 pub(crate) use field::push_field;
@@ -40,6 +43,7 @@ use crate::coding::Coding;
 use crate::mime::{MediaType, Types};
 use crate::options::SiteOptions;
 use crate::path::SitePath;
+use crate::precompressed::is_compressed;
 use crate::status::Status;
 use immutable::is_hash_named;
 
@@ -184,6 +188,7 @@ pub(crate) struct Rules {
     pub(crate) pretty: bool,
     pub(crate) symlinks: Symlinks,
     pub(crate) precompressed: Vec<Coding>,
+    pub(crate) compress: Compress,
     pub(crate) cors: Cors,
     pub(crate) extras: Extras,
     /// What answers without a file have.
@@ -214,6 +219,7 @@ pub(crate) struct Label {
     pub(crate) fields: Vec<u8>,
     pub(crate) etag: Etag,
     pub(crate) coding: Option<Coding>,
+    pub(crate) compressible: Compressible,
 }
 
 impl Rules {
@@ -225,17 +231,19 @@ impl Rules {
         let cors = Cors::new(&options.cors)?;
         let security = Guard::of(&options.security).fields();
         let by_origin = cors.varies().then_some("Origin");
-        let by_coding = (!options.precompressed.is_empty()).then_some("Accept-Encoding");
+        let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
+        let by_coding = codes.then_some("Accept-Encoding");
         let (mut plain_fields, mut varied_fields) = (security.clone(), security.clone());
         push_vary(&mut plain_fields, &[by_origin]);
         push_vary(&mut varied_fields, &[by_coding, by_origin]);
-        let precompressed = options.precompressed.clone();
-        if precompressed
-            .iter()
-            .enumerate()
-            .any(|(n, coding)| precompressed[..n].contains(coding))
-        {
-            return Err("precompressed: a coding stands twice".to_owned());
+        for (key, codings) in [
+            ("precompressed", &options.precompressed),
+            ("compress", &options.compress),
+        ] {
+            let twice = |(n, coding)| codings[..n].contains(coding);
+            if codings.iter().enumerate().any(twice) {
+                return Err(format!("{key}: a coding stands twice"));
+            }
         }
         options.tries.iter().try_for_each(TryRule::check)?;
         Ok(Rules {
@@ -243,7 +251,8 @@ impl Rules {
             fallback: options.fallback.as_ref().map(|file| file.path().clone()),
             pretty: options.pretty,
             symlinks: options.symlinks,
-            precompressed,
+            precompressed: options.precompressed.clone(),
+            compress: Compress::of(options),
             cors,
             plain_fields,
             varied_fields,
@@ -326,6 +335,11 @@ impl Rules {
         fields
     }
 
+    /// Whether anything is sent in a content coding.
+    pub(crate) fn codes(&self) -> bool {
+        !self.precompressed.is_empty() || !self.compress.is_off()
+    }
+
     /// Whether `?download` is heeded.
     pub(crate) fn offers_downloads(&self) -> bool {
         self.download
@@ -340,21 +354,28 @@ impl Rules {
     /// What is said of the file at `path`, or of its copy in a coding.
     pub(crate) fn label(&self, path: &[u8], coding: Option<Coding>) -> Label {
         let mut fields = self.security.clone();
-        if let Some(control) = self.cache_control(path) {
+        let control = self.cache_control(path);
+        if let Some(control) = control {
             push_field(&mut fields, "Cache-Control", control);
         }
         self.push_headers(&mut fields, path);
-        let by_coding = !self.precompressed.is_empty();
+        let media = self.types.of(path);
+        let compressible = match coding.is_some() || is_compressed(path) {
+            true => Compressible::No,
+            false => self.compress.is_for(&media, control),
+        };
+        let by_coding = !self.precompressed.is_empty() || compressible == Compressible::Yes;
         let vary = [
             by_coding.then_some("Accept-Encoding"),
             self.cors.varies().then_some("Origin"),
         ];
         push_vary(&mut fields, &vary);
         Label {
-            media: self.types.of(path),
+            media,
             fields,
             etag: self.etag,
             coding,
+            compressible,
         }
     }
 

@@ -1,0 +1,100 @@
+//! A large file that is compressed for a slow client. A process of its own, whose memory is looked
+//! at.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use support::{Client, Server};
+
+const LENGTH: u64 = 200 << 20;
+/// What compressing takes, on top of what this process has anyway. Noise at the front makes what
+/// is sent larger than what the sockets hold.
+const GROWTH_KIB_MAX: u64 = 24 << 10;
+const NOISE: usize = 64 << 20;
+
+/// The most memory this process ever had.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let figure = line.unwrap().split_whitespace().nth(1);
+    figure.unwrap().parse().unwrap()
+}
+
+/// The chunks of a body, one after the other.
+struct Body<'c> {
+    client: &'c mut Client,
+    chunk: Vec<u8>,
+    read: usize,
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.chunk.len() {
+            self.chunk = self.client.chunk()?.unwrap_or_default();
+            self.read = 0;
+        }
+        let count = (&self.chunk[self.read..]).read(buffer)?;
+        self.read += count;
+        Ok(count)
+    }
+}
+
+/// Reads the plain file to the end of a connection, and says how much that was, with its head.
+fn read_plain(server: &Server) -> u64 {
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket
+        .write_all(b"GET /large.txt HTTP/1.0\r\n\r\n")
+        .unwrap();
+    io::copy(&mut socket, &mut io::sink()).unwrap()
+}
+
+/// Hashes what comes out.
+fn hash(mut plain: impl Read) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut plain, &mut hasher).unwrap();
+    hasher.finalize()
+}
+
+#[test]
+fn memory_is_that_of_a_window_and_a_batch() {
+    let server = Server::configured("compress = ['br', 'zstd', 'gzip']");
+    let path = server.site().join("large.txt");
+    let mut file = fs::File::create(&path).unwrap();
+    let mut noise = blake3::Hasher::new().finalize_xof();
+    let mut piece = vec![0; 1 << 20];
+    for _ in 0..NOISE >> 20 {
+        noise.fill(&mut piece);
+        file.write_all(&piece).unwrap();
+    }
+    file.set_len(LENGTH).unwrap();
+    let expected = hash(fs::File::open(&path).unwrap());
+    let before = peak_kib();
+    for coding in ["zstd", "gzip"] {
+        let mut client = Client::slow(server.address());
+        client.send(format!(
+            "GET /large.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
+        ));
+        assert_eq!(client.head().field("content-encoding"), Some(coding));
+        // The server has filled the sockets and waits, as long as somebody else takes for all of
+        // the plain file.
+        client.await_bytes(1);
+        assert!(read_plain(&server) > LENGTH);
+        let body = Body {
+            client: &mut client,
+            chunk: Vec::new(),
+            read: 0,
+        };
+        let hashed = match coding {
+            "zstd" => hash(zstd::stream::Decoder::new(body).unwrap()),
+            _ => hash(flate2::read::GzDecoder::new(body)),
+        };
+        assert_eq!(hashed, expected, "{coding}");
+    }
+    let growth = peak_kib() - before;
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more");
+}

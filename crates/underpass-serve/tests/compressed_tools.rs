@@ -1,0 +1,52 @@
+//! What is compressed while it is sent, as others read it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+use support::{Server, pattern};
+
+/// What a command line of a shell prints, of which `$0` is this.
+fn printed(script: &str, argument: &str) -> Vec<u8> {
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", script, argument])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {told}");
+    output.stdout
+}
+
+#[test]
+#[ignore = "needs curl, gzip and zstd; run by cargo xtask test"]
+fn other_programs_read_the_same_file() {
+    let server = Server::configured("compress = ['br', 'zstd', 'gzip']");
+    let text = "the same line over and over, and a number\n".repeat(100_000);
+    server.write("text.txt", &text);
+    server.write("pattern.txt", pattern(3 << 20));
+    for (name, expected) in [
+        ("text.txt", Sha256::digest(&text)),
+        ("pattern.txt", Sha256::digest(pattern(3 << 20))),
+    ] {
+        let url = format!("http://{}/{name}", server.address());
+        for script in [
+            "curl -fsS -H 'Accept-Encoding: gzip' \"$0\" | gzip -dc",
+            "curl -fsS -H 'Accept-Encoding: zstd' \"$0\" | zstd -dc",
+            // These three by curl itself.
+            "curl -fsS --compressed -H 'Accept-Encoding: br' \"$0\"",
+            "curl -fsS --compressed -H 'Accept-Encoding: gzip' \"$0\"",
+            "curl -fsS --compressed -H 'Accept-Encoding: zstd' \"$0\"",
+        ] {
+            let plain = printed(script, &url);
+            assert_eq!(Sha256::digest(&plain), expected, "{script} of {name}");
+            // Without decoding it is another one, or nothing was compressed.
+            let coded = script.split('|').next().unwrap();
+            let coded = coded.replace("--compressed", "");
+            let raw = printed(coded.trim(), &url);
+            assert_ne!(Sha256::digest(&raw), expected, "{coded} of {name}");
+        }
+    }
+}

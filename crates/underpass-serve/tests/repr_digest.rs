@@ -1,0 +1,218 @@
+//! Hashes of what is sent, for those who want them beside it (RFC 9530).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use sha2::{Digest, Sha256};
+use support::{Answer, Client, Server, State, find, make_old, pattern};
+
+const WANT: &str = "Want-Repr-Digest: sha-256=5";
+
+fn site(options: &str) -> Server {
+    let server = Server::configured(&format!("hashes = true\n{options}"));
+    server.write("probe", "probe");
+    server.write("f.txt", pattern(300_000));
+    server
+}
+
+/// The hash that an answer tells, as bytes.
+fn told(answer: &Answer) -> Option<Vec<u8>> {
+    let field = answer.field("repr-digest")?;
+    let encoded = field.strip_prefix("sha-256=:").unwrap();
+    let encoded = encoded.strip_suffix(':').unwrap();
+    Some(unbase64(encoded))
+}
+
+/// By a program of others.
+fn unbase64(encoded: &str) -> Vec<u8> {
+    let mut command = Command::new("base64");
+    command
+        .arg("-d")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(encoded.as_bytes()).unwrap();
+    drop(input);
+    child.wait_with_output().unwrap().stdout
+}
+
+fn hash(content: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+    Some(Sha256::digest(content).to_vec())
+}
+
+#[test]
+fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
+    let server = site("");
+    let mut client = server.connect();
+    for (method, fields, status) in [
+        ("GET", "", 200),
+        ("GET", "", 200),
+        ("HEAD", "", 200),
+        ("GET", "Range: bytes=10-19\r\n", 206),
+        ("GET", "Range: bytes=10-19,100-109\r\n", 206),
+        ("HEAD", "Range: bytes=10-19\r\n", 200),
+    ] {
+        client.send(format!(
+            "{method} /f.txt HTTP/1.1\r\nHost: a\r\n{WANT}\r\n{fields}\r\n"
+        ));
+        let answer = client.try_answer(method).unwrap();
+        assert_eq!(answer.status, status, "{method} {fields}");
+        assert_eq!(told(&answer), hash(pattern(300_000)), "{method} {fields}");
+        match (method, fields) {
+            ("GET", "") => assert!(answer.body == pattern(300_000), "another body"),
+            ("GET", _) => assert!(find(&answer.body, &pattern(20)[10..20]).is_some()),
+            _ => {}
+        }
+        let length = answer.field("content-length").unwrap();
+        assert_eq!(length == "300000", status == 200);
+    }
+    assert_eq!(client.state(), State::Open);
+    // The content that was hashed has left as ever.
+    let account = server.stop().account.to_string();
+    assert!(account.contains("by sendfile"), "{account}");
+}
+
+#[test]
+fn sha256sum_says_the_same() {
+    let server = site("");
+    let output = Command::new("sha256sum")
+        .arg(server.site().join("f.txt"))
+        .output();
+    let line = String::from_utf8(output.unwrap().stdout).unwrap();
+    let answer = server.get_with("/f.txt", WANT);
+    let hex: String = told(&answer)
+        .unwrap()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(line.split(' ').next(), Some(&hex[..]));
+}
+
+#[test]
+fn only_who_wants_it_gets_it() {
+    let server = site("");
+    let off = Server::start();
+    off.write("f.txt", pattern(300_000));
+    assert_eq!(off.get_with("/f.txt", WANT).field("repr-digest"), None);
+    for (field, wanted) in [
+        ("sha-256=10", true),
+        ("sha-512=10, sha-256=1;x", true),
+        ("sha-512=3\r\nWant-Repr-Digest: sha-256=3", true),
+        ("sha-256=0", false),
+        ("sha-512=10", false),
+        ("sha-256", false),
+        ("sha-256=1,,", false),
+        ("sha-256=5\r\nWant-Repr-Digest: %", false),
+    ] {
+        let answer = server.get_with("/f.txt", &format!("Want-Repr-Digest: {field}"));
+        assert_eq!(answer.status, 200, "{field}");
+        assert_eq!(told(&answer).is_some(), wanted, "{field}");
+        assert!(answer.body == pattern(300_000), "{field}");
+    }
+    assert_eq!(server.get("/f.txt").field("repr-digest"), None);
+}
+
+#[test]
+fn what_is_no_content_of_the_file_has_none() {
+    let server = site("error-pages = {404 = '/f.txt'}\ncompress = ['gzip']");
+    let tag = server.get("/f.txt").field("etag").unwrap().to_owned();
+    for (target, fields, status) in [
+        ("/f.txt", format!("If-None-Match: {tag}"), 304),
+        ("/f.txt", "If-Match: \"x\"".to_owned(), 412),
+        ("/f.txt", "Range: bytes=300000-".to_owned(), 416),
+        ("/none", "Accept: */*".to_owned(), 404),
+        ("/f.txt?hash=sha256", "Accept: */*".to_owned(), 200),
+        ("/f.txt", "Accept-Encoding: gzip".to_owned(), 200),
+        ("/", "Accept: */*".to_owned(), 200),
+    ] {
+        let answer = server.get_with(target, &format!("{WANT}\r\n{fields}"));
+        assert_eq!(answer.status, status, "{target} {fields}");
+        assert_eq!(answer.field("repr-digest"), None, "{target} {fields}");
+    }
+    // Who prefers the plain file gets that, and its hash.
+    let fields = format!("{WANT}\r\nAccept-Encoding: gzip;q=0.5, identity");
+    assert_eq!(
+        told(&server.get_with("/f.txt", &fields)),
+        hash(pattern(300_000))
+    );
+}
+
+#[test]
+fn a_copy_in_a_coding_has_a_hash_of_its_own() {
+    let server = site("precompressed = ['gzip']");
+    server.write("f.txt.gz", "a copy");
+    let copy = server.get_with("/f.txt", &format!("{WANT}\r\nAccept-Encoding: gzip"));
+    assert_eq!(copy.field("content-encoding"), Some("gzip"));
+    assert_eq!(
+        (told(&copy), &copy.body[..]),
+        (hash("a copy"), &b"a copy"[..])
+    );
+    let plain = server.get_with("/f.txt", WANT);
+    assert_eq!(told(&plain), hash(pattern(300_000)));
+}
+
+#[test]
+fn a_hash_follows_its_file() {
+    let server = site("");
+    let path = server.site().join("f.txt");
+    for content in ["one", "two", "", "three"] {
+        fs::write(&path, content).unwrap();
+        let answer = server.get_with("/f.txt", WANT);
+        assert_eq!(
+            (told(&answer), &answer.body[..]),
+            (hash(content), content.as_bytes())
+        );
+        make_old(&path);
+        for _ in ["computed", "remembered", "from memory"] {
+            let answer = server.get_with("/f.txt", WANT);
+            assert_eq!(
+                (told(&answer), &answer.body[..]),
+                (hash(content), content.as_bytes())
+            );
+        }
+    }
+    // The same size and date, by another file.
+    let other = server.site().join("other");
+    fs::write(&other, "THREE").unwrap();
+    make_old(&other);
+    fs::rename(&other, &path).unwrap();
+    assert_eq!(told(&server.get_with("/f.txt", WANT)), hash("THREE"));
+}
+
+/// Two files are hashed at once and 64 requests wait; whoever comes then is not made to.
+#[test]
+fn beyond_the_bounds_the_file_comes_without() {
+    let server = site("");
+    let huge = fs::File::create(server.site().join("huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let ask = |target: &str| {
+        let mut client = Client::connect(server.address());
+        client.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\n{WANT}\r\n\r\n"
+        ));
+        client
+    };
+    let mut waiting: Vec<Client> = (0..66).map(|_| ask("/huge")).collect();
+    // One that comes before all of them are seen waits for ever, in the place of another.
+    let answer = loop {
+        let mut late = ask("/f.txt");
+        late.socket
+            .set_read_timeout(Some(std::time::Duration::from_millis(500)))
+            .unwrap();
+        if let Ok(answer) = late.try_answer("GET") {
+            break answer;
+        }
+        waiting.push(ask("/huge"));
+    };
+    assert_eq!((answer.status, told(&answer)), (200, None));
+    assert!(answer.body == pattern(300_000), "another body");
+    // Who goes away makes room.
+    drop(waiting);
+    while told(&server.get_with("/f.txt", WANT)).is_none() {}
+}
