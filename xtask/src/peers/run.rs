@@ -126,10 +126,10 @@ pub(super) const SHAPES: &[Shape] = &[
         &["many"],
     ),
     Shape {
-        full: rounds(6).with(&["--connections", "10000"]),
+        full: rounds(6).with(&["--connections", "9900"]),
         quick: rounds(1).with(&["--connections", "200"]),
         ..usual(
-            "Ten thousand slow readers",
+            "Nearly ten thousand slow readers",
             "many-slow",
             Experiment::Many,
             &["many"],
