@@ -177,6 +177,10 @@ pub(crate) const ROUND_BYTES: u64 = 16 << 20;
 /// The same while somebody is connected who is sent nothing, and whose request would have to wait.
 pub(crate) const ROUND_BYTES_WATCHED: u64 = 2 << 20;
 
+/// The smallest turn then, which hundreds of fast readers come to: a larger one would have that
+/// request wait for tens of milliseconds, a smaller one would cost more for calls than for bytes.
+pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
+
 /// Threads of one worker that wait for disks, so that the worker itself never does. They sleep
 /// while the disk works; this many requests keep it busy, and more would only queue there.
 pub(crate) const READERS_MAX: usize = 8;

@@ -20,7 +20,9 @@ use crate::accept::{accept, take_rest};
 use crate::address::Peer;
 use crate::error::Error;
 use crate::gate::{Gate, Shared, TurnedAway, enter};
-use crate::limits::{Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT};
+use crate::limits::{
+    Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT, TURN_BYTES_WATCHED_MIN,
+};
 use crate::roster::Roster;
 use crate::shutdown::{Phase, reached};
 use crate::socket::{Door, Socket};
@@ -83,11 +85,11 @@ impl Ground {
     /// What a connection may send in one turn: a fair share of the round.
     pub(crate) fn turn_bytes(&self) -> u64 {
         let sending = self.sending.get().max(1);
-        let round = match self.roster.len() > sending {
-            true => ROUND_BYTES_WATCHED,
-            false => ROUND_BYTES,
+        let (round, least) = match self.roster.len() > sending {
+            true => (ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN),
+            false => (ROUND_BYTES, TURN_BYTES_MIN),
         };
-        (round / sending as u64).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
+        (round / sending as u64).clamp(least, TURN_BYTES_MAX)
     }
 }
 

@@ -54,6 +54,7 @@ impl Default for CorsOptions {
                 "Content-Length",
                 "Content-Range",
                 "ETag",
+                "Repr-Digest",
             ]),
             max_age: Duration::from_secs(3600),
         }
