@@ -65,7 +65,7 @@ fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
         (
             "/d/?download=tar",
             "made while it is sent: contents leave as files do, the rest from memory",
-            format!("{SIZE} bytes by sendfile"),
+            format!("{SIZE} bytes by splice"),
         ),
         (
             "/d/?download=tar.zst",
