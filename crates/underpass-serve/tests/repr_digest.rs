@@ -75,7 +75,7 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
     assert_eq!(client.state(), State::Open);
     // The content that was hashed has left as ever.
     let account = server.stop().account.to_string();
-    assert!(account.contains("300000 bytes by splice"), "{account}");
+    assert!(account.contains("600000 bytes by splice"), "{account}");
 }
 
 #[test]
