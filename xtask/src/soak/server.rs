@@ -21,10 +21,11 @@ pub(super) struct Server {
 }
 
 /// Workers of the server.
-const WORKERS: &str = "2";
+const WORKERS: usize = 2;
 
-/// Each of them keeps one instance of inotify from the first file on that it is asked for twice.
-pub(super) const WATCHES: usize = 2;
+/// Descriptors that each of them keeps for later: an instance of inotify from the first file on
+/// that it is asked for twice, and the ends of 16 pipes that large bodies have left through.
+pub(super) const KEPT: usize = WORKERS * (1 + 2 * 16);
 
 /// What a process takes.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,8 @@ impl Server {
     pub(super) fn start(program: &Path, folder: &Path) -> Fallible<Server> {
         let errors = tempfile::NamedTempFile::new()?;
         let mut child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--workers", WORKERS])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["--workers", &WORKERS.to_string()])
             .arg(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
