@@ -61,6 +61,7 @@ pub(crate) fn dress(socket: &SockRef<'_>, limits: &Limits) -> io::Result<()> {
     // Without a limit too: a reload may have taken one away.
     let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
     underpass::tcp::limit_pace(&**socket, rate)?;
+    underpass::tcp::defer_accept(&**socket, limits.defer_accept)?;
     socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))
 }
 

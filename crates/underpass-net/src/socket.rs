@@ -1,6 +1,6 @@
 //! Connections and listeners, TCP and Unix alike.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,34 +34,66 @@ pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Regi
     AsyncFd::with_interest(Rc::clone(descriptor), interest)
 }
 
-/// A connection. The event loop hears of it when it has to wait for the first time: who asks at
-/// once, takes the answer at once and is not asked again costs no registration.
+/// A connection. The event loop hears of it when it has to wait for the first time, and of its
+/// wish to send only when the socket has been full: who asks at once, takes the answer at once and
+/// is not asked again costs no registration, and hardly anybody is woken for room to send.
 pub(crate) struct Socket {
     /// Stands before the descriptor, so that it leaves the event loop before it is closed.
-    registration: OnceCell<Registered>,
+    registration: RefCell<Option<Registration>>,
     descriptor: Rc<OwnedFd>,
+}
+
+/// What the event loop knows.
+struct Registration {
+    interest: Interest,
+    registered: Rc<Registered>,
+}
+
+impl Registration {
+    fn covers(&self, interest: Interest) -> bool {
+        self.interest.is_writable() || !interest.is_writable()
+    }
 }
 
 impl Socket {
     fn new(descriptor: OwnedFd) -> Socket {
         Socket {
-            registration: OnceCell::new(),
+            registration: RefCell::new(None),
             descriptor: Rc::new(descriptor),
         }
     }
 
-    /// What the event loop knows of it, from now on.
-    fn registered(&self) -> io::Result<&Registered> {
-        if let Some(known) = self.registration.get() {
+    /// The registration, if it tells of `interest`.
+    fn known(&self, interest: Interest) -> Option<Rc<Registered>> {
+        let known = self.registration.borrow();
+        let known = known.as_ref().filter(|known| known.covers(interest))?;
+        Some(Rc::clone(&known.registered))
+    }
+
+    /// The same, made where it is missing.
+    fn registered(&self, interest: Interest) -> io::Result<Rc<Registered>> {
+        if let Some(known) = self.known(interest) {
             return Ok(known);
         }
-        let new = register(&self.descriptor, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(self.registration.get_or_init(|| new))
+        let interest = match interest.is_writable() {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        // The event loop takes a descriptor once.
+        self.registration.take();
+        let registered = Rc::new(register(&self.descriptor, interest)?);
+        self.registration.replace(Some(Registration {
+            interest,
+            registered: Rc::clone(&registered),
+        }));
+        Ok(registered)
     }
 
     /// Waits until there may be something of `interest`.
     pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
-        Ok(self.registered()?.ready(interest).await?.ready())
+        let registered = self.registered(interest)?;
+        let ready = registered.ready(interest).await?.ready();
+        Ok(ready)
     }
 
     /// Reads once, behind what is in `room`.
@@ -70,13 +102,13 @@ impl Socket {
         task: &mut Context<'_>,
         room: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        if self.registration.get().is_none() {
+        if self.known(Interest::READABLE).is_none() {
             match self.receive(room) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
         }
-        let registered = self.registered()?;
+        let registered = self.registered(Interest::READABLE)?;
         loop {
             let mut readable = ready!(registered.poll_read_ready(task))?;
             let free = room.capacity() - room.len();
@@ -119,7 +151,7 @@ impl Stream for Socket {
     }
 
     fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self.registration.get() {
+        match self.known(interest) {
             Some(registered) => registered.try_io(interest, |_| call()),
             None => call(),
         }
@@ -191,7 +223,7 @@ mod tests {
             theirs.write_all(b"first").unwrap();
             let read = poll_fn(|task| socket.poll_read(task, &mut room)).await;
             assert_eq!((read.unwrap(), &room[..]), (5, &b"first"[..]));
-            assert!(socket.registration.get().is_none());
+            assert!(socket.known(Interest::READABLE).is_none());
 
             let writes = async {
                 tokio::task::yield_now().await;
@@ -200,7 +232,8 @@ mod tests {
             let reads = poll_fn(|task| socket.poll_read(task, &mut room));
             let (read, ()) = tokio::join!(reads, writes);
             assert_eq!((read.unwrap(), &room[..]), (6, &b"firstsecond"[..]));
-            assert!(socket.registration.get().is_some());
+            assert!(socket.known(Interest::READABLE).is_some());
+            assert!(socket.known(Interest::WRITABLE).is_none());
 
             drop(theirs);
             let end = poll_fn(|task| socket.poll_read(task, &mut room)).await;

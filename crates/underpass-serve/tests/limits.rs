@@ -171,6 +171,18 @@ fn limits_that_contradict_each_other_are_told_before_anything_listens() {
 }
 
 #[test]
+fn who_says_nothing_has_no_seat_where_connections_are_taken_with_their_request() {
+    let server = server(|options| {
+        options.connections.connections_per_client_max = NonZeroUsize::new(1);
+        options.connections.defer_accept = Duration::from_secs(3);
+    });
+    server.write("f", "content");
+    let silent = [server.connect(), server.connect()];
+    assert_eq!(server.get("/f").body, b"content");
+    drop(silent);
+}
+
+#[test]
 fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
     let text = r#"
         user = "www-data:www-data"

@@ -5,6 +5,7 @@
 //! about the other.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -36,6 +37,19 @@ pub enum Outstanding {
 /// What setsockopt(2) says; the socket is as it was.
 pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
     sys::set_pacing_rate_max(socket.as_fd(), bytes_per_second)
+}
+
+/// Has a listener not tell of connections before their first bytes have come, or this time has
+/// passed (`TCP_DEFER_ACCEPT`, tcp(7)): rounded up to seconds, then to the moments at which the
+/// kernel repeats its half of the handshake (1, 3, 7 seconds and so on). Zero tells of them at
+/// once. Does not block.
+///
+/// # Errors
+/// What setsockopt(2) says; the socket is as it was.
+pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
+    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+    sys::set_defer_accept(listener.as_fd(), seconds)
 }
 
 /// Asks how far the peer has come (`TCP_INFO`, tcp(7)). Does not block.

@@ -115,6 +115,12 @@ pub(crate) fn set_pacing_rate_max(
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &value)
 }
 
+/// `setsockopt(TCP_DEFER_ACCEPT)`.
+pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> Result<(), Errno> {
+    let value = seconds.to_ne_bytes();
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &value)
+}
+
 /// `getsockopt(TCP_INFO)` into `info`; returns how many bytes this kernel has of it.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> Result<usize, Errno> {
     let mut len = info.len() as libc::socklen_t;
