@@ -42,6 +42,8 @@ pub(crate) struct Run<'a> {
     pub(crate) unclosed: AtomicUsize,
     /// File systems that are to be synced at the end, each with something open on it.
     pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
+    /// By the fine clock: since Linux 6.13 a time of change is fine where somebody has looked at
+    /// the file before, and by the coarse clock what was changed a moment ago would be newer.
     began: Timespec,
 }
 
@@ -96,7 +98,7 @@ impl<'a> Run<'a> {
             operands,
             unclosed: AtomicUsize::new(0),
             to_sync: Mutex::default(),
-            began: clock_gettime(ClockId::RealtimeCoarse),
+            began: clock_gettime(ClockId::Realtime),
         }
     }
 

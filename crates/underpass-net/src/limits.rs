@@ -29,7 +29,7 @@ pub struct Limits {
     pub backlog: i32,
     /// How long a TCP connection on which nothing has come stays with the kernel
     /// (`TCP_DEFER_ACCEPT`), rounded up to 1, 3, 7 seconds and so on; zero for not at all. One
-    /// whose request is there when it is taken costs a sixth less, which only shows where clients
+    /// whose request is there when it is taken costs a twelfth less, which only shows where clients
     /// open a connection for each. Not the default: a client that is connected and says nothing is
     /// not known of, and a server that stops meanwhile resets it.
     #[serde(with = "humantime_serde")]
