@@ -90,17 +90,19 @@ impl Drop for Server {
     }
 }
 
+/// Serves as a user, once the user's name or number follows.
+const SERVE_AS: [&str; 6] = [
+    "/underpass",
+    "serve",
+    "/srv",
+    "--listen",
+    "127.0.0.1:0",
+    "--user",
+];
+
 fn serves_as_somebody_else(root: &TempDir) {
-    let serve = [
-        "/underpass",
-        "serve",
-        "/srv",
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        USER,
-    ];
-    let mut chroot = chroot(root.path(), &serve);
+    let mut chroot = chroot(root.path(), &SERVE_AS);
+    chroot.arg(USER);
     let mut server = Server(chroot.stdout(Stdio::piped()).spawn().expect("it starts"));
     let mut greeting = String::new();
     let output = server.0.stdout.take().expect("its output");
@@ -130,16 +132,8 @@ fn serves_as_somebody_else(root: &TempDir) {
 
 /// A name has to be looked up, which fails where there is no list of names; and says so.
 fn knows_no_names(root: &TempDir) {
-    let serve = [
-        "/underpass",
-        "serve",
-        "/srv",
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        "nobody",
-    ];
-    let told = chrooted(root.path(), &serve);
+    let mut chroot = chroot(root.path(), &SERVE_AS);
+    let told = chroot.arg("nobody").output().expect("chroot starts");
     assert_eq!(told.status.code(), Some(1), "{told:?}");
     let why = String::from_utf8_lossy(&told.stderr);
     assert!(why.contains("write numbers, UID:GID"), "{why}");

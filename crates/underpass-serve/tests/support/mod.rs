@@ -196,19 +196,17 @@ impl Client {
     pub(crate) fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
-        socket.connect(&address.into()).unwrap();
-        let socket = TcpStream::from(socket);
-        socket.set_read_timeout(Some(HANG)).unwrap();
-        Client {
-            socket,
-            unread: Vec::new(),
-        }
+        Client::by(socket, address)
     }
 
     /// One with a small receive buffer, so that what it does not read stays with the server.
     pub(crate) fn slow(address: SocketAddr) -> Client {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
+        Client::by(socket, address)
+    }
+
+    fn by(socket: Socket, address: SocketAddr) -> Client {
         socket.connect(&address.into()).unwrap();
         let socket = TcpStream::from(socket);
         socket.set_read_timeout(Some(HANG)).unwrap();
