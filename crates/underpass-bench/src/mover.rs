@@ -7,7 +7,7 @@ use std::io::{self, BufRead as _, Read as _};
 use std::net::{Shutdown, TcpStream};
 
 use underpass::drive::blocking::Driver;
-use underpass::{Account, Cloning, Host, Mechanism, Policy, Sink, Source};
+use underpass::{Account, Cloning, Kernel, Mechanism, Policy, Sink, Source};
 
 use crate::error::{Doing, Error, Result};
 
@@ -33,7 +33,7 @@ impl Settings {
 
 /// Does one job for each line of standard input until it ends.
 pub(crate) fn work(settings: &Settings) -> Result<()> {
-    let host = Host::probe();
+    let kernel = Kernel::probe();
     let mut out = io::stdout().lock();
     say(
         &mut out,
@@ -41,7 +41,7 @@ pub(crate) fn work(settings: &Settings) -> Result<()> {
     )?;
     for line in io::stdin().lock().lines() {
         let line = line.doing(|| "reading a job".into())?;
-        let answer = match do_job(&line, settings, &host) {
+        let answer = match do_job(&line, settings, &kernel) {
             Ok((bytes, account)) => {
                 let account = serde_json::to_string(&account).unwrap_or_default();
                 format!("ok {bytes} {account}")
@@ -58,13 +58,13 @@ fn say(out: &mut impl io::Write, line: &str) -> Result<()> {
     said.doing(|| "answering".into())
 }
 
-fn do_job(line: &str, settings: &Settings, host: &Host) -> Result<(u64, Account)> {
+fn do_job(line: &str, settings: &Settings, kernel: &Kernel) -> Result<(u64, Account)> {
     let words: Vec<&str> = line.split('\t').collect();
     match words[..] {
-        ["send", file, address] => send(file, address, settings, host),
+        ["send", file, address] => send(file, address, settings, kernel),
         ["copy", from, to, times] => {
             let times = times.parse().map_err(|_| unknown(line))?;
-            copy(from, to, times, settings, host)
+            copy(from, to, times, settings, kernel)
         }
         _ => Err(unknown(line)),
     }
@@ -74,7 +74,7 @@ fn unknown(line: &str) -> Error {
     Error::Setting(format!("not a job: {line:?}"))
 }
 
-fn driver<'h>(settings: &Settings, host: &'h Host) -> Driver<'h> {
+fn driver<'h>(settings: &Settings, kernel: &'h Kernel) -> Driver<'h> {
     let policy = match settings.only {
         Some(only) => Policy::only(only),
         None => Policy {
@@ -82,7 +82,7 @@ fn driver<'h>(settings: &Settings, host: &'h Host) -> Driver<'h> {
             ..Policy::default()
         },
     };
-    let driver = Driver::new(host).policy(policy);
+    let driver = Driver::new(kernel).policy(policy);
     match settings.call_bytes {
         Some(bytes) => driver.call_bytes_max(bytes),
         None => driver,
@@ -90,7 +90,7 @@ fn driver<'h>(settings: &Settings, host: &'h Host) -> Driver<'h> {
 }
 
 /// Sends a whole file over a new connection, and waits until the other side has all of it.
-fn send(file: &str, address: &str, settings: &Settings, host: &Host) -> Result<(u64, Account)> {
+fn send(file: &str, address: &str, settings: &Settings, kernel: &Kernel) -> Result<(u64, Account)> {
     let doing = || format!("sending {file} to {address}");
     let from = File::open(file).doing(doing)?;
     let mut socket = TcpStream::connect(address).doing(doing)?;
@@ -98,7 +98,7 @@ fn send(file: &str, address: &str, settings: &Settings, host: &Host) -> Result<(
         Source::whole(&from).doing(doing)?,
         Sink::new(&socket).doing(doing)?,
     );
-    let account = driver(settings, host)
+    let account = driver(settings, kernel)
         .run(&source, &sink)
         .map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
     socket.shutdown(Shutdown::Write).doing(doing)?;
@@ -112,7 +112,7 @@ fn copy(
     to: &str,
     times: u32,
     settings: &Settings,
-    host: &Host,
+    kernel: &Kernel,
 ) -> Result<(u64, Account)> {
     let doing = || format!("copying {from} to {to}");
     let mut all = Account::default();
@@ -127,7 +127,7 @@ fn copy(
         let sink_file = File::create_new(to).doing(doing)?;
         let source = Source::whole(&source_file).doing(doing)?;
         let sink = Sink::new(&sink_file).doing(doing)?;
-        let account = driver(settings, host)
+        let account = driver(settings, kernel)
             .run(&source, &sink)
             .map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
         all.add(&account);

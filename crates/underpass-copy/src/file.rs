@@ -182,7 +182,7 @@ fn travel(
     };
     let output = Sink { to: kept, ..output };
     let policy = policy(entry);
-    let plan = Driver::new(entry.run.around.host)
+    let plan = Driver::new(entry.run.around.kernel)
         .policy(policy)
         .plan(&input, &output);
     let account =
@@ -247,7 +247,7 @@ fn drive<F: AsFd, G: AsFd>(
             false => ControlFlow::Continue(()),
         }
     };
-    let mut driver = Driver::new(around.host);
+    let mut driver = Driver::new(around.kernel);
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }

@@ -38,7 +38,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
-use underpass::Host;
+use underpass::Kernel;
 
 use crew::Crew;
 use entry::Hand;
@@ -64,7 +64,7 @@ pub use survey::survey;
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// What this kernel can do.
-    pub host: &'a Host,
+    pub kernel: &'a Kernel,
     /// Who is told.
     pub observer: &'a dyn Observer,
     /// Where it is counted how far it has come.

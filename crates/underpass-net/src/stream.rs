@@ -233,8 +233,8 @@ impl Stream {
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
-        let (host, policy) = (&ground.host, &ground.policy);
-        forecast(&self.outbox, &self.socket, host, policy, longer)
+        let (kernel, policy) = (&ground.kernel, &ground.policy);
+        forecast(&self.outbox, &self.socket, kernel, policy, longer)
     }
 
     /// Waits for this connection's share of its client's bandwidth and of that of all, where they
@@ -282,8 +282,8 @@ impl Stream {
         let turned = {
             let bytes_max = paid.map_or(turn_bytes, |paid| paid.min(turn_bytes));
             let (outbox, socket) = (&mut self.outbox, &self.socket);
-            let (host, policy) = (&ground.host, &ground.policy);
-            let mut turn = pin!(turn(outbox, socket, host, policy, bytes_max));
+            let (kernel, policy) = (&ground.kernel, &ground.policy);
+            let mut turn = pin!(turn(outbox, socket, kernel, policy, bytes_max));
             let mut left = ground.limits.stall_timeout;
             loop {
                 let span = until_look(&ground.limits, self.pace.as_ref()).min(left);

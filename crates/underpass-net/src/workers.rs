@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
-use underpass::{Host, Policy};
+use underpass::{Kernel, Policy};
 
 use crate::accept::{accept, take_rest};
 use crate::address::Peer;
@@ -72,7 +72,7 @@ pub trait Protocol: Clone + Send + 'static {
 pub(crate) struct Ground {
     pub(crate) limits: Limits,
     pub(crate) roster: Rc<Roster>,
-    pub(crate) host: Host,
+    pub(crate) kernel: Kernel,
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
     pub(crate) sending: Cell<usize>,
@@ -195,7 +195,7 @@ impl<P: Protocol> Worker<P> {
                     let ground = Rc::new(Ground {
                         limits: self.limits,
                         roster: Rc::new(Roster::new()),
-                        host: Host::probe(),
+                        kernel: Kernel::probe(),
                         policy: self.policy,
                         sending: Cell::new(0),
                         spare_input: RefCell::default(),

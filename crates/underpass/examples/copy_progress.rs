@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use underpass::drive::blocking::Driver;
-use underpass::{Host, Progress, Sink, Source};
+use underpass::{Kernel, Progress, Sink, Source};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (from, to) = (File::open(from)?, File::create(to)?);
     let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
-    let host = Host::probe();
+    let kernel = Kernel::probe();
 
     // Asked before every call; what has moved by then is exact.
     let mut watch = |Progress { done, total, .. }: Progress| {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ControlFlow::Continue(())
         }
     };
-    let driver = Driver::new(&host);
+    let driver = Driver::new(&kernel);
     println!("plan: {}", driver.plan(&source, &sink));
     let account = driver.watch(&mut watch).run(&source, &sink)?;
     println!("\naccount: {account}");

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use underpass::{Host, relay_streams};
+use underpass::{Kernel, relay_streams};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -17,12 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: proxy ADDRESS SERVER".into());
     };
     // One for all connections: it keeps their pipes.
-    let host = Arc::new(Host::probe());
+    let kernel = Arc::new(Kernel::probe());
     for client in TcpListener::bind(address)?.incoming() {
-        let (client, server, host) = (client?, server.clone(), Arc::clone(&host));
+        let (client, server, kernel) = (client?, server.clone(), Arc::clone(&kernel));
         std::thread::spawn(move || match TcpStream::connect(&server) {
             Ok(server) => {
-                let (there, back) = relay_streams(&host, &client, &server);
+                let (there, back) = relay_streams(&kernel, &client, &server);
                 println!("there: {}; back: {}", told(there), told(back));
             }
             Err(error) => println!("{server}: {error}"),

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::net::TcpListener;
 
 use underpass::drive::blocking::Driver;
-use underpass::{Host, Sink, Source};
+use underpass::{Kernel, Sink, Source};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = File::create(path)?;
 
     // All until the peer has nothing more to say. Whoever knows the length calls `recv_file`.
-    let host = Host::probe();
-    let account = Driver::new(&host).run(&Source::whole(&socket)?, &Sink::new(&file)?)?;
+    let kernel = Kernel::probe();
+    let account = Driver::new(&kernel).run(&Source::whole(&socket)?, &Sink::new(&file)?)?;
     println!("{account}");
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use underpass::{Host, drive::tokio::send_file};
+use underpass::{Kernel, drive::tokio::send_file};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,13 +19,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: send_tokio ADDRESS FILE".into());
     };
     let listener = TcpListener::bind(address).await?;
-    let host = Arc::new(Host::probe());
+    let kernel = Arc::new(Kernel::probe());
     loop {
         let (socket, peer) = listener.accept().await?;
-        let (file, host) = (File::open(&path)?, Arc::clone(&host));
+        let (file, kernel) = (File::open(&path)?, Arc::clone(&kernel));
         tokio::spawn(async move {
             let len = file.metadata()?.len();
-            match send_file(&host, &file, 0, len, &socket).await {
+            match send_file(&kernel, &file, 0, len, &socket).await {
                 Ok(account) => println!("{peer}: {account}"),
                 Err(error) => println!("{peer}: {error}"),
             }

@@ -16,8 +16,9 @@ use crate::mechanism::Mechanism;
     serde(rename_all = "snake_case")
 )]
 pub enum Scope {
-    /// This kernel, or its seccomp filter, has no such call.
-    Host,
+    /// This kernel, or its seccomp filter, has no such call. Reports call it "host".
+    #[cfg_attr(feature = "serde", serde(rename = "host"))]
+    Kernel,
     /// This pair of devices: other files on them will be refused as well.
     Devices,
     /// These two descriptors, this once. The next file may be another matter.
@@ -58,7 +59,7 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scope = match self.scope {
-            Scope::Host => "on this host",
+            Scope::Kernel => "on this kernel",
             Scope::Devices => "between these devices",
             Scope::Once => "this once",
         };

@@ -11,7 +11,7 @@
 //! # The story
 //!
 //! A [`Source`] and a [`Sink`] are open descriptors with their [`Kind`]. [`plan()`] looks at
-//! both, at what the [`Host`] has refused before and at the caller's [`Policy`], and answers a
+//! both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and answers a
 //! [`Plan`]: the mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a
 //! plan in progress: it hands out one [`Op`] after the other, is told each result, and says how
 //! to go on. A *driver* makes the calls and waits: [`drive::blocking`] on a thread,
@@ -24,10 +24,10 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = underpass::Host::probe();
+//! let kernel = underpass::Kernel::probe();
 //! let from = std::fs::File::open("big.iso")?;
 //! let to = std::fs::File::create("copy.iso")?;
-//! println!("{}", underpass::copy_file(&host, &from, &to)?);
+//! println!("{}", underpass::copy_file(&kernel, &from, &to)?);
 //! # Ok(()) }
 //! ```
 //!
@@ -47,7 +47,7 @@ mod endpoint;
 pub mod errno;
 mod error;
 mod extent;
-mod host;
+mod kernel;
 pub mod kernel_tls;
 pub mod limits;
 mod mechanism;
@@ -66,7 +66,7 @@ pub use account::{Account, Cause, Refusal, Scope, Tally};
 pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
 pub use endpoint::{Endpoint, Kind, Owed, Side, Sink, Source, Waits, Writes};
 pub use error::{Error, Fault};
-pub use host::Host;
+pub use kernel::Kernel;
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use op::{Held, Middle, Op};
 pub use outbox::{Beside, FileRange, Outbox, Piece};

@@ -37,7 +37,7 @@ pub const PIPE_BYTES: usize = 1 << 20;
 /// [`PIPE_BYTES`] costs a tenth less processor time. Below nothing could be measured.
 pub const SPLICED_BYTES_MIN: u64 = 256 << 10;
 
-/// Pipes that a host has, lent or idle, before large ranges go by `sendfile` first after all. A
+/// Pipes that a kernel has, lent or idle, before large ranges go by `sendfile` first after all. A
 /// user may own 64 MiB of pipe pages before the kernel shrinks new pipes to two pages
 /// (`/proc/sys/fs/pipe-user-pages-soft`); slow readers keep theirs for long.
 pub const PIPES_MAX: usize = 16;
@@ -61,7 +61,7 @@ pub const READ_AHEAD_BYTES: u64 = 2 << 20;
 /// that is being sent are the last to be dropped; one that is costs one wait for the disk.
 pub const CACHED_KEPT: Duration = Duration::from_secs(1);
 
-/// Remembered refusals (of a device pair) per host. A machine with more pairs than this forgets
+/// Remembered refusals (of a device pair) per kernel. A machine with more pairs than this forgets
 /// nothing it needs: it only tries once more.
 pub const REMEMBERED_REFUSALS_MAX: usize = 1024;
 

@@ -19,7 +19,7 @@ use crate::account::Account;
 use crate::drive::perform::Middles;
 use crate::endpoint::{Endpoint, Kind, Source, Waits};
 use crate::error::{Error, Fault};
-use crate::host::Host;
+use crate::kernel::Kernel;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
 #[cfg(feature = "tokio")]
@@ -472,7 +472,7 @@ impl Outbox {
     }
 
     /// What the range's transfer made of its last result.
-    pub(crate) fn stepped(&mut self, step: Step, host: &Host) -> Result<(), Error> {
+    pub(crate) fn stepped(&mut self, step: Step, kernel: &Kernel) -> Result<(), Error> {
         let over = matches!(step, Step::Done | Step::Failed)
             || self
                 .front
@@ -485,7 +485,7 @@ impl Outbox {
         let Some(transfer) = self.front.transfer.take() else {
             return Ok(());
         };
-        std::mem::take(&mut self.middles).give_back(host, transfer.held());
+        std::mem::take(&mut self.middles).give_back(kernel, transfer.held());
         match transfer.finish() {
             Ok(account) => {
                 self.account.add(&account);

@@ -1,6 +1,6 @@
 //! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
 //!
-//! Planning is pure: it looks at what is known of both ends, at what the host is known to refuse
+//! Planning is pure: it looks at what is known of both ends, at what the kernel is known to refuse
 //! and has pipes for, and at what the caller allows. `docs/decisions.md` is this module's answer
 //! for every pair of kinds.
 
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::account::Scope;
 use crate::endpoint::{Kind, Owed, Side, Sink, Source};
 use crate::errno;
-use crate::host::Host;
+use crate::kernel::Kernel;
 use crate::limits::SPLICED_BYTES_MIN;
 use crate::mechanism::Mechanism;
 
@@ -161,8 +161,8 @@ impl fmt::Display for Reason {
             Self::SeesNoZeros => f.write_str("sees no zeros"),
             Self::NotAsked => f.write_str("not asked for"),
             Self::Aliases => f.write_str("would alias the source's pages"),
-            Self::Refused(Scope::Host, errno) => {
-                write!(f, "not to be had on this host: {}", errno::Named(*errno))
+            Self::Refused(Scope::Kernel, errno) => {
+                write!(f, "not to be had on this kernel: {}", errno::Named(*errno))
             }
             Self::Refused(_, errno) => {
                 write!(
@@ -263,17 +263,17 @@ impl serde::Serialize for Plan {
     }
 }
 
-/// Plans a move: pure, no system calls. The same question may get another answer when the host's
+/// Plans a move: pure, no system calls. The same question may get another answer when the kernel's
 /// pipes are all lent, or one is free again.
-pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Policy) -> Plan {
+pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &Kernel, policy: &Policy) -> Plan {
     let mut plan = Plan {
         tiers: [None; 5],
         left_out: [None; 5],
         holes: policy.holes,
     };
     let mut places = plan.tiers.iter_mut();
-    for mechanism in order(source, sink, host) {
-        match admit(mechanism, source, sink, host, policy) {
+    for mechanism in order(source, sink, kernel) {
+        match admit(mechanism, source, sink, kernel, policy) {
             Ok(()) => *places.next().expect("as many places as mechanisms") = Some(mechanism),
             Err(reason) => plan.left_out[mechanism.index()] = Some(reason),
         }
@@ -283,12 +283,12 @@ pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host, policy: &Poli
 
 /// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
 /// socket it moves more at once, which pays for ranges that are large enough.
-fn order<F, G>(source: &Source<F>, sink: &Sink<G>, host: &Host) -> [Mechanism; 5] {
+fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &Kernel) -> [Mechanism; 5] {
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
     let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
     match sink.end.kind {
         Kind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
-        Kind::Tcp if is_large() && host.idle.has_pipe() => {
+        Kind::Tcp if is_large() && kernel.idle.has_pipe() => {
             [Clone, CopyRange, Splice, Sendfile, ReadWrite]
         }
         _ => Mechanism::ALL,
@@ -299,7 +299,7 @@ fn admit<F, G>(
     mechanism: Mechanism,
     source: &Source<F>,
     sink: &Sink<G>,
-    host: &Host,
+    kernel: &Kernel,
     policy: &Policy,
 ) -> Result<(), Reason> {
     match mechanism.accepts(&source.end, &sink.end) {
@@ -311,7 +311,7 @@ fn admit<F, G>(
         clonable(source, sink)?;
     }
     allowed(mechanism, source, sink, policy)?;
-    match host.refusal(mechanism, &source.end, &sink.end) {
+    match kernel.refusal(mechanism, &source.end, &sink.end) {
         Some((scope, errno)) => Err(Reason::Refused(scope, errno)),
         None => Ok(()),
     }
@@ -393,7 +393,7 @@ mod tests {
     use crate::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
 
     fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
-        plan(source, sink, &Host::unprobed(), policy)
+        plan(source, sink, &Kernel::unprobed(), policy)
             .tiers()
             .collect()
     }
@@ -552,7 +552,7 @@ mod tests {
         for from in Kind::ALL {
             for to in Kind::ALL {
                 let (source, sink) = (Source::sample(from), Sink::sample(to));
-                let plan = plan(&source, &sink, &Host::unprobed(), &Policy::default());
+                let plan = plan(&source, &sink, &Kernel::unprobed(), &Policy::default());
                 assert_eq!(
                     plan.tiers().count() + plan.left_out().count(),
                     5,

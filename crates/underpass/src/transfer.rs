@@ -35,7 +35,7 @@ pub enum Step {
     Again,
     /// Ask for the next call when this side is ready.
     Wait(Wait),
-    /// A mechanism was refused, the next one has its turn. The host may want to learn of it.
+    /// A mechanism was refused, the next one has its turn. The kernel may want to learn of it.
     Refused(Refusal),
     /// All that was owed has reached the sink.
     Done,

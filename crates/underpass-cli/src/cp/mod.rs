@@ -26,7 +26,7 @@ mod words;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use underpass::Host;
+use underpass::Kernel;
 use underpass_copy::{Around, Ended, Progress, Recursion, Summary};
 
 use gauge::Gauge;
@@ -82,12 +82,12 @@ fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
             }
         },
     };
-    let host = Host::probe();
+    let kernel = Kernel::probe();
     let progress = Progress::default();
     let gauge = Gauge::new(copying.show.progress);
     let teller = Teller::new(voice, copying, name, gauge.bar());
     let around = Around {
-        host: &host,
+        kernel: &kernel,
         observer: &teller,
         progress: &progress,
         stop: stop.flag(),

@@ -161,7 +161,7 @@ fn refuses_clone_within(row: &Row) -> bool {
             Outcome::Refused { scope, .. } => scope,
             _ => return false,
         };
-        matches!(scope, Scope::Devices | Scope::Host)
+        matches!(scope, Scope::Devices | Scope::Kernel)
     };
     matches!(row.ends, (End::Place(from), End::Place(to)) if from == to)
         && row.outcome(Mechanism::Clone).is_some_and(refused)

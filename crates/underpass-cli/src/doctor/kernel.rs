@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde::Serialize;
-use underpass::{Cause, Endpoint, Host, Kind, Mechanism};
+use underpass::{Cause, Endpoint, Kernel, Kind, Mechanism};
 
 use super::meaning;
 
 /// The kernel, as it shows itself to this process.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Kernel {
+pub(super) struct KernelReport {
     pub(super) release: String,
     pub(super) architecture: String,
     pub(super) seccomp: Seccomp,
@@ -37,7 +37,7 @@ pub(super) struct MissingCall {
     pub(super) meaning: String,
 }
 
-impl Kernel {
+impl KernelReport {
     pub(super) fn ask() -> Self {
         let name = rustix::system::uname();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -46,7 +46,7 @@ impl Kernel {
             architecture: name.machine().to_string_lossy().into_owned(),
             seccomp: Seccomp::of(field(&status, "Seccomp")),
             no_new_privileges: field(&status, "NoNewPrivs").map(|flag| flag == "1"),
-            calls_missing: calls_missing(&Host::probe()),
+            calls_missing: calls_missing(&Kernel::probe()),
         }
     }
 }
@@ -76,11 +76,11 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(value).map(str::trim)
 }
 
-/// What the host refuses whatever the ends are.
-fn calls_missing(host: &Host) -> Vec<MissingCall> {
+/// What the kernel refuses whatever the ends are.
+fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
     let file = Endpoint::sample(Kind::File);
     let missing = |mechanism| {
-        let (scope, errno) = host.refusal(mechanism, &file, &file)?;
+        let (scope, errno) = kernel.refusal(mechanism, &file, &file)?;
         let cause = Cause::Errno(errno);
         Some(MissingCall {
             mechanism,

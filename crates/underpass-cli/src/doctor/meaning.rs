@@ -20,7 +20,7 @@ pub(super) fn name(cause: Cause) -> String {
 /// How far a refusal holds.
 pub(super) const fn reach(scope: Scope) -> &'static str {
     match scope {
-        Scope::Host => "everywhere on this machine",
+        Scope::Kernel => "everywhere on this machine",
         Scope::Devices => "between these file systems",
         Scope::Once => "for these two descriptors",
     }
@@ -32,8 +32,8 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         return "the call moved nothing although there was more: only reading works".to_owned();
     };
     let known = match (scope, errno) {
-        (Scope::Host, Errno::NOSYS) => "not built in this kernel, or hidden by a seccomp filter",
-        (Scope::Host, _) => "forbidden to this process, most likely by a seccomp filter",
+        (Scope::Kernel, Errno::NOSYS) => "not built in this kernel, or hidden by a seccomp filter",
+        (Scope::Kernel, _) => "forbidden to this process, most likely by a seccomp filter",
         _ => match mechanism {
             Mechanism::Clone => clone(errno),
             Mechanism::CopyRange => copy_range(errno),
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn every_refusal_has_a_meaning() {
         for mechanism in Mechanism::ALL {
-            for scope in [Scope::Host, Scope::Devices, Scope::Once] {
+            for scope in [Scope::Kernel, Scope::Devices, Scope::Once] {
                 for errno in [Errno::XDEV, Errno::STALE, Errno::PERM, Errno::NOSYS] {
                     assert!(of(mechanism, Cause::Errno(errno), scope).len() > 10);
                 }

@@ -33,7 +33,7 @@ mod tls;
 mod trial;
 
 use advice::Advice;
-use kernel::Kernel;
+use kernel::KernelReport;
 use paint::Paint;
 use pair::{End, Row};
 use place::{Place, Usable};
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
 struct Report {
     schema: &'static str,
     version: &'static str,
-    kernel: Kernel,
+    kernel: KernelReport,
     paths: Vec<Place>,
     pairs: Vec<Row>,
     commands: Vec<Use>,
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 impl Report {
     fn make(paths: &[PathBuf]) -> Self {
         let bytes = sample::bytes();
-        let kernel = Kernel::ask();
+        let kernel = KernelReport::ask();
         let ids = ('A'..='Z').map(String::from);
         let places: Vec<_> = ids
             .zip(paths_or_default(paths))

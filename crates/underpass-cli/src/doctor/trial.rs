@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Error, Fault, Host, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
+    Account, Choice, Error, Fault, Kernel, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
 };
 
 use super::meaning;
@@ -82,7 +82,7 @@ impl Trial {
     }
 }
 
-/// Moves the bytes once. A host that knows nothing is used, so that everything is really tried.
+/// Moves the bytes once. A kernel that knows nothing is used, so that everything is really tried.
 pub(super) fn attempt(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> Trial {
     try_once(inlet, outlet, policy).unwrap_or_else(|error| {
         Trial::of(Outcome::NotTried {
@@ -130,13 +130,13 @@ fn run<F: AsFd, G: AsFd>(
     sink: &Sink<G>,
     policy: Policy,
 ) -> (Plan, Result<Account, Error>) {
-    let host = Host::unprobed();
+    let kernel = Kernel::unprobed();
     // A source of unknown size may have no end.
     let mut watch = |progress: underpass::Progress| match progress.done {
         done if done > 2 * SAMPLE_BYTES as u64 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    let driver = Driver::new(&host).policy(policy).watch(&mut watch);
+    let driver = Driver::new(&kernel).policy(policy).watch(&mut watch);
     let plan = driver.plan(source, sink);
     (plan, driver.run(source, sink))
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use underpass::{Host, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
+use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
 use underpass_serve::{Error, Server, Summary};
 
@@ -101,8 +101,8 @@ fn body_plan(policy: &Policy) -> BodyPlan {
     let (large, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
     let mut small = Source::sample(Kind::File);
     small.owed = Owed::Exactly(TRIED_BYTES);
-    let host = Host::probe();
-    let plan = |source| underpass::plan(source, &socket, &host, policy);
+    let kernel = Kernel::probe();
+    let plan = |source| underpass::plan(source, &socket, &kernel, policy);
     BodyPlan {
         small: plan(&small),
         large: plan(&large),

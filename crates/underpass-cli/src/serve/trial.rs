@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use underpass::{Account, Host};
+use underpass::{Account, Kernel};
 
 /// What is sent: it fits into a socket's buffer, so that nobody has to receive it meanwhile.
 pub(super) const TRIED_BYTES: u64 = 4096;
@@ -54,7 +54,7 @@ fn send(path: &Path) -> io::Result<Option<Account>> {
     let _peer = TcpStream::connect(listener.local_addr()?)?;
     let (socket, _) = listener.accept()?;
     let sent = underpass::send_file(
-        &Host::probe(),
+        &Kernel::probe(),
         &file,
         0,
         found.len().min(TRIED_BYTES),

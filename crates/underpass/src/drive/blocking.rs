@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::drive::perform::{Ends, Middles, perform};
 use crate::endpoint::{Endpoint, Kind, Sink, Source};
 use crate::error::Error;
-use crate::host::Host;
+use crate::kernel::Kernel;
 use crate::mechanism::Mechanism;
 use crate::outbox::{Due, Known, More, Outbox};
 use crate::plan::{Plan, Policy, plan};
@@ -45,19 +45,19 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use underpass::{Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+/// use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
 /// # std::fs::write(dir.path().join("a"), "seventeen bytes!!")?;
 /// let from = std::fs::File::open(dir.path().join("a"))?;
 /// let to = std::fs::File::create(dir.path().join("b"))?;
-/// let host = Host::probe();
+/// let kernel = Kernel::probe();
 /// let mut watch = |progress: underpass::Progress| {
 ///     eprintln!("{} of {:?}", progress.done, progress.total);
 ///     ControlFlow::Continue(())
 /// };
-/// let account = Driver::new(&host)
+/// let account = Driver::new(&kernel)
 ///     .policy(Policy::only(Mechanism::Sendfile))
 ///     .watch(&mut watch)
 ///     .run(&Source::whole(&from)?, &Sink::new(&to)?)?;
@@ -65,7 +65,7 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// # Ok(()) }
 /// ```
 pub struct Driver<'a> {
-    host: &'a Host,
+    kernel: &'a Kernel,
     policy: Policy,
     watch: Option<&'a mut Watch<'a>>,
     call_bytes_max: Option<u64>,
@@ -102,9 +102,9 @@ impl std::fmt::Debug for Driver<'_> {
 
 impl<'a> Driver<'a> {
     /// A driver that may use whatever works.
-    pub fn new(host: &'a Host) -> Self {
+    pub fn new(kernel: &'a Kernel) -> Self {
         Self {
-            host,
+            kernel,
             policy: Policy::default(),
             watch: None,
             call_bytes_max: None,
@@ -143,7 +143,7 @@ impl<'a> Driver<'a> {
 
     /// What it would do.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
-        plan(source, sink, self.host, &self.policy)
+        plan(source, sink, self.kernel, &self.policy)
     }
 
     /// Moves what the source owes.
@@ -193,17 +193,17 @@ impl<'a> Driver<'a> {
             if self.cancels(&transfer) {
                 break;
             }
-            match transfer.record(perform(op, &ends, &mut middles, self.host)) {
+            match transfer.record(perform(op, &ends, &mut middles, self.kernel)) {
                 Step::Wait(side) => {
                     if let Err(errno) = wait(side, &ends, patience) {
                         transfer.abandon(errno);
                     }
                 }
-                Step::Refused(refusal) => self.host.learn(&refusal, &source.end, &sink.end),
+                Step::Refused(refusal) => self.kernel.learn(&refusal, &source.end, &sink.end),
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        middles.give_back(self.host, transfer.held());
+        middles.give_back(self.kernel, transfer.held());
         transfer.finish()
     }
 
@@ -235,13 +235,13 @@ impl<'a> Driver<'a> {
 /// # std::fs::write(dir.path().join("a"), vec![7; 100_000])?;
 /// let from = std::fs::File::open(dir.path().join("a"))?;
 /// let to = std::fs::File::create(dir.path().join("b"))?;
-/// let account = underpass::copy_file(&underpass::Host::probe(), &from, &to)?;
+/// let account = underpass::copy_file(&underpass::Kernel::probe(), &from, &to)?;
 /// assert_eq!(account.bytes(), 100_000);
 /// println!("{account}"); // 100000 bytes by clone (1 call), or what this file system offers
 /// # Ok(()) }
 /// ```
-pub fn copy_file(host: &Host, source: impl AsFd, sink: impl AsFd) -> Result<Account, Error> {
-    Driver::new(host).run(&Source::whole(source)?, &Sink::new(sink)?)
+pub fn copy_file(kernel: &Kernel, source: impl AsFd, sink: impl AsFd) -> Result<Account, Error> {
+    Driver::new(kernel).run(&Source::whole(source)?, &Sink::new(sink)?)
 }
 
 /// Sends `len` bytes of a file from `offset` on to a connected stream socket.
@@ -260,7 +260,7 @@ pub fn copy_file(host: &Host, source: impl AsFd, sink: impl AsFd) -> Result<Acco
 /// # std::fs::write(dir.path().join("a"), "0123456789")?;
 /// let file = std::fs::File::open(dir.path().join("a"))?;
 /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-/// underpass::send_file(&underpass::Host::probe(), &file, 2, 5, &ours)?;
+/// underpass::send_file(&underpass::Kernel::probe(), &file, 2, 5, &ours)?;
 /// drop(ours);
 /// let mut got = String::new();
 /// theirs.read_to_string(&mut got)?;
@@ -268,13 +268,13 @@ pub fn copy_file(host: &Host, source: impl AsFd, sink: impl AsFd) -> Result<Acco
 /// # Ok(()) }
 /// ```
 pub fn send_file(
-    host: &Host,
+    kernel: &Kernel,
     file: impl AsFd,
     offset: u64,
     len: u64,
     socket: impl AsFd,
 ) -> Result<Account, Error> {
-    Driver::new(host).run(&Source::range(file, offset, len)?, &Sink::new(socket)?)
+    Driver::new(kernel).run(&Source::range(file, offset, len)?, &Sink::new(socket)?)
 }
 
 /// Receives `len` bytes from a connected stream socket into a file, from `offset` on.
@@ -292,18 +292,18 @@ pub fn send_file(
 /// let file = std::fs::File::create_new(dir.path().join("a"))?;
 /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
 /// theirs.write_all(b"hello")?;
-/// underpass::recv_file(&underpass::Host::probe(), &ours, &file, 0, 5)?;
+/// underpass::recv_file(&underpass::Kernel::probe(), &ours, &file, 0, 5)?;
 /// assert_eq!(std::fs::read(dir.path().join("a"))?, b"hello");
 /// # Ok(()) }
 /// ```
 pub fn recv_file(
-    host: &Host,
+    kernel: &Kernel,
     socket: impl AsFd,
     file: impl AsFd,
     offset: u64,
     len: u64,
 ) -> Result<Account, Error> {
-    Driver::new(host).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
+    Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
 /// What each direction of a relay came to: from the first socket to the second, and back.
@@ -314,11 +314,11 @@ pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
 /// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
 /// go on talking. A direction that fails shuts both sockets down, so that the other one ends too.
 /// Blocks; uses one more thread meanwhile.
-pub fn relay_streams(host: &Host, one: impl AsFd, other: impl AsFd) -> Relayed {
+pub fn relay_streams(kernel: &Kernel, one: impl AsFd, other: impl AsFd) -> Relayed {
     let (one, other) = (one.as_fd(), other.as_fd());
     std::thread::scope(|scope| {
-        let back = scope.spawn(|| relay_one_way(host, other, one));
-        let there = relay_one_way(host, one, other);
+        let back = scope.spawn(|| relay_one_way(kernel, other, one));
+        let there = relay_one_way(kernel, one, other);
         let back = back
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -326,8 +326,12 @@ pub fn relay_streams(host: &Host, one: impl AsFd, other: impl AsFd) -> Relayed {
     })
 }
 
-fn relay_one_way(host: &Host, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<Account, Error> {
-    let run = || Driver::new(host).run(&Source::whole(from)?, &Sink::new(to)?);
+fn relay_one_way(
+    kernel: &Kernel,
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+) -> Result<Account, Error> {
+    let run = || Driver::new(kernel).run(&Source::whole(from)?, &Sink::new(to)?);
     let relayed = run();
     end_direction(&relayed, from, to);
     relayed
@@ -349,7 +353,7 @@ pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, t
 ///
 /// # Errors
 /// [`Error`]: the outbox and the connection are of no further use.
-pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), Error> {
+pub fn flush(outbox: &mut Outbox, socket: impl AsFd, kernel: &Kernel) -> Result<(), Error> {
     let output = socket.as_fd();
     let sink = Sink {
         fd: output,
@@ -374,7 +378,7 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
             ),
             Due::Begin(range) => {
                 let source = range.source().map_err(|errno| outbox.failed(errno))?;
-                let plan = plan(&source, &sink, host, &policy);
+                let plan = plan(&source, &sink, kernel, &policy);
                 outbox.begin(Transfer::new(&source, &sink, plan));
             }
             Due::Move(transfer, middles, file) => {
@@ -386,15 +390,15 @@ pub fn flush(outbox: &mut Outbox, socket: impl AsFd, host: &Host) -> Result<(), 
                     sink,
                 };
                 let step = match transfer.next_op() {
-                    Some(op) => transfer.record(perform(op, &ends, middles, host)),
+                    Some(op) => transfer.record(perform(op, &ends, middles, kernel)),
                     None => Step::Failed,
                 };
                 match step {
                     Step::Wait(_) => wait_for_sink()?,
-                    Step::Refused(refusal) => host.learn(&refusal, &source, &sink),
+                    Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
                     _ => (),
                 }
-                outbox.stepped(step, host)?;
+                outbox.stepped(step, kernel)?;
             }
         }
     }

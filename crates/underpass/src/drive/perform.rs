@@ -10,7 +10,7 @@ use rustix::pipe::SpliceFlags;
 
 use crate::drive::idle::Pipe;
 use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
-use crate::host::Host;
+use crate::kernel::Kernel;
 use crate::op::{Held, Middle, Op};
 use crate::sys;
 use crate::zeros::Content;
@@ -26,18 +26,18 @@ pub(crate) struct Middles {
 
 impl Middles {
     /// Gives back the buffer and an empty pipe; one that still `held` bytes is closed.
-    pub(crate) fn give_back(self, host: &Host, held: u64) {
+    pub(crate) fn give_back(self, kernel: &Kernel, held: u64) {
         if let (Some(pipe), 0) = (self.pipe, held) {
-            host.idle.put_pipe(pipe);
+            kernel.idle.put_pipe(pipe);
         }
         if let Some(buffer) = self.buffer {
-            host.idle.put_buffer(buffer);
+            kernel.idle.put_buffer(buffer);
         }
     }
 
-    fn pipe(&mut self, host: &Host) -> Result<&Pipe, Errno> {
+    fn pipe(&mut self, kernel: &Kernel) -> Result<&Pipe, Errno> {
         if self.pipe.is_none() {
-            self.pipe = Some(host.idle.take_pipe()?);
+            self.pipe = Some(kernel.idle.take_pipe()?);
         }
         self.pipe.as_ref().ok_or(Errno::BADF)
     }
@@ -46,9 +46,9 @@ impl Middles {
         &mut self,
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
         len: u64,
-        host: &Host,
+        kernel: &Kernel,
     ) -> Outcome {
-        let buffer = self.buffer.get_or_insert_with(|| host.idle.take_buffer());
+        let buffer = self.buffer.get_or_insert_with(|| kernel.idle.take_buffer());
         let len = count(len).min(buffer.len());
         let read = read(&mut buffer[..len])?;
         self.filled = 0..read;
@@ -71,9 +71,9 @@ impl Middles {
         held.run_of(Content::Data, self.held()) as u64
     }
 
-    fn read_out(&mut self, len: u64, host: &Host) -> Outcome {
+    fn read_out(&mut self, len: u64, kernel: &Kernel) -> Outcome {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;
-        let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len, host);
+        let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len, kernel);
         self.pipe = Some(pipe);
         outcome
     }
@@ -103,7 +103,7 @@ impl<'fd> Ends<'fd> {
 type Outcome = Result<u64, Errno>;
 
 /// Makes the call. Blocks exactly where the call does.
-pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, host: &Host) -> Outcome {
+pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, kernel: &Kernel) -> Outcome {
     let Ends { input, output, .. } = *ends;
     match op {
         Op::Clone => rustix::fs::ioctl_ficlone(output, input).map(|()| 0),
@@ -116,9 +116,9 @@ pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, host: &Hos
             let flags = splice_flags(&ends.source, &ends.sink);
             splice(input, from, output, to, len, flags)
         }
-        Op::Fill { through, from, len } => fill(through, input, from, len, middles, host),
+        Op::Fill { through, from, len } => fill(through, input, from, len, middles, kernel),
         Op::Drain { through, to, len } => drain(through, ends, to, len, middles),
-        Op::ReadOut { len } => middles.read_out(len, host),
+        Op::ReadOut { len } => middles.read_out(len, kernel),
         Op::DropZeros(held) => Ok(middles.drop_zeros(&held)),
         Op::DataAhead(held) => Ok(middles.data_ahead(&held)),
         aside => ask(aside, input, output),
@@ -197,11 +197,11 @@ fn fill(
     from: Option<u64>,
     len: u64,
     middles: &mut Middles,
-    host: &Host,
+    kernel: &Kernel,
 ) -> Outcome {
     match (through, from) {
         (Middle::Pipe, from) => {
-            let pipe = middles.pipe(host)?;
+            let pipe = middles.pipe(kernel)?;
             splice(
                 input,
                 from,
@@ -212,9 +212,11 @@ fn fill(
             )
         }
         (Middle::Buffer, Some(from)) => {
-            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len, host)
+            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len, kernel)
         }
-        (Middle::Buffer, None) => middles.fill(|buffer| rustix::io::read(input, buffer), len, host),
+        (Middle::Buffer, None) => {
+            middles.fill(|buffer| rustix::io::read(input, buffer), len, kernel)
+        }
     }
 }
 

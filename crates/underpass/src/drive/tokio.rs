@@ -23,7 +23,7 @@ use crate::drive::perform::{Ends, Middles, perform};
 use crate::drive::warm;
 use crate::endpoint::{Endpoint, Kind, Sink, Source};
 use crate::error::Error;
-use crate::host::Host;
+use crate::kernel::Kernel;
 use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_BYTES_MIN};
 use crate::op::Op;
 use crate::outbox::{Cork, Due, FileRange, Forecast, Known, Loaded, Outbox, Piece, Warmth};
@@ -91,7 +91,7 @@ pub enum Turn {
 pub async fn turn<S: Stream>(
     outbox: &mut Outbox,
     sink: &S,
-    host: &Host,
+    kernel: &Kernel,
     policy: &Policy,
     bytes_max: u64,
 ) -> Result<Turn, Error> {
@@ -110,12 +110,12 @@ pub async fn turn<S: Stream>(
                 }
             }
             Some(Due::Load) => load_behind(outbox).await?,
-            Some(Due::Begin(range)) => begin(outbox, &range, sink, host, policy)?,
+            Some(Due::Begin(range)) => begin(outbox, &range, sink, kernel, policy)?,
             Some(Due::Move(transfer, _, file)) => {
                 transfer.limit_calls(bytes_max);
                 let reads = transfer.next_op().and_then(Op::reads);
                 warm_up(outbox, &file, reads).await;
-                match move_on(outbox, sink, host, policy)? {
+                match move_on(outbox, sink, kernel, policy)? {
                     Moved::Some => break,
                     Moved::Nothing => (),
                     Moved::Blocked => ready(sink, Interest::WRITABLE).await?,
@@ -138,7 +138,7 @@ pub async fn turn<S: Stream>(
 pub fn forecast<S: Stream>(
     outbox: &Outbox,
     sink: &S,
-    host: &Host,
+    kernel: &Kernel,
     policy: &Policy,
     longer: u64,
 ) -> Option<Forecast> {
@@ -151,7 +151,7 @@ pub fn forecast<S: Stream>(
     };
     let len = range.len.min(READ_AHEAD_BYTES);
     Some(Forecast {
-        plan: plan(&source, &sink, host, policy),
+        plan: plan(&source, &sink, kernel, policy),
         joining: outbox.joining(policy, longer),
         warmth: match warm::is_cached(&*range.file, range.offset, len) {
             true => Warmth::Cached,
@@ -205,7 +205,7 @@ fn begin<S: Stream>(
     outbox: &mut Outbox,
     range: &FileRange,
     sink: &S,
-    host: &Host,
+    kernel: &Kernel,
     policy: &Policy,
 ) -> Result<(), Error> {
     let sink_end = match outbox.sink {
@@ -221,7 +221,7 @@ fn begin<S: Stream>(
     outbox.begin(Transfer::new(
         &source,
         &sink,
-        plan(&source, &sink, host, policy),
+        plan(&source, &sink, kernel, policy),
     ));
     Ok(())
 }
@@ -268,7 +268,7 @@ enum Moved {
 fn move_on<S: Stream>(
     outbox: &mut Outbox,
     sink: &S,
-    host: &Host,
+    kernel: &Kernel,
     policy: &Policy,
 ) -> Result<Moved, Error> {
     let raised = outbox.sink.and_then(|known| known.raised);
@@ -277,7 +277,7 @@ fn move_on<S: Stream>(
     };
     let Some(op) = transfer.next_op() else {
         // The policy allows nothing.
-        outbox.stepped(Step::Failed, host)?;
+        outbox.stepped(Step::Failed, kernel)?;
         return Ok(Moved::Nothing);
     };
     let (source, sink_end) = transfer.ends();
@@ -290,19 +290,19 @@ fn move_on<S: Stream>(
     let result = if op.writes() {
         attempt(sink, Interest::WRITABLE, || {
             let _shield = Shield::against(raised);
-            perform(op, &ends, middles, host)
+            perform(op, &ends, middles, kernel)
         })
     } else {
-        Some(perform(op, &ends, middles, host))
+        Some(perform(op, &ends, middles, kernel))
     };
     let Some(result) = result else {
         return Ok(Moved::Blocked);
     };
     let step = transfer.record(result);
     if let Step::Refused(refusal) = step {
-        host.learn(&refusal, &source, &sink_end);
+        kernel.learn(&refusal, &source, &sink_end);
     }
-    outbox.stepped(step, host)?;
+    outbox.stepped(step, kernel)?;
     Ok(match step {
         Step::Wait(_) => Moved::Blocked,
         Step::Again | Step::Done if op.writes() => Moved::Some,
@@ -350,7 +350,7 @@ fn errno_of(error: &io::Error) -> Errno {
 /// # Errors
 /// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
 pub async fn send_file<S: Stream>(
-    host: &Host,
+    kernel: &Kernel,
     file: impl AsFd,
     offset: u64,
     len: u64,
@@ -367,7 +367,7 @@ pub async fn send_file<S: Stream>(
         len,
     }));
     let policy = Policy::default();
-    while turn(&mut outbox, socket, host, &policy, TURN_BYTES_MAX).await? == Turn::More {}
+    while turn(&mut outbox, socket, kernel, &policy, TURN_BYTES_MAX).await? == Turn::More {}
     Ok(outbox.take_account())
 }
 
@@ -380,7 +380,7 @@ pub async fn send_file<S: Stream>(
 /// # Errors
 /// As [`recv_file`](crate::recv_file).
 pub async fn recv_file<S: Stream>(
-    host: &Host,
+    kernel: &Kernel,
     socket: &S,
     file: impl AsFd,
     offset: u64,
@@ -389,9 +389,9 @@ pub async fn recv_file<S: Stream>(
     let source = Source::range(socket.as_fd(), 0, len)?;
     let sink = Sink::at(file.as_fd(), offset)?;
     run(
-        host,
+        kernel,
         &Ends::of(&source, &sink),
-        transfer(host, &source, &sink),
+        transfer(kernel, &source, &sink),
         socket,
         None::<&S>,
     )
@@ -402,9 +402,9 @@ pub async fn recv_file<S: Stream>(
 ///
 /// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails
 /// shuts both sockets down, so that the other one ends too.
-pub async fn relay_streams<S: Stream, T: Stream>(host: &Host, one: &S, other: &T) -> Relayed {
-    let mut there = pin!(relay_one_way(host, one, other));
-    let mut back = pin!(relay_one_way(host, other, one));
+pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
+    let mut there = pin!(relay_one_way(kernel, one, other));
+    let mut back = pin!(relay_one_way(kernel, other, one));
     let (mut went, mut came) = (None, None);
     poll_fn(|context| {
         if went.is_none() {
@@ -432,16 +432,16 @@ fn ready_value<T>(poll: Poll<T>) -> Option<T> {
 }
 
 async fn relay_one_way<S: Stream, T: Stream>(
-    host: &Host,
+    kernel: &Kernel,
     from: &S,
     to: &T,
 ) -> Result<Account, Error> {
     let relayed = async {
         let (source, sink) = (Source::whole(from.as_fd())?, Sink::new(to.as_fd())?);
         run(
-            host,
+            kernel,
             &Ends::of(&source, &sink),
-            transfer(host, &source, &sink),
+            transfer(kernel, &source, &sink),
             from,
             Some(to),
         )
@@ -452,15 +452,15 @@ async fn relay_one_way<S: Stream, T: Stream>(
     relayed
 }
 
-fn transfer<F, G>(host: &Host, source: &Source<F>, sink: &Sink<G>) -> Transfer {
-    let mut transfer = Transfer::new(source, sink, plan(source, sink, host, &Policy::default()));
+fn transfer<F, G>(kernel: &Kernel, source: &Source<F>, sink: &Sink<G>) -> Transfer {
+    let mut transfer = Transfer::new(source, sink, plan(source, sink, kernel, &Policy::default()));
     transfer.limit_calls(TURN_BYTES_MIN);
     transfer
 }
 
 /// Runs a transfer whose source is a socket; its sink is one too, or never waits.
 async fn run<S: Stream, T: Stream>(
-    host: &Host,
+    kernel: &Kernel,
     ends: &Ends<'_>,
     mut transfer: Transfer,
     source: &S,
@@ -471,7 +471,7 @@ async fn run<S: Stream, T: Stream>(
     while let Some(op) = transfer.next_op() {
         let mut call = || {
             let _shield = Shield::against(raised);
-            perform(op, ends, &mut middles, host)
+            perform(op, ends, &mut middles, kernel)
         };
         let result = match sink {
             _ if op.fills() => attempt(source, Interest::READABLE, &mut call),
@@ -480,7 +480,7 @@ async fn run<S: Stream, T: Stream>(
         };
         let step = result.map(|result| transfer.record(result));
         match step {
-            Some(Step::Refused(refusal)) => host.learn(&refusal, &ends.source, &ends.sink),
+            Some(Step::Refused(refusal)) => kernel.learn(&refusal, &ends.source, &ends.sink),
             Some(Step::Wait(_)) | None => match sink {
                 Some(sink) if op.writes() => ready(sink, Interest::WRITABLE).await?,
                 _ => ready(source, Interest::READABLE).await?,
@@ -489,6 +489,6 @@ async fn run<S: Stream, T: Stream>(
         }
         ::tokio::task::consume_budget().await;
     }
-    middles.give_back(host, transfer.held());
+    middles.give_back(kernel, transfer.held());
     transfer.finish()
 }

@@ -122,7 +122,7 @@ mod tests {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
     use crate::drive::blocking::Driver;
-    use crate::{Account, Error, Fault, Host, Mechanism, Policy, Sink, Source};
+    use crate::{Account, Error, Fault, Kernel, Mechanism, Policy, Sink, Source};
 
     /// Which part a process of its own plays: signals are the whole process's.
     const PART: &str = "UNDERPASS_TEST_SIGNALS_PART";
@@ -164,7 +164,7 @@ mod tests {
 
     fn run(mechanism: Mechanism, from: &File, to: impl AsFd) -> Result<Account, Error> {
         let source = Source::range(from, 0, 1 << 20).expect("a source");
-        Driver::new(&Host::unprobed())
+        Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .run(&source, &Sink::new(to).expect("a sink"))
     }

@@ -8,7 +8,7 @@ use super::{Phase, Step, Transfer};
 use crate::account::{Cause, Scope};
 use crate::endpoint::{Owed, Side};
 use crate::error::Fault;
-use crate::host::call_missing;
+use crate::kernel::call_missing;
 use crate::mechanism::Mechanism;
 use crate::op::Op;
 
@@ -68,7 +68,7 @@ impl Transfer {
             Question::Probe(errno) => {
                 let probed = result.err().unwrap_or(Errno::BADF);
                 let scope = match (call_missing(probed), errno) {
-                    (Some(_), _) => Scope::Host,
+                    (Some(_), _) => Scope::Kernel,
                     (None, Errno::NOSYS) => Scope::Devices,
                     (None, _) => Scope::Once,
                 };

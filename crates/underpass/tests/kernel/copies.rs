@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 use underpass::{
-    Account, Cloning, Error, Fault, Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver,
+    Account, Cloning, Error, Fault, Kernel, Mechanism, Policy, Sink, Source,
+    drive::blocking::Driver,
 };
 
 use crate::content;
@@ -16,7 +17,7 @@ const LEN: usize = 1_000_003;
 
 pub(crate) fn copy(policy: Policy, from: &File, to: &File) -> Result<Account, Error> {
     let source = Source::whole(from).expect("a source");
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(policy)
         .run(&source, &Sink::new(to).expect("a sink"))
 }
@@ -120,10 +121,10 @@ fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
 #[test]
 #[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
 fn what_one_pair_refused_is_asked_of_another() {
-    let host = Host::unprobed();
+    let kernel = Kernel::unprobed();
     let copied = |from: &str, to: &str| {
         let (source, sink) = (file_at(place(from), 4, LEN), place(to).file());
-        underpass::copy_file(&host, &source, &sink).expect("copies")
+        underpass::copy_file(&kernel, &source, &sink).expect("copies")
     };
     assert_eq!(copied("ext4", "ext4").of(Mechanism::Clone).calls, 1);
     assert_eq!(copied("ext4", "ext4").of(Mechanism::Clone).calls, 0);
@@ -157,7 +158,7 @@ fn whole_blocks_are_cloned_from_and_to_any_place() {
             let what = format!("{}: {len} from {from} to {to}", place.name);
             let sink = place.file();
             let source = Source::range(&source, from, len).expect("a range");
-            let outcome = Driver::new(&Host::unprobed())
+            let outcome = Driver::new(&Kernel::unprobed())
                 .policy(Policy::only(Mechanism::Clone))
                 .run(&source, &Sink::at(&sink, to).expect("a sink"));
             assert_eq!(outcome.is_ok(), clones, "{what}: {outcome:?}");

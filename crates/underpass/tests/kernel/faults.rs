@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use underpass::{
-    Account, Error, Fault, Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver,
+    Account, Error, Fault, Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver,
     recv_file,
 };
 
@@ -74,7 +74,7 @@ fn a_full_file_system_while_receiving_tells_what_is_lost() {
         let feeder = std::thread::spawn(move || theirs.write_all(&content::bytes(32, LEN)));
         let sink = small(1 << 20).file();
         let source = Source::range(&ours, 0, LEN as u64).expect("a source");
-        let outcome = Driver::new(&Host::unprobed())
+        let outcome = Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .run(&source, &Sink::new(&sink).expect("a sink"));
         let lost = outcome
@@ -191,7 +191,7 @@ fn a_socket_is_received_into_every_file_system_by_splice() {
         let sent = content.clone();
         let feeder = std::thread::spawn(move || theirs.write_all(&sent));
         let sink = place.file();
-        let account = recv_file(&Host::unprobed(), &ours, &sink, 5, 2_000_003);
+        let account = recv_file(&Kernel::unprobed(), &ours, &sink, 5, 2_000_003);
         let account = account.expect("receives");
         feeder.join().expect("feeds").expect("writes");
         assert_eq!(account.of(Mechanism::Splice).bytes, 2_000_003, "{account}");
@@ -219,7 +219,7 @@ fn check_sent(place: &Place, source: &File, mechanism: Mechanism) {
         std::io::Read::read_to_end(&mut theirs, &mut got).map(|_| got)
     });
     let source = Source::range(source, 3, 1_000_000).expect("a range");
-    let account = Driver::new(&Host::unprobed())
+    let account = Driver::new(&Kernel::unprobed())
         .policy(Policy::only(mechanism))
         .run(&source, &Sink::new(&ours).expect("a sink"))
         .expect("sends");

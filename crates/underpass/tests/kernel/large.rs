@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
-use underpass::{Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver, limits};
+use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver, limits};
 
 use crate::copies::copy;
 use crate::maps::{Map, allocated, contents_of};
@@ -61,7 +61,7 @@ fn one_call_moves_no_more_than_the_kernel_takes_and_the_next_goes_on() {
         .write(true)
         .open("/dev/null")
         .expect("opens");
-    let account = Driver::new(&Host::unprobed())
+    let account = Driver::new(&Kernel::unprobed())
         .policy(Policy::only(Mechanism::Sendfile))
         .call_bytes_max(u64::MAX)
         .run(&source, &Sink::new(&null).expect("a sink"))
@@ -86,7 +86,7 @@ fn more_than_two_gibibytes_reach_a_socket() {
         got
     });
     let source = Source::range(&from, 0, len).expect("a range");
-    let account = Driver::new(&Host::unprobed())
+    let account = Driver::new(&Kernel::unprobed())
         .policy(Policy::only(Mechanism::Sendfile))
         .call_bytes_max(u64::MAX)
         .run(&source, &Sink::new(&ours).expect("a sink"))

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size, pipe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use underpass::{Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
 
 use crate::content;
 use crate::copies::copy;
@@ -89,7 +89,7 @@ fn as_nobody(folder: &std::path::Path) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     let feeder = std::thread::spawn(move || theirs.write_all(&content::bytes(40, 3 * MIB + 7)));
     let received = file("received");
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(Policy::only(Mechanism::Splice))
         .run(
             &Source::whole(&ours).expect("a source"),

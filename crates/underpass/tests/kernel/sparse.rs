@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use underpass::{
-    Fault, Holes, Host, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver,
+    Fault, Holes, Kernel, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver,
 };
 
 use crate::content;
@@ -267,7 +267,7 @@ fn a_part_that_begins_or_ends_in_a_hole_arrives_in_place() {
                 let what = format!("{}, {mechanism}: {len} from {from} to {to}", place.name);
                 let sink = place.file();
                 let source = Source::range(&source, from, len).expect("a range");
-                Driver::new(&Host::unprobed())
+                Driver::new(&Kernel::unprobed())
                     .policy(Policy::only(mechanism))
                     .run(&source, &Sink::at(&sink, to).expect("a sink"))
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -301,7 +301,7 @@ fn a_sparse_source_that_shrinks_is_truncated() {
                     ControlFlow::Continue(())
                 };
                 let sink = place.file();
-                let error = Driver::new(&Host::unprobed())
+                let error = Driver::new(&Kernel::unprobed())
                     .policy(Policy::only(mechanism))
                     .call_bytes_max(100_000)
                     .watch(&mut watch)

@@ -9,7 +9,7 @@ mod world;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{
-    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Host, Kind, Mechanism, Op, Owed,
+    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, Kind, Mechanism, Op, Owed,
     Policy, Sink, Source, Step, Transfer, Waits, plan,
 };
 use world::{Fate, Run, World};
@@ -166,8 +166,8 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let mut world = World::new(case.kinds, &case.runs, case.old, case.script.clone());
     let source = source(case, &world);
     let sink = sink(case, &world);
-    let host = Host::unprobed();
-    let mut transfer = Transfer::new(&source, &sink, plan(&source, &sink, &host, &case.policy));
+    let kernel = Kernel::unprobed();
+    let mut transfer = Transfer::new(&source, &sink, plan(&source, &sink, &kernel, &case.policy));
     transfer.limit_calls(case.call_bytes_max);
     let before = world.clone();
     let mut steps = 0_u32;
@@ -178,7 +178,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         prop_assert_eq!(transfer.next_op(), Some(op), "asking twice changes nothing");
         let result = world.play(op);
         if let Step::Refused(refusal) = transfer.record(result) {
-            host.learn(&refusal, &source.end, &sink.end);
+            kernel.learn(&refusal, &source.end, &sink.end);
         }
         steps += 1;
         prop_assert!(steps < 500, "comes to an end");
@@ -322,7 +322,7 @@ fn splice_goes_on_splicing_after_others_were_refused() {
         end: Endpoint::sample(Kind::Tcp),
         to: 0,
     };
-    let plan = plan(&source, &sink, &Host::unprobed(), &Policy::default());
+    let plan = plan(&source, &sink, &Kernel::unprobed(), &Policy::default());
     let mut transfer = Transfer::new(&source, &sink, plan);
     while let Some(op) = transfer.next_op() {
         let result = world.play(op);
@@ -363,8 +363,8 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
             cut: None,
         };
         let (source, sink) = (source(&case, &world), sink(&case, &world));
-        let host = Host::unprobed();
-        let plan = plan(&source, &sink, &host, &Policy::default());
+        let kernel = Kernel::unprobed();
+        let plan = plan(&source, &sink, &kernel, &Policy::default());
         let mut transfer = Transfer::new(&source, &sink, plan);
         while let Some(op) = transfer.next_op() {
             let result = world.play(op);
@@ -393,7 +393,7 @@ fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
         holes: Holes::Find,
         ..Policy::default()
     };
-    let plan = plan(&source, &sink, &Host::unprobed(), &policy);
+    let plan = plan(&source, &sink, &Kernel::unprobed(), &policy);
     let mut transfer = Transfer::new(&source, &sink, plan);
     let mut played = Vec::new();
     while let Some(op) = transfer.next_op() {

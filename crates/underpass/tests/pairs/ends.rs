@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 use underpass::limits::SPLICED_BYTES_MIN;
-use underpass::{Account, Error, Host, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+use underpass::{Account, Error, Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
 
 use crate::content;
 
@@ -254,13 +254,13 @@ pub(crate) fn move_all(
 ) -> Result<Account, Box<Error>> {
     let source = Source::range(&origin.fd, 0, origin.content.len() as u64).expect("a source");
     let sink = Sink::new(&target.fd).expect("a sink");
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(policy)
         .run(&source, &sink)
         .map_err(Box::new)
 }
 
-/// What a range of a file goes into a TCP socket by, as long as its host has pipes.
+/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
 pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
     match len >= SPLICED_BYTES_MIN {
         true => Mechanism::Splice,

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use underpass::drive::tokio::{Stream, Turn, recv_file, relay_streams, send_file, turn};
 use underpass::limits::TURN_BYTES_MIN;
 use underpass::{
-    Error, Fault, FileRange, Host, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
+    Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
 };
 
 use crate::content::{self, assert_same, within};
@@ -59,7 +59,7 @@ fn files_and_ranges_are_sent_whole() {
             let reader = reader(theirs);
             let account = runtime().block_on(async {
                 let socket = stream(ours);
-                send_file(&Host::probe(), &from, offset, len, &socket).await
+                send_file(&Kernel::probe(), &from, offset, len, &socket).await
             });
             let account = account.expect("sends");
             let moved = account.of(first_to_tcp(len)).bytes;
@@ -82,10 +82,10 @@ fn unix_sockets_take_and_give_files_too() {
                 set_mode(&socket, Mode::Polling);
                 tokio::net::UnixStream::from_std(socket).expect("a stream")
             };
-            let (one, other, host) = (open(one), open(other), Host::probe());
+            let (one, other, kernel) = (open(one), open(other), Kernel::probe());
             let (sent, got) = tokio::join!(
-                send_file(&host, &from, 0, 3_000_001, &one),
-                recv_file(&host, &other, &to, 7, 3_000_001),
+                send_file(&kernel, &from, 0, 3_000_001, &one),
+                recv_file(&kernel, &other, &to, 7, 3_000_001),
             );
             assert_eq!(sent.expect("sends").bytes(), 3_000_001);
             assert_eq!(got.expect("receives").crossed(), 0);
@@ -105,7 +105,7 @@ fn an_exact_receive_leaves_what_follows() {
         let (to, kept) = (file(), ours.try_clone().expect("a clone"));
         let account = runtime().block_on(async {
             let socket = stream(ours);
-            recv_file(&Host::probe(), &socket, &to, 0, 2_000_001).await
+            recv_file(&Kernel::probe(), &socket, &to, 0, 2_000_001).await
         });
         assert_eq!(
             account.expect("receives").of(Mechanism::Splice).bytes,
@@ -138,7 +138,7 @@ fn receiving_tells_an_early_end_and_a_reset() {
             let error = runtime()
                 .block_on(async {
                     let socket = stream(ours);
-                    recv_file(&Host::probe(), &socket, &to, 0, 100_001).await
+                    recv_file(&Kernel::probe(), &socket, &to, 0, 100_001).await
                 })
                 .expect_err("one byte is missing");
             feeder.join().expect("feeds");
@@ -153,7 +153,7 @@ fn receiving_tells_an_early_end_and_a_reset() {
 fn relay(near: TcpStream, far: TcpStream) -> Relayed {
     runtime().block_on(async {
         let (near, far) = (stream(near), stream(far));
-        relay_streams(&Host::probe(), &near, &far).await
+        relay_streams(&Kernel::probe(), &near, &far).await
     })
 }
 
@@ -176,7 +176,7 @@ fn a_peer_that_leaves_early_is_gone() {
         let error = runtime()
             .block_on(async {
                 let socket = stream(ours);
-                send_file(&Host::probe(), &from, 0, 16 << 20, &socket).await
+                send_file(&Kernel::probe(), &from, 0, 16 << 20, &socket).await
             })
             .expect_err("nobody reads the rest");
         peer.join().expect("reads").expect("reads");
@@ -204,11 +204,11 @@ fn a_busy_connection_leaves_turns_to_others() {
                     tokio::task::yield_now().await;
                 }
             });
-            let (socket, host, mut outbox) = (stream(ours), Host::probe(), Outbox::new());
+            let (socket, kernel, mut outbox) = (stream(ours), Kernel::probe(), Outbox::new());
             outbox.push(range(&from, 0, LEN));
             loop {
                 let before = others.load(Ordering::Relaxed);
-                let more = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
+                let more = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
                 if more.expect("sends") == Turn::Empty {
                     break;
                 }
@@ -230,10 +230,10 @@ fn a_busy_connection_leaves_turns_to_others() {
 pub(crate) async fn short_turn<S: Stream>(
     outbox: &mut Outbox,
     sink: &S,
-    host: &Host,
+    kernel: &Kernel,
     policy: Policy,
 ) -> Result<Turn, Error> {
-    turn(outbox, sink, host, &policy, TURN_BYTES_MIN).await
+    turn(outbox, sink, kernel, &policy, TURN_BYTES_MIN).await
 }
 
 pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
@@ -257,7 +257,7 @@ fn a_cold_file_is_sent_whole_and_never_read() {
         let reader = reader(theirs);
         let account = runtime().block_on(async {
             let socket = stream(ours);
-            send_file(&Host::probe(), &from, 0, 9_000_001, &socket).await
+            send_file(&Kernel::probe(), &from, 0, 9_000_001, &socket).await
         });
         let account = account.expect("sends");
         let moved = account.of(first_to_tcp(9_000_001)).bytes;

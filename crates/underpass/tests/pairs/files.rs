@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use underpass::{
-    Account, Endpoint, Error, Fault, Host, Mechanism, Owed, Policy, Progress, Sink, Source,
+    Account, Endpoint, Error, Fault, Kernel, Mechanism, Owed, Policy, Progress, Sink, Source,
     copy_file, drive::blocking::Driver,
 };
 
@@ -29,7 +29,7 @@ fn run(
     source: &Source<impl AsFd>,
     sink: &Sink<impl AsFd>,
 ) -> Result<Account, Error> {
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(policy)
         .run(source, sink)
 }
@@ -109,8 +109,8 @@ fn with_content_of_their_own() -> Vec<(&'static str, Vec<u8>)> {
 fn size_without_blocks_is_read_to_its_end_like_all_files_of_the_kernel() {
     for (name, expected) in with_content_of_their_own() {
         let (from, to) = (File::open(name).expect("opens"), file());
-        let account =
-            copy_file(&Host::probe(), &from, &to).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let account = copy_file(&Kernel::probe(), &from, &to)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_same(&content_of(&to), &expected, name);
         assert_eq!(account.bytes(), expected.len() as u64, "{name}: {account}");
         let end = Endpoint::of_file(&rustix::fs::fstat(&from).expect("metadata"));
@@ -173,7 +173,7 @@ fn empty_sources_are_empty_by_every_mechanism_that_takes_them() {
     let null = File::open("/dev/null").expect("opens");
     let to = file();
     assert_eq!(
-        copy_file(&Host::probe(), &null, &to)
+        copy_file(&Kernel::probe(), &null, &to)
             .expect("empty")
             .bytes(),
         0
@@ -223,7 +223,7 @@ fn meddled(policy: Policy, from: &File, to: &File, meddle: impl Fn()) -> Result<
         }
         ControlFlow::Continue(())
     };
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(policy)
         .call_bytes_max(64 << 10)
         .watch(&mut watch)
@@ -274,7 +274,7 @@ fn cancelling_takes_hold_within_one_call_and_tells_what_moved() {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         };
-        let error = Driver::new(&Host::unprobed())
+        let error = Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .call_bytes_max(128 << 10)
             .watch(&mut watch)
@@ -376,7 +376,7 @@ fn ranges_side_by_side_do_not_cut_each_other() {
             }
             ControlFlow::Continue(())
         };
-        Driver::new(&Host::unprobed())
+        Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .watch(&mut watch)
             .run(&first, &first_sink)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use underpass::drive::blocking::flush;
 use underpass::drive::tokio::Turn;
 use underpass::limits::JOINED_BYTES_MAX;
-use underpass::{Account, Error, Fault, Host, Mechanism, Outbox, Piece, Policy};
+use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
 use crate::content::{self, Random, assert_same, within};
 use crate::ends::{Mode, file_of, first_to_tcp, memory, set_mode, tcp};
@@ -29,13 +29,13 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 20_000).expect("a small buffer");
     let reader = reader(theirs);
-    let host = Host::unprobed();
+    let kernel = Kernel::unprobed();
     let outcome = match driven {
-        Driven::Blocking => flush(outbox, &ours, &host),
+        Driven::Blocking => flush(outbox, &ours, &kernel),
         Driven::ByTokio => runtime().block_on(async {
             let socket = stream(ours.try_clone().expect("a clone"));
             loop {
-                match short_turn(outbox, &socket, &host, policy).await {
+                match short_turn(outbox, &socket, &kernel, policy).await {
                     Ok(Turn::More) => (),
                     Ok(Turn::Empty) => return Ok(()),
                     Err(error) => return Err(error),
@@ -184,10 +184,10 @@ fn head_arrives_at_once(driven: Driven) -> bool {
     let patience = Some(Duration::from_millis(150));
     theirs.set_read_timeout(patience).expect("a timeout");
     match driven {
-        Driven::Blocking => flush(&mut outbox, &ours, &Host::unprobed()).expect("sends"),
+        Driven::Blocking => flush(&mut outbox, &ours, &Kernel::unprobed()).expect("sends"),
         Driven::ByTokio => runtime().block_on(async {
-            let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
-            let left = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
+            let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
+            let left = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
             assert_eq!(left.expect("sends"), Turn::Empty);
         }),
     }
@@ -205,10 +205,10 @@ fn corked(congestion: &str) -> (bool, bool) {
     let mut outbox = Outbox::new();
     outbox.push(range(&file, 0, content.len() as u64));
     let seen = runtime().block_on(async {
-        let (socket, host) = (stream(ours.try_clone().expect("a clone")), Host::probe());
+        let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
         let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
         let mut between = false;
-        while short_turn(&mut outbox, &socket, &host, Policy::default())
+        while short_turn(&mut outbox, &socket, &kernel, Policy::default())
             .await
             .expect("sends")
             == Turn::More
@@ -349,7 +349,7 @@ fn a_peer_that_is_gone_ends_the_outbox() {
             drop(theirs);
             let mut outbox = Outbox::new();
             pieces.iter().cloned().for_each(|piece| outbox.push(piece));
-            let error = flush(&mut outbox, &ours, &Host::unprobed()).expect_err("gone");
+            let error = flush(&mut outbox, &ours, &Kernel::unprobed()).expect_err("gone");
             assert_eq!(
                 (error.fault, error.moved()),
                 (Fault::PeerGone, 0),
@@ -361,8 +361,8 @@ fn a_peer_that_is_gone_ends_the_outbox() {
             let error = runtime()
                 .block_on(async {
                     let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
-                    let host = Host::unprobed();
-                    short_turn(&mut outbox, &socket, &host, Policy::default()).await
+                    let kernel = Kernel::unprobed();
+                    short_turn(&mut outbox, &socket, &kernel, Policy::default()).await
                 })
                 .expect_err("gone");
             assert_eq!(
@@ -381,11 +381,11 @@ fn an_account_tells_of_the_range_under_way() {
     let (ours, theirs) = tcp();
     let mut outbox = Outbox::new();
     outbox.push(range(&file, 0, content.len() as u64));
-    let host = Host::unprobed();
+    let kernel = Kernel::unprobed();
     let socket_of = |ours: &std::net::TcpStream| stream(ours.try_clone().expect("a clone"));
     let first = runtime().block_on(async {
         let socket = socket_of(&ours);
-        let more = short_turn(&mut outbox, &socket, &host, Policy::default()).await;
+        let more = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
         assert_eq!(more.expect("sends"), Turn::More);
         outbox.account().bytes()
     });
@@ -393,7 +393,7 @@ fn an_account_tells_of_the_range_under_way() {
     assert_eq!(outbox.take_account().bytes(), first);
     assert_eq!(outbox.account().bytes(), 0, "taken is taken");
     let reader = reader(theirs);
-    flush(&mut outbox, &ours, &host).expect("the rest");
+    flush(&mut outbox, &ours, &kernel).expect("the rest");
     drop(ours);
     assert_eq!(first + outbox.take_account().bytes(), content.len() as u64);
     assert_same(&reader.join().expect("reads"), &content, "all of it");

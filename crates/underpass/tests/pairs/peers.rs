@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{self, Timeout};
 use underpass::{
-    Account, Error, Fault, Host, Mechanism, Policy, Progress, Sink, Source,
+    Account, Error, Fault, Kernel, Mechanism, Policy, Progress, Sink, Source,
     drive::blocking::Driver, send_file,
 };
 
@@ -23,7 +23,7 @@ const TO_STREAMS: [Mechanism; 3] = [Mechanism::Sendfile, Mechanism::Splice, Mech
 
 fn send(mechanism: Mechanism, from: &File, to: impl AsFd) -> Result<Account, Error> {
     let source = Source::whole(from).expect("a source");
-    Driver::new(&Host::unprobed())
+    Driver::new(&Kernel::unprobed())
         .policy(Policy::only(mechanism))
         .run(&source, &Sink::new(to).expect("a sink"))
 }
@@ -106,7 +106,7 @@ fn a_socket_that_never_was_connected_has_no_peer() {
     }
     let source = Source::range(&socket, 0, 10).expect("a source");
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
-        let error = Driver::new(&Host::unprobed())
+        let error = Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .run(&source, &Sink::new(file()).expect("a sink"))
             .expect_err("no peer");
@@ -126,7 +126,7 @@ fn a_reset_while_receiving_leaves_what_is_told() {
         });
         let to = memory();
         let source = Source::range(&ours, 0, content.len() as u64 + 1).expect("a source");
-        let error = Driver::new(&Host::unprobed())
+        let error = Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .run(&source, &Sink::new(&to).expect("a sink"))
             .expect_err("reset");
@@ -160,7 +160,7 @@ fn a_socket_timeout_is_told_as_such() {
         theirs.write_all(b"that is all").expect("writes");
         let to = file();
         let source = Source::range(&ours, 0, 100).expect("a source");
-        let error = Driver::new(&Host::unprobed())
+        let error = Driver::new(&Kernel::unprobed())
             .policy(Policy::only(mechanism))
             .run(&source, &Sink::new(&to).expect("a sink"))
             .expect_err("nothing more comes");
@@ -196,7 +196,7 @@ fn a_stalled_peer_can_be_cancelled() {
                     ControlFlow::Break(())
                 }
             };
-            let error = Driver::new(&Host::unprobed())
+            let error = Driver::new(&Kernel::unprobed())
                 .policy(Policy::only(mechanism))
                 .watch(&mut watch)
                 .run(
@@ -229,7 +229,8 @@ fn a_file_that_ends_early_is_not_sent_to_its_end() {
             let mut got = Vec::new();
             theirs.read_to_end(&mut got).map(|_| got)
         });
-        let error = send_file(&Host::unprobed(), &from, offset, len, &ours).expect_err("too long");
+        let error =
+            send_file(&Kernel::unprobed(), &from, offset, len, &ours).expect_err("too long");
         drop(ours);
         assert_eq!(
             (error.fault, error.moved()),
@@ -253,11 +254,11 @@ fn a_pipe_that_still_holds_bytes_is_not_used_again() {
 }
 
 fn check_pipes() {
-    let host = Host::unprobed();
+    let kernel = Kernel::unprobed();
     let (lost, kept) = (content::bytes(26, 1 << 20), content::bytes(27, 1 << 20));
     let from = file_of(&lost);
     let run = |from: &File, to: OwnedFd| {
-        Driver::new(&host)
+        Driver::new(&kernel)
             .policy(Policy::only(Mechanism::Splice))
             .run(
                 &Source::whole(from).expect("a source"),
@@ -293,7 +294,7 @@ fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
             calls += 1;
             ControlFlow::Continue(())
         };
-        let account = Driver::new(&Host::unprobed())
+        let account = Driver::new(&Kernel::unprobed())
             .call_bytes_max(50_000)
             .watch(&mut watch)
             .run(

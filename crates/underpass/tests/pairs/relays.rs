@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use underpass::{Fault, Host, Mechanism, Relayed, relay_streams};
+use underpass::{Fault, Kernel, Mechanism, Relayed, relay_streams};
 
 use crate::content::{self, assert_same, within};
 use crate::ends::tcp;
@@ -18,7 +18,7 @@ pub(crate) fn between(
 }
 
 fn blocking(near: TcpStream, far: TcpStream) -> Relayed {
-    relay_streams(&Host::probe(), &near, &far)
+    relay_streams(&Kernel::probe(), &near, &far)
 }
 
 /// The server answers only when the client has said that it has nothing more to say.

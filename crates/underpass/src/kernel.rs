@@ -1,6 +1,6 @@
 //! What this kernel can do: probed once, passed by reference, never a global.
 //!
-//! A host also remembers refusals, so that the thousandth file between two devices does not ask
+//! A kernel also remembers refusals, so that the thousandth file between two devices does not ask
 //! again what the first one was told. What was refused *once* is never remembered.
 
 use std::collections::BTreeMap;
@@ -17,40 +17,40 @@ use crate::sys;
 
 /// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
-pub struct Host {
+pub struct Kernel {
     refused: Mutex<BTreeMap<Key, Errno>>,
     pub(crate) idle: Idle,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    Host(Mechanism),
+    Kernel(Mechanism),
     Devices(Mechanism, u64, u64),
 }
 
-impl Host {
-    /// A host that nothing is known of: everything is tried, and learnt from. No system calls.
+impl Kernel {
+    /// A kernel that nothing is known of: everything is tried, and learnt from. No system calls.
     pub fn unprobed() -> Self {
         Self::default()
     }
 
     /// Asks the kernel which calls it has and allows: one harmless call each. Never blocks.
     pub fn probe() -> Self {
-        let host = Self::unprobed();
+        let kernel = Self::unprobed();
         for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
             if let Some(errno) = call_missing(sys::probe(mechanism)) {
                 let cause = Cause::Errno(errno);
-                host.remember(Key::Host(mechanism), cause);
+                kernel.remember(Key::Kernel(mechanism), cause);
             }
         }
-        host
+        kernel
     }
 
     /// Remembers a refusal between two ends, as far as it holds.
     pub fn learn(&self, refusal: &Refusal, source: &Endpoint, sink: &Endpoint) {
         let mechanism = refusal.mechanism;
         match refusal.scope {
-            Scope::Host => self.remember(Key::Host(mechanism), refusal.cause),
+            Scope::Kernel => self.remember(Key::Kernel(mechanism), refusal.cause),
             Scope::Devices => {
                 self.remember(
                     Key::Devices(mechanism, source.device, sink.device),
@@ -81,7 +81,7 @@ impl Host {
             return None;
         }
         let known = |scope, key| Some((scope, *refused.get(&key)?));
-        known(Scope::Host, Key::Host(mechanism)).or_else(|| {
+        known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| {
             known(
                 Scope::Devices,
                 Key::Devices(mechanism, source.device, sink.device),
@@ -120,21 +120,21 @@ mod tests {
 
     #[test]
     fn refusals_are_remembered_as_far_as_they_hold() {
-        let host = Host::unprobed();
-        let asked = |from, to| host.refusal(Mechanism::CopyRange, &on(from), &on(to));
-        host.learn(&refusal(Scope::Once), &on(1), &on(2));
+        let kernel = Kernel::unprobed();
+        let asked = |from, to| kernel.refusal(Mechanism::CopyRange, &on(from), &on(to));
+        kernel.learn(&refusal(Scope::Once), &on(1), &on(2));
         assert_eq!(asked(1, 2), None);
-        host.learn(&refusal(Scope::Devices), &on(1), &on(2));
+        kernel.learn(&refusal(Scope::Devices), &on(1), &on(2));
         assert_eq!(asked(1, 2), Some((Scope::Devices, Errno::XDEV)));
         assert_eq!(asked(2, 1), None, "the other way is another pair");
-        host.learn(&refusal(Scope::Host), &on(1), &on(2));
-        assert_eq!(asked(7, 8), Some((Scope::Host, Errno::XDEV)));
-        assert_eq!(host.refusal(Mechanism::Sendfile, &on(1), &on(2)), None);
+        kernel.learn(&refusal(Scope::Kernel), &on(1), &on(2));
+        assert_eq!(asked(7, 8), Some((Scope::Kernel, Errno::XDEV)));
+        assert_eq!(kernel.refusal(Mechanism::Sendfile, &on(1), &on(2)), None);
     }
 
     #[test]
     fn probing_never_gives_up_the_last_mechanism() {
-        let host = Host::probe();
-        assert_eq!(host.refusal(Mechanism::ReadWrite, &on(0), &on(0)), None);
+        let kernel = Kernel::probe();
+        assert_eq!(kernel.refusal(Mechanism::ReadWrite, &on(0), &on(0)), None);
     }
 }
