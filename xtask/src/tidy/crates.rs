@@ -9,6 +9,7 @@ use crate::workspace::{Dependency, Package};
 /// and in ARCHITECTURE.md.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass", &[]),
+    (TESTKIT, &[]),
     ("underpass-net", &["underpass"]),
     ("underpass-bench", &["underpass"]),
     ("underpass-copy", &["underpass"]),
@@ -24,6 +25,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 const ANY: &[&str] = &["*"];
+
+/// What every crate may import for its tests.
+const TESTKIT: &str = "underpass-testkit";
 
 pub(super) fn check_imports(tree: &Tree) -> Vec<Complaint> {
     tree.metadata
@@ -59,7 +63,8 @@ fn imports(tree: &Tree, package: &Package) -> Vec<Complaint> {
 /// A crate may name itself, to switch features on for its tests.
 fn is_forbidden(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
     let is_ours = dependency.path.is_some() && dependency.name != package.name;
-    is_ours && allowed != ANY && !allowed.contains(&dependency.name.as_str())
+    let is_testkit = dependency.name == TESTKIT && dependency.kind.as_deref() == Some("dev");
+    is_ours && !is_testkit && allowed != ANY && !allowed.contains(&dependency.name.as_str())
 }
 
 pub(super) fn check_lints(tree: &Tree) -> Vec<Complaint> {
@@ -109,6 +114,14 @@ mod tests {
         let itself = Dependency::on_ours("underpass").kind("dev");
         assert!(texts(ours("underpass").needing(itself)).is_empty());
         assert!(texts(ours("underpass").needing(Dependency::on_theirs("rustix"))).is_empty());
+    }
+
+    #[test]
+    fn the_test_kit_is_for_tests_only() {
+        let mut kit = Dependency::on_ours(TESTKIT);
+        assert_eq!(texts(ours("underpass").needing(kit.clone())).len(), 1);
+        kit.kind = Some("dev".to_owned());
+        assert!(texts(ours("underpass").needing(kit)).is_empty());
     }
 
     #[test]
