@@ -9,13 +9,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::decide::file_type;
-use crate::entry::{Entry, Made, Way};
-use crate::ledger::Voice;
-use crate::level::{Folder, identity};
+use crate::entry::decide::file_type;
+use crate::entry::execute::{Entry, Made, Way};
 use crate::metadata::{self, Held};
 use crate::options::{Existing, MakingWay, Placement};
-use crate::problem::{Problem, What};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Voice;
+use crate::tree::level::{Folder, identity};
 
 type Outcome = Result<Made, Box<Problem>>;
 

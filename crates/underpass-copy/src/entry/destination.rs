@@ -7,20 +7,20 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::backup;
-use crate::decide::file_type;
-use crate::entry::{Entry, Legacy, There, Way};
-use crate::fifo;
-use crate::file::{over, stopped};
-use crate::ledger::Voice;
-use crate::level::{Surroundings, identity};
+use crate::entry::decide::file_type;
+use crate::entry::execute::{Entry, Legacy, There, Way};
+use crate::entry::file::{over, stopped};
+use crate::fs::atomic_file::{Over, Staged};
+use crate::fs::backup;
+use crate::fs::fifo;
 use crate::metadata::{self, Held, Made};
 use crate::options::{
     Dangling, Leftovers, MakingWay, Manner, Placement, Preserve, Verification, Wish,
 };
-use crate::problem::{Problem, What};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Voice;
 use crate::run::Role;
-use crate::staged::{Over, Staged};
+use crate::tree::level::{Surroundings, identity};
 
 type Failure = Box<Problem>;
 

@@ -5,11 +5,11 @@
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 
-use crate::entry::Entry;
-use crate::ledger::Voice;
-use crate::level::{self, Surroundings, identity};
+use crate::entry::execute::Entry;
 use crate::options::Effect;
-use crate::walk::{FirstMade, Walk};
+use crate::report::reporter::Voice;
+use crate::tree::level::{self, Surroundings, identity};
+use crate::walk::tree::{FirstMade, Walk};
 
 impl Walk<'_> {
     /// A folder is not made.

@@ -18,8 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{Error, Match};
 
-use crate::event::EntryKind;
 use crate::options::Rule;
+use crate::report::event::EntryKind;
 
 /// Patterns, read.
 #[derive(Debug)]

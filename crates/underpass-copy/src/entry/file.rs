@@ -17,17 +17,17 @@ use underpass::{
 };
 
 use crate::compare::{self, Compared};
-use crate::decide::file_type;
-use crate::dest::{self, Opened};
-use crate::entry::{Entry, Made, Way};
-use crate::event::{HolesSought, Travel};
-use crate::fifo::{self, Waited};
-use crate::ledger::Voice;
-use crate::level::identity;
+use crate::entry::decide::file_type;
+use crate::entry::destination::{self, Opened};
+use crate::entry::execute::{Entry, Made, Way};
+use crate::fs::atomic_file::Over;
+use crate::fs::fifo::{self, Waited};
 use crate::metadata::{self, Held};
 use crate::options::{Durability, Leftovers, Manner, Verification};
-use crate::problem::{Problem, What};
-use crate::staged::Over;
+use crate::report::event::{HolesSought, Travel};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Voice;
+use crate::tree::level::identity;
 
 type Failure = Box<Problem>;
 
@@ -39,7 +39,7 @@ pub(crate) fn copy(
     voice: &mut Voice<'_>,
 ) -> Result<Made, Failure> {
     let source = open_source(entry, seen)?;
-    let mut opened = dest::open(entry, &source.as_file, way, voice)?;
+    let mut opened = destination::open(entry, &source.as_file, way, voice)?;
     let copied = fill(entry, &source, &mut opened, voice);
     let copied = copied.and_then(|made| {
         finish(entry, &source, &opened, voice)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::level::{Folders, Identity, Level, identity};
+use crate::tree::level::{Folders, Identity, Level, identity};
 
 /// A name in a folder that was copied into, wherever that is by now.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use rustix::fs::{FileType, Stat};
 
-use crate::level::identity;
 use crate::options::{Existing, MakingWay, Manner, Update, Wish};
+use crate::tree::level::identity;
 
 /// How symbolic links of the source are taken, once it is known what is recursive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 
+use crate::entry::special::name_beside;
 use crate::options::Backup;
-use crate::special::name_beside;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.
 const NAME_BYTES_MAX: usize = 254;

@@ -18,9 +18,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::decide::file_type;
-use crate::level::identity;
-use crate::special::name_beside;
+use crate::entry::decide::file_type;
+use crate::entry::special::name_beside;
+use crate::tree::level::identity;
 
 /// A file that has not got its name yet.
 #[derive(Debug)]

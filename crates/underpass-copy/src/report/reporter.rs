@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{Curiosity, Event, Observer};
 use crate::metadata::Trouble;
-use crate::problem::{Problem, Severity};
-use crate::summary::Summary;
+use crate::report::event::{Curiosity, Event, Observer};
+use crate::report::problem::{Problem, Severity};
+use crate::report::summary::Summary;
 
 /// Names that may be done before an earlier one is: what they have to say is kept that long.
 const AHEAD_MAX: u64 = 1 << 16;
@@ -163,7 +163,7 @@ impl Voice<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Overwriting;
+    use crate::report::event::Overwriting;
 
     /// Remembers what it is told to have been removed.
     #[derive(Default)]

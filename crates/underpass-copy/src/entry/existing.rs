@@ -5,18 +5,18 @@ use std::ffi::{CStr, CString};
 use rustix::fs::{AtFlags, FileType, Stat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::backup;
-use crate::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
-use crate::entry::{Entry, Legacy, Stop, There, Way, named};
-use crate::event::{Curiosity, Event, Overwriting};
-use crate::ledger::Voice;
-use crate::level::{Folder, Surroundings, identity};
-use crate::operand::without_slashes;
+use crate::entry::decide::{self, Fate, Meeting, SameEntry, Sameness, file_type};
+use crate::entry::execute::{Entry, Legacy, Stop, There, Way, named};
+use crate::entry::special;
+use crate::fs::backup;
 use crate::options::{Backup, Effect, Existing, FolderLinks, MakingWay, Manner, Placement};
-use crate::problem::{Problem, What};
+use crate::report::event::{Curiosity, Event, Overwriting};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Voice;
 use crate::run::Role;
-use crate::seen::Met;
-use crate::special;
+use crate::tree::inode_table::Met;
+use crate::tree::level::{Folder, Surroundings, identity};
+use crate::walk::operands::without_slashes;
 
 impl There {
     fn of(stat: Stat, link: Option<Stat>) -> Self {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{FileType, Stat};
 
-use crate::decide::file_type;
+use crate::entry::decide::file_type;
 
 /// Counters that only grow. Read them whenever you like; they say nothing of each other's order.
 #[derive(Debug, Default)]

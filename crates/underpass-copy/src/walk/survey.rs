@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::decide::file_type;
-use crate::event::EntryKind;
-use crate::filter::Filter;
-use crate::level::append;
-use crate::listing::Listing;
+use crate::entry::decide::file_type;
+use crate::fs::listing::Listing;
 use crate::options::{Links, Options, Recursion, Target};
-use crate::progress::Progress;
+use crate::report::event::EntryKind;
+use crate::report::progress::Progress;
+use crate::tree::filter::Filter;
+use crate::tree::level::append;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;

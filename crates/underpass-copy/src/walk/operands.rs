@@ -11,15 +11,15 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
-use crate::backup;
-use crate::decide::file_type;
-use crate::entry::Hand;
-use crate::level::{Folder, Folders, Level, Surroundings, identity, joined};
+use crate::entry::decide::file_type;
+use crate::entry::execute::Hand;
+use crate::fs::backup;
 use crate::options::{Backup, MakingWay, Naming, Slashes, Target};
-use crate::parents::Parents;
-use crate::problem::{Problem, What};
+use crate::report::problem::{Problem, What};
 use crate::run::{Role, Run, Task};
-use crate::walk::Walk;
+use crate::tree::level::{Folder, Folders, Level, Surroundings, identity, joined};
+use crate::walk::parents::Parents;
+use crate::walk::tree::Walk;
 
 /// Copies all operands.
 pub(crate) fn copy_all(hand: &Hand<'_>, operands: &[OsString]) {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use crate::quote::{Charset, Quoted, QuotedIfNeeded, Word};
+use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
 
 /// Something that went wrong, or that somebody has to know, about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]

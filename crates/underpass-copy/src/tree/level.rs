@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{CWD, Stat};
 
 use crate::metadata::Made;
-use crate::operand::without_slashes;
+use crate::walk::operands::without_slashes;
 
 /// What tells a file from every other one while it exists.
 pub(crate) type Identity = (u64, u64);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use underpass::{Account, Plan};
 
-use crate::problem::Problem;
+use crate::report::problem::Problem;
 
 /// Whoever listens. Events of one name come together, and names in the order of the walk, however
 /// many files are copied at once; with one job every event comes at once.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fsync, openat, syncfs};
 use rustix::io::Errno;
 
-use crate::level::Folder;
+use crate::tree::level::Folder;
 
 /// A folder: the names in it.
 pub(crate) fn folder(folder: &Folder) -> Result<(), Errno> {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use crate::decide::file_type;
-use crate::event::{Curiosity, Event};
-use crate::ledger::Voice;
-use crate::level::{Folder, Folders, Level, Surroundings, append};
+use crate::entry::decide::file_type;
 use crate::metadata::{self, Held, Made};
 use crate::options::Effect;
-use crate::problem::{Problem, What};
+use crate::report::event::{Curiosity, Event};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Voice;
 use crate::run::Run;
+use crate::tree::level::{Folder, Folders, Level, Surroundings, append};
 
 /// Folders that were walked through, source beside destination.
 pub(crate) struct Parents {
