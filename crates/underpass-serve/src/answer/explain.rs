@@ -8,7 +8,8 @@
 //! The head leaves before the body, so what it says of its own body is a plan: the kernel may still
 //! refuse. What was measured is that of the previous answer on the connection.
 
-use underpass::{Account, Forecast, Joining, Warmth};
+use underpass::drive::tokio::{Forecast, Warmth};
+use underpass::{Account, Joining};
 
 /// What an answer says of a body that is in memory with its head already.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
