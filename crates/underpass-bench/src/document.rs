@@ -14,8 +14,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::machine::trace;
 use crate::stats::{Comparison, Spread};
-use crate::trace;
 
 /// The version of the JSON. 1 was that of a predecessor.
 pub const SCHEMA: u32 = 2;

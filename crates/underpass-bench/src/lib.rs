@@ -30,41 +30,24 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod contender;
 mod content;
 pub mod document;
 mod error;
 pub mod experiment;
-mod lineup;
 mod load;
 mod machine;
 mod measure;
-mod mover;
-mod named;
-mod network;
-mod noise;
-mod porter;
-mod proc;
-mod process;
-mod progress;
-mod receiver;
 mod render;
-mod role;
 mod rounds;
-mod run;
-mod scratch;
-mod server;
 pub mod stats;
-mod telling;
-mod throttle;
-mod trace;
-mod window;
 
+pub use contender::mover::Settings as MoverSettings;
+pub use contender::named::Named;
+pub use contender::receiver::{Taking, receive_for_others};
+pub use contender::role::Role;
 pub use error::Error;
 pub use load::{Connection, Pastime, Waiting};
 pub use machine::Machine;
+pub use machine::network::{become_isolated, set_up_loopback};
 pub use measure::{Settings, Wanted, measure};
-pub use mover::Settings as MoverSettings;
-pub use named::Named;
-pub use network::{become_isolated, set_up_loopback};
-pub use receiver::{Taking, receive_for_others};
-pub use role::Role;

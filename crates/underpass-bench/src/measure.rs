@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::contender::process::{self, Seats};
+use crate::contender::scratch::Scratch;
 use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
 use crate::error::Result;
 use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket, tree};
 use crate::machine::{self, Machine};
-use crate::process::{self, Seats};
-use crate::progress::Progress;
-use crate::run::{Run, has_too_few_rounds, warn_of_noise};
-use crate::scratch::Scratch;
+use crate::rounds::progress::Progress;
+use crate::rounds::run::{Run, has_too_few_rounds, warn_of_noise};
 
 const ROUNDS_FULL: usize = 7;
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::document::Outcome;
-use crate::render::sample::{self, Chance};
+use crate::render::tests::sample::{self, Chance};
 
 /// Multiplies one contender's figures of one metric, in all cases of an experiment.
 fn rig(document: &mut Document, experiment: usize, place: usize, name: &str, factor: f64) {

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use super::observation::{Observation, Pages, latencies, targets_of};
 use super::serving::{Bench, LISTENED, WATCHED};
 use super::{TRACED, size_label};
+use crate::contender::server::Server;
 use crate::document::{Calls, Case, Timeline, Travelled};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Client, Connection, Lane, Pace, Quota, Specimen, Target, Waiting};
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::server::Server;
-use crate::trace;
-use crate::window::settled;
+use crate::machine::trace;
+use crate::machine::window::settled;
+use crate::rounds::interleave::Played;
+use crate::rounds::run::{Metric, Run, Trial, read_off};
 
 /// One receive of a connection that is alone in wanting to be fast.
 const RECEIVE_BYTES_MAX: usize = 4 << 20;

@@ -8,13 +8,13 @@ use underpass::Mechanism;
 use super::observation::{self as read, Observation, Pages, latencies, targets_of};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label};
+use crate::contender::named::Named;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{Batch, Connection, Lane, Pace, Quota, Specimen, Waiting};
-use crate::named::Named;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::throttle::Throttle;
+use crate::machine::throttle::Throttle;
+use crate::rounds::interleave::Played;
+use crate::rounds::run::{Metric, Run, Trial, read_off};
 
 /// The file system on which nothing is ever cold.
 const IN_MEMORY: &str = "tmpfs";

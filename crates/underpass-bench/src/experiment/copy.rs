@@ -7,21 +7,21 @@ use underpass::{Cloning, Mechanism, limits};
 
 use super::transfer::{self, Transfer};
 use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
+use crate::contender::mover::Settings;
+use crate::contender::named::Named;
+use crate::contender::process::{self, Program, Seats};
+use crate::contender::scratch::Scratch;
+use crate::contender::worker_process::{Journey, Porter};
 use crate::content;
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Doing as _, Error, Result};
-use crate::lineup::{Contenders, Lineup};
 use crate::machine::file_system;
-use crate::mover::Settings;
-use crate::named::Named;
-use crate::porter::{Journey, Porter};
-use crate::proc;
-use crate::process::{self, Program, Seats};
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::scratch::Scratch;
-use crate::trace;
-use crate::window::{observe, observe_children};
+use crate::machine::proc;
+use crate::machine::trace;
+use crate::machine::window::{observe, observe_children};
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{Contenders, Lineup};
+use crate::rounds::run::{Metric, Run, Trial, read_off};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
 const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];

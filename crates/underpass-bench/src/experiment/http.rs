@@ -8,11 +8,11 @@ use super::closed::Load;
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, sizes_of_cases};
+use crate::contender::named::Named;
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
+use crate::rounds::run::{Metric, Run};
 
 /// What is asked for, if nobody says otherwise, in bytes.
 const SIZE_FULL: u64 = 300_000_000;

@@ -17,18 +17,18 @@ use underpass::Mechanism;
 use super::observation::{self as read, Held, Observation, Pages, latencies, targets_of};
 use super::serving::{Bench, Variant, WATCHED};
 use super::{Ground, Scale, size_label};
+use crate::contender::named::Named;
+use crate::contender::server::Server;
 use crate::document::{Case, Experiment, Timeline};
 use crate::error::{Error, Result};
 use crate::load::{
     Batch, Client, Connection, Crowd, Lane, Pace, Pastime, Specimen, Target, Waiting,
     allow_connections,
 };
-use crate::named::Named;
-use crate::proc;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::server::Server;
-use crate::window::observe;
+use crate::machine::proc;
+use crate::machine::window::observe;
+use crate::rounds::interleave::Played;
+use crate::rounds::run::{Metric, Run, Trial, read_off};
 
 /// Larger than what all buffers between a server and a slow reader hold.
 const SIZE_FULL: u64 = 1 << 30;

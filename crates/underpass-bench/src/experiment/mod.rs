@@ -13,9 +13,9 @@ pub mod socket;
 pub(crate) mod transfer;
 pub mod tree;
 
+use crate::contender::process::Seats;
+use crate::contender::scratch::Scratch;
 use crate::machine::Machine;
-use crate::process::Seats;
-use crate::scratch::Scratch;
 
 /// When a contender can fail in any of them outside of the rounds, as it goes on behind its name.
 pub(crate) const TRACED: &str = "while its system calls were counted";

@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::contender::server::Server;
 use crate::document::{Better, Latencies, Unit};
 use crate::error::Result;
 use crate::load::{Client, Connection, Lane, Specimen, Target, Waiting};
-use crate::proc::{self, CpuSource};
-use crate::rounds::Played;
-use crate::run::Metric;
-use crate::server::Server;
+use crate::machine::proc::{self, CpuSource};
+use crate::machine::window::{Window, observe};
+use crate::rounds::interleave::Played;
+use crate::rounds::run::Metric;
 use crate::stats::Spread;
-use crate::window::{Window, observe};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -343,7 +343,7 @@ pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::tests::window;
+    use crate::machine::window::tests::window;
 
     fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> Observation {
         let latencies_ms = latencies_ms.into_iter();

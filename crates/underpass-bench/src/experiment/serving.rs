@@ -9,17 +9,17 @@ use underpass::Mechanism;
 
 use super::Ground;
 use super::observation::{Observation, Pages, notes_of, observe_lanes};
+use crate::contender::named::Named;
+use crate::contender::server::{Server, Setup, Telling};
+use crate::contender::server_metrics;
 use crate::document::{Contender, Timeline, Travelled, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
 use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
-use crate::named::Named;
-use crate::proc::{self, Memory};
-use crate::rounds::Played;
-use crate::run::notes_of_rounds;
-use crate::server::{Server, Setup, Telling};
-use crate::telling;
-use crate::throttle::Throttle;
+use crate::machine::proc::{self, Memory};
+use crate::machine::throttle::Throttle;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{Contenders, Lineup};
+use crate::rounds::run::notes_of_rounds;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
@@ -205,7 +205,7 @@ impl Bench {
         let bytes = work(self.server(index)?)?;
         let start = Instant::now();
         loop {
-            let told = telling::travelled(&socket, index)?;
+            let told = server_metrics::travelled(&socket, index)?;
             let sum: u64 = told.iter().map(|one| one.bytes).sum();
             // The last answers are counted a moment after they have left.
             if sum >= bytes || start.elapsed() > TOLD_TIMEOUT {

@@ -6,11 +6,11 @@ use super::closed::Load;
 use super::observation::{self as read, Observation};
 use super::serving::{Bench, Variant};
 use super::{Ground, Scale, size_label, sizes_of_cases};
+use crate::contender::named::Named;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
+use crate::rounds::run::{Metric, Run};
 use crate::stats::{Comparison, Verdict};
 
 /// Sizes of bodies around the crossover, in KiB.

@@ -6,18 +6,18 @@ use underpass::{Mechanism, limits};
 
 use super::transfer::{self, Transfer};
 use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
+use crate::contender::named::Named;
+use crate::contender::process::Program;
+use crate::contender::receiver::{Receiver, Taking};
+use crate::contender::worker_process::Porter;
 use crate::content::{self, Sha256Hash};
 use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
-use crate::named::Named;
-use crate::porter::Porter;
-use crate::process::Program;
-use crate::receiver::{Receiver, Taking};
-use crate::rounds::Played;
-use crate::run::{Run, Trial, read_off};
-use crate::window::observe;
-use crate::{proc, trace};
+use crate::machine::window::observe;
+use crate::machine::{proc, trace};
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{Contenders, Lineup};
+use crate::rounds::run::{Run, Trial, read_off};
 
 const MB: u64 = 1_000_000;
 

@@ -2,17 +2,17 @@
 
 use underpass::Mechanism;
 
+use crate::contender::mover::Settings;
+use crate::contender::process::Program;
+use crate::contender::role::Role;
+use crate::contender::worker_process::Journey;
 use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
 use crate::error::{Doing as _, Error, Result};
-use crate::lineup::Lineup;
-use crate::mover::Settings;
-use crate::porter::Journey;
-use crate::process::Program;
-use crate::role::Role;
-use crate::rounds::Played;
-use crate::run::{Metric, notes_of_rounds};
+use crate::machine::window::Window;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::Lineup;
+use crate::rounds::run::{Metric, notes_of_rounds};
 use crate::stats::Spread;
-use crate::window::Window;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

@@ -24,17 +24,17 @@ use self::copied::{Copied, METRICS};
 use self::copier::Reflink;
 use self::source::{Amount, Source};
 use super::{Ground, Scale, size_label};
+use crate::contender::named::Named;
+use crate::contender::process::{self, Program, Seats};
+use crate::contender::scratch::Scratch;
 use crate::content::Sha256Hash;
 use crate::document::{Axis, Case, Contender, Experiment};
 use crate::error::{Doing as _, Error, Result};
-use crate::lineup::{Contenders, Lineup};
 use crate::machine::file_system;
-use crate::named::Named;
-use crate::process::{self, Program, Seats};
-use crate::rounds::Played;
-use crate::run::{Run, Trial, notes_of_rounds, read_off};
-use crate::scratch::Scratch;
-use crate::window::observe_children;
+use crate::machine::window::observe_children;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{Contenders, Lineup};
+use crate::rounds::run::{Run, Trial, notes_of_rounds, read_off};
 
 /// How many threads our own are given. Each of them is compared with all others.
 const JOBS: [usize; 2] = [1, 2];

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use super::exchange::{Discard, Exchange, Progress, Target};
+use super::exchange::{Discard, Exchange, Progress};
 use super::go_on_unless;
+use super::request::Target;
 use crate::error::{Doing, Error, Result};
 
 /// A load in which nothing arrives for this long is stuck.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::request::{Connection, Target};
 use super::response::parse_head;
 use crate::error::{Doing, Error, Result};
 
@@ -20,24 +21,6 @@ const HEAD_BYTES_MAX: usize = 4096;
 
 /// A loopback server answers a connection attempt at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What to ask for, and how many bytes of body are owed for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) request: Vec<u8>,
-    pub(crate) body_bytes: u64,
-    pub(crate) connection: Connection,
-}
-
-/// What becomes of a connection after an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Connection {
-    /// It is kept for the next request.
-    #[default]
-    Kept,
-    /// The server is asked to close it, and the next request has one of its own.
-    Anew,
-}
 
 /// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
 /// untouched.
@@ -72,29 +55,6 @@ pub(crate) struct Exchange {
     connection: Connection,
     /// When the running request was due.
     pub(crate) since: Instant,
-}
-
-impl Target {
-    /// A plain GET.
-    pub(crate) fn get(
-        address: SocketAddr,
-        url_path: &str,
-        body_bytes: u64,
-        connection: Connection,
-    ) -> Target {
-        let end = match connection {
-            Connection::Kept => "",
-            Connection::Anew => "Connection: close\r\n",
-        };
-        let request = format!(
-            "GET {url_path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: underpass-bench\r\n{end}\r\n"
-        );
-        Target {
-            request: request.into_bytes(),
-            body_bytes,
-            connection,
-        }
-    }
 }
 
 impl Discard {

@@ -12,10 +12,11 @@
 //! Nothing here knows of servers but their address, nor of what they cost.
 
 mod client;
-mod crowd;
+mod connection_load;
 mod exchange;
+mod request;
 mod response;
-mod specimen;
+mod test_file;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +27,11 @@ use crate::error::{Doing, Error, Result};
 
 pub use client::Waiting;
 pub(crate) use client::{Client, Lane, Pace, Quota};
-pub(crate) use crowd::Crowd;
-pub use crowd::Pastime;
-pub use exchange::Connection;
-pub(crate) use exchange::Target;
-pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
+pub(crate) use connection_load::Crowd;
+pub use connection_load::Pastime;
+pub use request::Connection;
+pub(crate) use request::Target;
+pub(crate) use test_file::{Batch, Specimen, flush_to_disk};
 pub(crate) use verify::verify;
 
 /// Descriptors of this program that are no connections.

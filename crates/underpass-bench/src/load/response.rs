@@ -1,6 +1,6 @@
 //! The head of an answer: parsed by `httparse`, and held to what was asked for.
 
-use super::exchange::Connection;
+use super::request::Connection;
 use crate::error::{Error, Result};
 
 /// More headers than any file server sends; an answer with more is an error.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::exchange::Connection;
+use super::request::Connection;
 use super::response::parse_head;
-use super::specimen::Specimen;
+use super::test_file::Specimen;
 use crate::content::Sha256Hash;
 use crate::error::{Doing, Error, Result};
 

@@ -109,7 +109,7 @@ fn other_schema(path: &Path, schema: u64) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::tests::sample;
     use super::*;
 
     fn refusal(content: &str) -> String {

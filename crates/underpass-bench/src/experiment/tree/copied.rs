@@ -1,8 +1,8 @@
 //! What a copy came to.
 
 use crate::document::{Better, Unit};
-use crate::run::Metric;
-use crate::window::Window;
+use crate::machine::window::Window;
+use crate::rounds::run::Metric;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::contender::named::Named;
+use crate::contender::process::{self, Program, Seats};
 use crate::error::{Doing as _, Error, Result};
-use crate::named::Named;
-use crate::proc;
-use crate::process::{self, Program, Seats};
+use crate::machine::proc;
 
 /// A program's peak of memory is read this often: what it takes more in its last milliseconds is
 /// missed. (What the kernel tells of a child that has ended, `ru_maxrss`, is never less than the

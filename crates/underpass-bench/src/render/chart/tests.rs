@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::plots::{Legend, Plot, plots};
-use super::super::sample;
+use super::super::tests::sample;
 use super::palette::hex;
 use super::*;
 use crate::document::Experiment;

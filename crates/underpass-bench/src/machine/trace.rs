@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Doing, Error, Result};
-use crate::proc::process_tree;
+use crate::machine::proc::process_tree;
 
 /// Calls that an older strace prints by number. Since 2019 a call has the same number everywhere.
 const NEWER_CALLS: [(&str, &str); 2] =

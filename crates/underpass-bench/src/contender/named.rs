@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use crate::process::Program;
+use crate::contender::process::Program;
 
 /// A command under a name. Words are split as a shell does, quotes respected; nothing is expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use std::time::Duration;
 use serde_json::Value;
 use underpass::Mechanism;
 
+use crate::contender::process::{Process, Program};
 use crate::error::{Doing, Error, Result};
-use crate::process::{Process, Program};
 
 /// A virtual machine may take a while to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

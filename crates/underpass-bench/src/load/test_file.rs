@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::exchange::{Connection, Target};
+use super::request::{Connection, Target};
 use crate::content::{self, Sha256Hash};
 use crate::error::{Doing, Result};
 

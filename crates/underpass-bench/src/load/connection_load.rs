@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::exchange::{Discard, Exchange, Progress, Target};
+use super::exchange::{Discard, Exchange, Progress};
 use super::go_on_unless;
+use super::request::Target;
 use crate::error::{Error, Result};
 
 /// What a slow reader takes at a time, and how long all of them then pause.

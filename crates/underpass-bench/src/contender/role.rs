@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::error::Result;
-use crate::{mover, process, scratch};
+use super::mover;
 
 /// The hidden parts of `underpass bench`: `bench role NAME …`.
 #[derive(Clone, Debug)]
@@ -23,18 +22,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// Plays the part.
-    ///
-    /// # Errors
-    /// What went wrong, for standard error.
-    pub fn play(self) -> Result<()> {
-        match self {
-            Role::Become { processor, command } => process::become_command(processor, &command),
-            Role::TakeCare(directory) => scratch::take_care(&directory),
-            Role::Mover(settings) => mover::work(&settings),
-        }
-    }
-
     /// The arguments that make this program play it.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["bench".into(), "role".into()];

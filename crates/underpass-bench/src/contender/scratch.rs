@@ -14,9 +14,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::contender::role::Role;
 use crate::error::{Doing, Result};
-use crate::role::Role;
-use crate::throttle;
+use crate::machine::throttle;
 
 /// Servers that are just ending may still write; removal is tried again this often.
 const REMOVE_ATTEMPTS: u32 = 20;

@@ -1,6 +1,9 @@
+//! Reports of a made-up run.
+
+pub(crate) mod sample;
+
 use std::collections::HashSet;
 
-use super::sample;
 use crate::document::{Better, Document, Experiment, Measured, Outcome, Unit};
 
 #[test]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Better, Case, Figures, Measured, Unit};
 use crate::error::{Error, Result};
-use crate::lineup::Contenders;
-use crate::noise::wait_until_quiet;
-use crate::progress::Progress;
-use crate::rounds::{Played, Round, Stage, interleave};
+use crate::machine::noise::wait_until_quiet;
+use crate::rounds::interleave::{Played, Round, Stage, interleave};
+use crate::rounds::lineup::Contenders;
+use crate::rounds::progress::Progress;
 use crate::stats::{Comparison, Spread, Verdict};
 
 /// How thoroughly to measure, and who may end it early.
@@ -242,7 +242,7 @@ pub(crate) fn has_too_few_rounds(cases: &[Case]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lineup::Lineup;
+    use crate::rounds::lineup::Lineup;
 
     /// Figures are written down: by contender, then by play. Where they end it fails.
     struct Script {

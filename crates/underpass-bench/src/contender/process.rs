@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::contender::role::Role;
 use crate::document::Contender;
 use crate::error::{Doing, Error, Result};
-use crate::proc;
-use crate::role::Role;
+use crate::machine::proc;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);

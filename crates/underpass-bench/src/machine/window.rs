@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::proc::{self, CpuReading, CpuSource, MachineTicks, Used};
+use crate::machine::proc::{self, CpuReading, CpuSource, MachineTicks, Used};
 
 /// Other load or stolen time, as a share of one processor, from which a figure is not worth
 /// keeping.

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing, Error, Result};
-use crate::proc::process_tree;
+use crate::machine::proc::process_tree;
 
 const VERSION_2: &str = "/sys/fs/cgroup";
 const VERSION_1: &str = "/sys/fs/cgroup/blkio";

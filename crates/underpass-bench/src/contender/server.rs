@@ -19,10 +19,10 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::contender::named::Named;
+use crate::contender::process::{Process, Program};
 use crate::document::Contender;
 use crate::error::{Doing, Error, Result};
-use crate::named::Named;
-use crate::process::{Process, Program};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
