@@ -42,12 +42,12 @@ mod render;
 mod rounds;
 pub mod stats;
 
-pub use contender::mover::Settings as MoverSettings;
-pub use contender::named::Named;
-pub use contender::receiver::{Taking, receive_for_others};
-pub use contender::role::Role;
+pub use contender::mover::MoverSettings;
+pub use contender::named::NamedCommand;
+pub use contender::receiver::{ReceiveMode, receive_for_others};
+pub use contender::role::SubprocessRole;
 pub use error::Error;
-pub use load::{Connection, Pastime, Waiting};
+pub use load::{ClientBehavior, ConnectionReuse, WaitMode};
 pub use machine::Machine;
 pub use machine::network::{become_isolated, set_up_loopback};
-pub use measure::{Settings, Wanted, measure};
+pub use measure::{RunSettings, Wanted, measure};

@@ -1,19 +1,21 @@
 //! Runs this program in the role in which a measurement has started it.
 
-use super::role::Role;
+use super::role::SubprocessRole;
 use super::{mover, process, scratch};
 use crate::error::Result;
 
-impl Role {
+impl SubprocessRole {
     /// Performs the role.
     ///
     /// # Errors
     /// What went wrong, for standard error.
     pub fn play(self) -> Result<()> {
         match self {
-            Role::Become { processor, command } => process::become_command(processor, &command),
-            Role::TakeCare(directory) => scratch::take_care(&directory),
-            Role::Mover(settings) => mover::work(&settings),
+            SubprocessRole::Become { processor, command } => {
+                process::become_command(processor, &command)
+            }
+            SubprocessRole::TakeCare(directory) => scratch::take_care(&directory),
+            SubprocessRole::Mover(settings) => mover::work(&settings),
         }
     }
 }

@@ -13,7 +13,7 @@ pub mod socket;
 pub(crate) mod transfer;
 pub mod tree;
 
-use crate::contender::process::Seats;
+use crate::contender::process::Processors;
 use crate::contender::scratch::Scratch;
 use crate::machine::Machine;
 
@@ -22,7 +22,7 @@ pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// How much work a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+pub enum RunScale {
     /// Enough for figures worth keeping.
     Full,
     /// All experiments in a minute.
@@ -30,18 +30,18 @@ pub enum Scale {
 }
 
 /// What all experiments stand on.
-pub(crate) struct Ground<'a> {
+pub(crate) struct ExperimentContext<'a> {
     pub(crate) scratch: &'a Scratch,
-    pub(crate) seats: Seats,
+    pub(crate) seats: Processors,
     pub(crate) machine: &'a Machine,
-    pub(crate) scale: Scale,
+    pub(crate) scale: RunScale,
 }
 
-impl Scale {
+impl RunScale {
     pub(crate) fn pick<T>(self, full: T, quick: T) -> T {
         match self {
-            Scale::Full => full,
-            Scale::Quick => quick,
+            RunScale::Full => full,
+            RunScale::Quick => quick,
         }
     }
 }

@@ -23,15 +23,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
-pub use client::Waiting;
-pub(crate) use client::{Client, Lane, Pace, Quota};
-pub(crate) use connection_load::Crowd;
-pub use connection_load::Pastime;
-pub use request::Connection;
-pub(crate) use request::Target;
-pub(crate) use test_file::{Batch, Specimen, flush_to_disk};
+pub use client::WaitMode;
+pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota};
+pub use connection_load::ClientBehavior;
+pub(crate) use connection_load::ConnectionLoad;
+pub use request::ConnectionReuse;
+pub(crate) use request::RequestTarget;
+pub(crate) use test_file::{FileSet, TestFile, flush_to_disk};
 pub(crate) use verify::verify;
 
 /// Descriptors of this program that are no connections.
@@ -64,5 +64,5 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    setrlimit(Resource::Nofile, raised).doing(|| "raising the limit on descriptors".into())
+    setrlimit(Resource::Nofile, raised).context(|| "raising the limit on descriptors".into())
 }
