@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::error::Result;
-use crate::{mover, process, scratch};
+use super::mover;
 
 /// The hidden parts of `underpass bench`: `bench role NAME …`.
 #[derive(Clone, Debug)]
-pub enum Role {
+pub enum SubprocessRole {
     /// Moves to a processor and becomes a command; ends with its parent.
     Become {
         /// Where to run; anywhere if none.
@@ -19,27 +18,15 @@ pub enum Role {
     /// Removes a directory once standard input ends.
     TakeCare(PathBuf),
     /// Does the jobs that standard input names by this project's own mover.
-    Mover(mover::Settings),
+    Mover(mover::MoverSettings),
 }
 
-impl Role {
-    /// Plays the part.
-    ///
-    /// # Errors
-    /// What went wrong, for standard error.
-    pub fn play(self) -> Result<()> {
-        match self {
-            Role::Become { processor, command } => process::become_command(processor, &command),
-            Role::TakeCare(directory) => scratch::take_care(&directory),
-            Role::Mover(settings) => mover::work(&settings),
-        }
-    }
-
+impl SubprocessRole {
     /// The arguments that make this program play it.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["bench".into(), "role".into()];
         match self {
-            Role::Become { processor, command } => {
+            SubprocessRole::Become { processor, command } => {
                 words.push("become".into());
                 if let Some(processor) = processor {
                     words.extend(["--processor".into(), processor.to_string().into()]);
@@ -47,10 +34,10 @@ impl Role {
                 words.push("--".into());
                 words.extend(command.iter().cloned());
             }
-            Role::TakeCare(directory) => {
+            SubprocessRole::TakeCare(directory) => {
                 words.extend(["take-care".into(), directory.clone().into()]);
             }
-            Role::Mover(settings) => {
+            SubprocessRole::Mover(settings) => {
                 words.push("mover".into());
                 words.extend(settings.arguments().into_iter().map(OsString::from));
             }

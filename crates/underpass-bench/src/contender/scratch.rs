@@ -14,9 +14,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::error::{Doing, Result};
-use crate::role::Role;
-use crate::throttle;
+use crate::contender::role::SubprocessRole;
+use crate::error::{ErrorContext, Result};
+use crate::machine::throttle;
 
 /// Servers that are just ending may still write; removal is tried again this often.
 const REMOVE_ATTEMPTS: u32 = 20;
@@ -31,24 +31,24 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A fresh directory under `parent`, readable by servers that drop their privileges.
     pub(crate) fn create(parent: &Path) -> Result<Scratch> {
-        let doing = || format!("creating a directory in {}", parent.display());
+        let context = || format!("creating a directory in {}", parent.display());
         let directory = tempfile::Builder::new()
             .prefix("underpass-bench-")
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir_in(parent)
-            .doing(doing)?
+            .context(context)?
             .keep();
-        let program = std::env::current_exe().doing(|| "finding this program".into())?;
+        let program = std::env::current_exe().context(|| "finding this program".into())?;
         let mut caretaker = Command::new(program)
-            .args(Role::TakeCare(directory.clone()).arguments())
+            .args(SubprocessRole::TakeCare(directory.clone()).arguments())
             .stdin(Stdio::piped())
             .process_group(0)
             .spawn()
-            .doing(|| "starting the caretaker".into())?;
+            .context(|| "starting the caretaker".into())?;
         let lifeline = caretaker.stdin.take();
         let lifeline = lifeline
             .ok_or(rustix::io::Errno::PIPE)
-            .doing(|| "no lifeline".into())?;
+            .context(|| "no lifeline".into())?;
         Ok(Scratch {
             directory,
             caretaker,
@@ -63,7 +63,7 @@ impl Scratch {
     /// A new directory inside.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf> {
         let path = self.directory.join(name);
-        fs::create_dir_all(&path).doing(|| format!("creating {}", path.display()))?;
+        fs::create_dir_all(&path).context(|| format!("creating {}", path.display()))?;
         Ok(path)
     }
 
@@ -72,7 +72,7 @@ impl Scratch {
         drop(self.lifeline);
         self.caretaker
             .wait()
-            .doing(|| "waiting for the caretaker".into())
+            .context(|| "waiting for the caretaker".into())
             .map(drop)
     }
 }
@@ -90,5 +90,5 @@ pub(crate) fn take_care(directory: &Path) -> Result<()> {
         removed = fs::remove_dir_all(directory);
     }
     throttle::remove(directory);
-    removed.doing(|| format!("removing {}", directory.display()))
+    removed.context(|| format!("removing {}", directory.display()))
 }

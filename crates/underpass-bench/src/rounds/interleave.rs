@@ -17,7 +17,7 @@
 use crate::error::{Error, Result};
 
 /// What plays rounds: the seam between the order of things and the things.
-pub(crate) trait Stage {
+pub(crate) trait RoundStage {
     type Figure;
 
     /// How many there are, with those that have failed.
@@ -95,22 +95,22 @@ impl<T: Clone> Played<T> {
 }
 
 /// Plays one warm-up and `count` rounds. Stopped, it leaves out the round that is not complete.
-pub(crate) fn interleave<S: Stage>(stage: &mut S, count: usize) -> Result<Played<S::Figure>> {
+pub(crate) fn interleave<S: RoundStage>(stage: &mut S, count: usize) -> Result<Played<S::Figure>> {
     let mut played = Played {
         rounds: Vec::new(),
         failures: Vec::new(),
         repeated: 0,
         disturbed: 0,
     };
-    if let Outcome::Stopped = play_round(stage, Round::WarmUp, &mut played.failures)? {
+    if let RoundOutcome::Stopped = play_round(stage, Round::WarmUp, &mut played.failures)? {
         return Ok(played);
     }
     while played.rounds.len() < count {
         let round = Round::Counted(played.rounds.len());
         match play_round(stage, round, &mut played.failures)? {
-            Outcome::Stopped => break,
-            Outcome::BrokenOff => played.repeated += 1,
-            Outcome::Complete(figures) => {
+            RoundOutcome::Stopped => break,
+            RoundOutcome::BrokenOff => played.repeated += 1,
+            RoundOutcome::Complete(figures) => {
                 let mut there = figures.iter().flatten();
                 let is_disturbed = there.any(|figure| stage.is_disturbed(figure));
                 played.disturbed += usize::from(is_disturbed);
@@ -128,7 +128,7 @@ pub(crate) fn interleave<S: Stage>(stage: &mut S, count: usize) -> Result<Played
     Ok(played)
 }
 
-enum Outcome<T> {
+enum RoundOutcome<T> {
     Complete(Vec<Option<T>>),
     BrokenOff,
     Stopped,
@@ -136,35 +136,35 @@ enum Outcome<T> {
 
 /// Plays all that stand; the figures come in the contenders' own order. A warm-up is never broken
 /// off, since it counts for nothing.
-fn play_round<S: Stage>(
+fn play_round<S: RoundStage>(
     stage: &mut S,
     round: Round,
     failures: &mut Vec<String>,
-) -> Result<Outcome<S::Figure>> {
+) -> Result<RoundOutcome<S::Figure>> {
     if stage.is_stopped() {
-        return Ok(Outcome::Stopped);
+        return Ok(RoundOutcome::Stopped);
     }
     stage.before_round()?;
     let mut figures: Vec<Option<S::Figure>> = Vec::new();
     figures.resize_with(stage.contenders(), || None);
     for contender in order(round, stage.standing()) {
         if stage.is_stopped() {
-            return Ok(Outcome::Stopped);
+            return Ok(RoundOutcome::Stopped);
         }
         match stage.play(contender) {
             Ok(figure) => {
                 let may_break_off = round != Round::WarmUp && stage.is_patient();
                 if may_break_off && stage.is_disturbed(&figure) {
-                    return Ok(Outcome::BrokenOff);
+                    return Ok(RoundOutcome::BrokenOff);
                 }
                 figures[contender] = Some(figure);
             }
             // It was broken off.
-            Err(_) if stage.is_stopped() => return Ok(Outcome::Stopped),
+            Err(_) if stage.is_stopped() => return Ok(RoundOutcome::Stopped),
             Err(error) => failures.push(stage.leave_out(contender, round, error)?),
         }
     }
-    Ok(Outcome::Complete(figures))
+    Ok(RoundOutcome::Complete(figures))
 }
 
 /// Rotated every second round, reversed every other.
@@ -198,7 +198,7 @@ mod tests {
         disturbed: Vec<usize>,
     }
 
-    impl Stage for Script {
+    impl RoundStage for Script {
         type Figure = usize;
 
         fn contenders(&mut self) -> usize {

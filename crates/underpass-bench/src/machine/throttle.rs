@@ -10,20 +10,20 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Doing, Error, Result};
-use crate::proc::process_tree;
+use crate::error::{Error, ErrorContext, Result};
+use crate::machine::proc::process_tree;
 
 const VERSION_2: &str = "/sys/fs/cgroup";
 const VERSION_1: &str = "/sys/fs/cgroup/blkio";
 
-pub(crate) struct Throttle {
+pub(crate) struct DiskThrottle {
     group: PathBuf,
 }
 
-impl Throttle {
+impl DiskThrottle {
     /// A group that reads at most so many bytes per second from the disk below `directory`. Its
     /// name begins with the directory's; [`remove`] finds it by that.
-    pub(crate) fn create(directory: &Path, bytes_per_second: u64) -> Result<Throttle> {
+    pub(crate) fn create(directory: &Path, bytes_per_second: u64) -> Result<DiskThrottle> {
         let device = whole_disk(directory)?;
         let (hierarchy, file, limit) = if has_io_controller() {
             let enable = Path::new(VERSION_2).join("cgroup.subtree_control");
@@ -36,7 +36,7 @@ impl Throttle {
         };
         let group = create_group(Path::new(hierarchy), &prefix_of(directory))?;
         write(&group.join(file), &limit)?;
-        Ok(Throttle { group })
+        Ok(DiskThrottle { group })
     }
 
     /// Puts a process and its descendants under the limit.
@@ -70,7 +70,7 @@ fn create_group(hierarchy: &Path, prefix: &str) -> Result<PathBuf> {
         match fs::create_dir(&group) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             created => {
-                created.doing(|| format!("limiting the disk by {}", group.display()))?;
+                created.context(|| format!("limiting the disk by {}", group.display()))?;
                 return Ok(group);
             }
         }
@@ -95,8 +95,8 @@ fn has_io_controller() -> bool {
 /// The disk that a directory is on, as `major:minor`. Limits are for whole disks: a partition is
 /// a directory in that of its disk.
 fn whole_disk(directory: &Path) -> Result<String> {
-    let doing = || format!("finding the disk of {}", directory.display());
-    let device = fs::metadata(directory).doing(doing)?.dev();
+    let context = || format!("finding the disk of {}", directory.display());
+    let device = fs::metadata(directory).context(context)?.dev();
     let number = (rustix::fs::major(device), rustix::fs::minor(device));
     let entry = PathBuf::from(format!("/sys/dev/block/{}:{}", number.0, number.1));
     let Ok(entry) = entry.canonicalize() else {
@@ -110,12 +110,12 @@ fn whole_disk(directory: &Path) -> Result<String> {
         true => entry.parent().unwrap_or(&entry),
         false => &entry,
     };
-    let number = fs::read_to_string(disk.join("dev")).doing(doing)?;
+    let number = fs::read_to_string(disk.join("dev")).context(context)?;
     Ok(number.trim().to_owned())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).doing(|| format!("writing {text:?} to {}", path.display()))
+    fs::write(path, text).context(|| format!("writing {text:?} to {}", path.display()))
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use std::net::{Shutdown, TcpStream};
 use underpass::drive::blocking::Driver;
 use underpass::{Account, Cloning, Kernel, Mechanism, Policy, Sink, Source};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// What a mover is told when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct MoverSettings {
     /// The only mechanism it may use; none for what the plan says.
     pub only: Option<Mechanism>,
     /// What one call may move, in bytes; none for the mover's own choice.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub cloning: Cloning,
 }
 
-impl Settings {
+impl MoverSettings {
     pub(crate) fn arguments(self) -> Vec<String> {
         let only = self.only.map(|only| format!("--only={}", only.name()));
         let call_bytes = self.call_bytes.map(|bytes| format!("--call-bytes={bytes}"));
@@ -32,7 +32,7 @@ impl Settings {
 }
 
 /// Does one job for each line of standard input until it ends.
-pub(crate) fn work(settings: &Settings) -> Result<()> {
+pub(crate) fn work(settings: &MoverSettings) -> Result<()> {
     let kernel = Kernel::probe();
     let mut out = io::stdout().lock();
     say(
@@ -40,7 +40,7 @@ pub(crate) fn work(settings: &Settings) -> Result<()> {
         &format!("ready underpass {}", env!("CARGO_PKG_VERSION")),
     )?;
     for line in io::stdin().lock().lines() {
-        let line = line.doing(|| "reading a job".into())?;
+        let line = line.context(|| "reading a job".into())?;
         let answer = match do_job(&line, settings, &kernel) {
             Ok((bytes, account)) => {
                 let account = serde_json::to_string(&account).unwrap_or_default();
@@ -55,10 +55,10 @@ pub(crate) fn work(settings: &Settings) -> Result<()> {
 
 fn say(out: &mut impl io::Write, line: &str) -> Result<()> {
     let said = writeln!(out, "{line}").and_then(|()| out.flush());
-    said.doing(|| "answering".into())
+    said.context(|| "answering".into())
 }
 
-fn do_job(line: &str, settings: &Settings, kernel: &Kernel) -> Result<(u64, Account)> {
+fn do_job(line: &str, settings: &MoverSettings, kernel: &Kernel) -> Result<(u64, Account)> {
     let words: Vec<&str> = line.split('\t').collect();
     match words[..] {
         ["send", file, address] => send(file, address, settings, kernel),
@@ -74,7 +74,7 @@ fn unknown(line: &str) -> Error {
     Error::Setting(format!("not a job: {line:?}"))
 }
 
-fn driver<'h>(settings: &Settings, kernel: &'h Kernel) -> Driver<'h> {
+fn driver<'h>(settings: &MoverSettings, kernel: &'h Kernel) -> Driver<'h> {
     let policy = match settings.only {
         Some(only) => Policy::only(only),
         None => Policy {
@@ -90,19 +90,24 @@ fn driver<'h>(settings: &Settings, kernel: &'h Kernel) -> Driver<'h> {
 }
 
 /// Sends a whole file over a new connection, and waits until the other side has all of it.
-fn send(file: &str, address: &str, settings: &Settings, kernel: &Kernel) -> Result<(u64, Account)> {
-    let doing = || format!("sending {file} to {address}");
-    let from = File::open(file).doing(doing)?;
-    let mut socket = TcpStream::connect(address).doing(doing)?;
+fn send(
+    file: &str,
+    address: &str,
+    settings: &MoverSettings,
+    kernel: &Kernel,
+) -> Result<(u64, Account)> {
+    let context = || format!("sending {file} to {address}");
+    let from = File::open(file).context(context)?;
+    let mut socket = TcpStream::connect(address).context(context)?;
     let (source, sink) = (
-        Source::whole(&from).doing(doing)?,
-        Sink::new(&socket).doing(doing)?,
+        Source::whole(&from).context(context)?,
+        Sink::new(&socket).context(context)?,
     );
     let account = driver(settings, kernel)
         .run(&source, &sink)
-        .map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
-    socket.shutdown(Shutdown::Write).doing(doing)?;
-    socket.read_to_end(&mut Vec::new()).doing(doing)?;
+        .map_err(|error| Error::Contender(format!("{}: {error}", context())))?;
+    socket.shutdown(Shutdown::Write).context(context)?;
+    socket.read_to_end(&mut Vec::new()).context(context)?;
     Ok((account.bytes(), account))
 }
 
@@ -111,25 +116,25 @@ fn copy(
     from: &str,
     to: &str,
     times: u32,
-    settings: &Settings,
+    settings: &MoverSettings,
     kernel: &Kernel,
 ) -> Result<(u64, Account)> {
-    let doing = || format!("copying {from} to {to}");
+    let context = || format!("copying {from} to {to}");
     let mut all = Account::default();
     for _ in 0..times {
         match fs::remove_file(to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).doing(doing);
+                return Err(error).context(context);
             }
             _ => {}
         }
-        let source_file = File::open(from).doing(doing)?;
-        let sink_file = File::create_new(to).doing(doing)?;
-        let source = Source::whole(&source_file).doing(doing)?;
-        let sink = Sink::new(&sink_file).doing(doing)?;
+        let source_file = File::open(from).context(context)?;
+        let sink_file = File::create_new(to).context(context)?;
+        let source = Source::whole(&source_file).context(context)?;
+        let sink = Sink::new(&sink_file).context(context)?;
         let account = driver(settings, kernel)
             .run(&source, &sink)
-            .map_err(|error| Error::Contender(format!("{}: {error}", doing())))?;
+            .map_err(|error| Error::Contender(format!("{}: {error}", context())))?;
         all.add(&account);
     }
     Ok((all.bytes(), all))

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::proc;
+use crate::machine::proc;
 
 /// How long the machine is watched before a round.
 const LOOK: Duration = Duration::from_millis(200);

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use crate::document::Travelled;
-use crate::error::{Doing, Error, Result};
+use crate::document::PayloadPath;
+use crate::error::{Error, ErrorContext, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks the server behind `socket` how bodies have travelled up to now.
-pub(crate) fn travelled(socket: &Path, contender: usize) -> Result<Vec<Travelled>> {
-    let text = ask(socket).doing(|| format!("asking {} for metrics", socket.display()))?;
+pub(crate) fn travelled(socket: &Path, contender: usize) -> Result<Vec<PayloadPath>> {
+    let text = ask(socket).context(|| format!("asking {} for metrics", socket.display()))?;
     match text.split_once("\r\n\r\n") {
         Some((head, page)) if head.starts_with("HTTP/1.1 200 ") => Ok(read(page, contender)),
         _ => Err(Error::Answer("no metrics".into())),
@@ -35,10 +35,10 @@ fn ask(socket: &Path) -> std::io::Result<String> {
 }
 
 /// Out of a page of metrics; mechanisms that did nothing are left out.
-fn read(page: &str, contender: usize) -> Vec<Travelled> {
+fn read(page: &str, contender: usize) -> Vec<PayloadPath> {
     let all = Mechanism::ALL.into_iter().map(|mechanism| {
         let of = |family: &str| sum(page, family, mechanism);
-        Travelled {
+        PayloadPath {
             contender,
             mechanism: mechanism.name().to_owned(),
             bytes: of("underpass_body_bytes_total"),

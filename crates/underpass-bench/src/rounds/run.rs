@@ -5,25 +5,25 @@ use std::time::{Duration, Instant};
 
 use crate::document::{Better, Case, Figures, Measured, Unit};
 use crate::error::{Error, Result};
-use crate::lineup::Contenders;
-use crate::noise::wait_until_quiet;
-use crate::progress::Progress;
-use crate::rounds::{Played, Round, Stage, interleave};
-use crate::stats::{Comparison, Spread, Verdict};
+use crate::machine::noise::wait_until_quiet;
+use crate::rounds::interleave::{Played, Round, RoundStage, interleave};
+use crate::rounds::lineup::ContenderSet;
+use crate::rounds::progress::RunProgress;
+use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
 /// How thoroughly to measure, and who may end it early.
-pub(crate) struct Run<'a> {
+pub(crate) struct RoundRunner<'a> {
     /// Rounds that count.
     pub(crate) rounds: usize,
     /// How long one case may wait for a quiet machine and repeat disturbed rounds.
     pub(crate) patience: Duration,
     /// Set by Ctrl-C.
     pub(crate) stop: &'a AtomicBool,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a RunProgress,
 }
 
 /// What can be read off an observation.
-pub(crate) struct Metric<O> {
+pub(crate) struct MetricReader<O> {
     /// For programs.
     pub(crate) name: &'static str,
     pub(crate) label: &'static str,
@@ -34,36 +34,36 @@ pub(crate) struct Metric<O> {
 }
 
 /// One case of one experiment: what an experiment has to know how to do.
-pub(crate) trait Trial {
-    type Observation;
+pub(crate) trait Workload {
+    type Sample;
 
-    type Contenders: Contenders;
+    type ContenderSet: ContenderSet;
 
-    fn contenders(&mut self) -> &mut Self::Contenders;
+    fn contenders(&mut self) -> &mut Self::ContenderSet;
 
     /// One contender, once. An error doesn't name it.
-    fn play(&mut self, contender: usize) -> Result<Self::Observation>;
+    fn play(&mut self, contender: usize) -> Result<Self::Sample>;
 
     /// Whether other programs or the hypervisor spoilt it: judged by the machine's clocks, never by
     /// the figures.
-    fn is_disturbed(&self, observation: &Self::Observation) -> bool;
+    fn is_disturbed(&self, observation: &Self::Sample) -> bool;
 }
 
 /// Rounds that differ by more than this make a machine noisy: half of the range, of the median.
 const NOISY: f64 = 0.15;
 
-impl Run<'_> {
+impl RoundRunner<'_> {
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Plays all rounds of a case. `weight` is what one play of it adds to the progress.
-    pub(crate) fn play<T: Trial>(
+    pub(crate) fn play<T: Workload>(
         &self,
         trial: &mut T,
         weight: u64,
-    ) -> Result<Played<T::Observation>> {
-        let mut stage = OnStage {
+    ) -> Result<Played<T::Sample>> {
+        let mut stage = WorkloadStage {
             run: self,
             trial,
             weight,
@@ -74,7 +74,7 @@ impl Run<'_> {
 
     /// Does something with each contender once, outside of the rounds; for some there is nothing.
     /// Those who fail `when` that is done are left out from here on, with a note.
-    pub(crate) fn once_each<T: Trial, R>(
+    pub(crate) fn once_each<T: Workload, R>(
         &self,
         trial: &mut T,
         when: &str,
@@ -96,16 +96,16 @@ impl Run<'_> {
     }
 }
 
-struct OnStage<'a, 'r, T> {
-    run: &'a Run<'r>,
+struct WorkloadStage<'a, 'r, T> {
+    run: &'a RoundRunner<'r>,
     trial: &'a mut T,
     weight: u64,
     /// Until when it may wait for quiet and repeat rounds.
     patient_until: Instant,
 }
 
-impl<T: Trial> Stage for OnStage<'_, '_, T> {
-    type Figure = T::Observation;
+impl<T: Workload> RoundStage for WorkloadStage<'_, '_, T> {
+    type Figure = T::Sample;
 
     fn contenders(&mut self) -> usize {
         self.trial.contenders().lineup().len()
@@ -119,7 +119,7 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
         wait_until_quiet(self.patient_until)
     }
 
-    fn play(&mut self, contender: usize) -> Result<T::Observation> {
+    fn play(&mut self, contender: usize) -> Result<T::Sample> {
         let observation = self.trial.play(contender)?;
         self.run.progress.done(self.weight);
         Ok(observation)
@@ -133,7 +133,7 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
         self.trial.contenders().leave_out(contender, &when, error)
     }
 
-    fn is_disturbed(&self, observation: &T::Observation) -> bool {
+    fn is_disturbed(&self, observation: &T::Sample) -> bool {
         self.trial.is_disturbed(observation)
     }
 
@@ -148,7 +148,7 @@ impl<T: Trial> Stage for OnStage<'_, '_, T> {
 
 /// Reads the metrics off the rounds; one that nobody has is left out.
 pub(crate) fn read_off<'m, O: 'm>(
-    metrics: impl IntoIterator<Item = &'m Metric<O>>,
+    metrics: impl IntoIterator<Item = &'m MetricReader<O>>,
     played: &Played<O>,
 ) -> Vec<Measured> {
     let read = metrics
@@ -157,7 +157,7 @@ pub(crate) fn read_off<'m, O: 'm>(
     read.collect()
 }
 
-fn measured<O>(metric: &Metric<O>, played: &Played<O>) -> Option<Measured> {
+fn measured<O>(metric: &MetricReader<O>, played: &Played<O>) -> Option<Measured> {
     let of_contender = |contender: usize| -> Option<Vec<f64>> {
         let rounds = played.rounds.iter();
         rounds
@@ -173,7 +173,7 @@ fn measured<O>(metric: &Metric<O>, played: &Played<O>) -> Option<Measured> {
         .enumerate()
         .map(|(index, theirs)| {
             let ours = by_contender[0].as_ref().filter(|_| index > 0)?;
-            metric.better.and(Comparison::of(ours, theirs.as_ref()?))
+            metric.better.and(RatioEstimate::of(ours, theirs.as_ref()?))
         })
         .collect();
     let figures = by_contender.into_iter().map(|rounds| {
@@ -236,23 +236,23 @@ pub(crate) fn warn_of_noise(cases: &[Case]) -> Option<String> {
 pub(crate) fn has_too_few_rounds(cases: &[Case]) -> bool {
     let metrics = cases.iter().flat_map(|case| &case.metrics);
     let mut compared = metrics.flat_map(|metric| metric.comparisons.iter().flatten());
-    compared.any(|comparison| comparison.verdict == Verdict::TooFewRounds)
+    compared.any(|comparison| comparison.verdict == RatioVerdict::TooFewRounds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lineup::Lineup;
+    use crate::rounds::lineup::ContenderList;
 
     /// Figures are written down: by contender, then by play. Where they end it fails.
     struct Script {
-        lineup: Lineup,
+        lineup: ContenderList,
         left: Vec<Vec<f64>>,
         dismissed: Vec<usize>,
     }
 
-    impl Contenders for Script {
-        fn lineup(&mut self) -> &mut Lineup {
+    impl ContenderSet for Script {
+        fn lineup(&mut self) -> &mut ContenderList {
             &mut self.lineup
         }
 
@@ -262,9 +262,9 @@ mod tests {
         }
     }
 
-    impl Trial for Script {
-        type Observation = f64;
-        type Contenders = Script;
+    impl Workload for Script {
+        type Sample = f64;
+        type ContenderSet = Script;
 
         fn contenders(&mut self) -> &mut Script {
             self
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    const FIGURE: Metric<f64> = Metric {
+    const FIGURE: MetricReader<f64> = MetricReader {
         name: "figure",
         label: "figure",
         unit: Unit::Count,
@@ -292,8 +292,8 @@ mod tests {
     };
 
     fn play(script: &mut Script) -> Result<Played<f64>> {
-        let (stop, progress) = (AtomicBool::new(false), Progress::of(0));
-        let run = Run {
+        let (stop, progress) = (AtomicBool::new(false), RunProgress::of(0));
+        let run = RoundRunner {
             rounds: 3,
             patience: Duration::ZERO,
             stop: &stop,
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn one_that_fails_is_left_out_with_a_note_and_the_others_stay_paired() {
         let mut script = Script {
-            lineup: Lineup::of(["ours", "tired", "theirs"].map(str::to_owned)),
+            lineup: ContenderList::of(["ours", "tired", "theirs"].map(str::to_owned)),
             left: vec![
                 vec![0.0, 2.0, 4.0, 6.0],
                 vec![0.0, 1.0],
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn the_last_one_that_fails_is_an_error() {
         let mut script = Script {
-            lineup: Lineup::of(["ours", "theirs"].map(str::to_owned)),
+            lineup: ContenderList::of(["ours", "theirs"].map(str::to_owned)),
             left: vec![Vec::new(), vec![0.0, 1.0]],
             dismissed: Vec::new(),
         };

@@ -1,11 +1,11 @@
 //! Documents like those of real runs, for tests: every experiment, figures with a spread.
 
 use crate::document::{
-    Axis, Better, Calls, Case, Contender, Document, Experiment, Figures, Latencies, Measured,
-    Outcome, SCHEMA, Timeline, Tool, Travelled, Unit,
+    Axis, Better, Case, Contender, Document, Experiment, Figures, Latencies, Measured, PayloadPath,
+    RunOutcome, SCHEMA, SystemCalls, Timeline, Tool, Unit,
 };
 use crate::machine::Machine;
-use crate::stats::{Comparison, Spread};
+use crate::stats::{RatioEstimate, Spread};
 
 /// Random numbers that are the same in each run of a test: splitmix64.
 pub(crate) struct Chance(pub(crate) u64);
@@ -108,7 +108,7 @@ pub(crate) fn empty() -> Document {
         date: "2026-01-31".into(),
         command: "bench --rounds 7 all".into(),
         seconds: 1512.0,
-        outcome: Outcome::Complete,
+        outcome: RunOutcome::Complete,
         machine: Machine {
             processors: 2,
             processor_model: "AMD EPYC 7B13".into(),
@@ -357,7 +357,7 @@ impl Maker {
                 points: (0..=20).map(point).collect(),
             });
         }
-        case.calls.push(Calls {
+        case.calls.push(SystemCalls {
             contender: place,
             operations: 1000,
             by_name: vec![("sendfile".into(), 2100), ("recvfrom".into(), 1000)],
@@ -490,7 +490,7 @@ pub(crate) fn measured(
 ) -> Measured {
     let compare = |(index, theirs): (usize, &Option<Vec<f64>>)| {
         let ours = rounds[0].as_ref().filter(|_| index > 0)?;
-        better.and(Comparison::of(ours, theirs.as_ref()?))
+        better.and(RatioEstimate::of(ours, theirs.as_ref()?))
     };
     Measured {
         metric: metric.into(),
@@ -540,9 +540,9 @@ pub(crate) fn experiment(name: &str, variant: &str, title: &str, rounds: usize) 
     }
 }
 
-fn travelled(contender: usize, mechanism: &str, megabytes: f64) -> Travelled {
+fn travelled(contender: usize, mechanism: &str, megabytes: f64) -> PayloadPath {
     let bytes = (megabytes * MB) as u64;
-    Travelled {
+    PayloadPath {
         contender,
         mechanism: mechanism.into(),
         bytes,

@@ -1,12 +1,19 @@
 //! What this machine is, and what of it speaks against believing figures.
 
+pub(crate) mod network;
+pub(crate) mod noise;
+pub(crate) mod proc;
+pub(crate) mod throttle;
+pub(crate) mod trace;
+pub(crate) mod window;
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::proc::parse_kib_field;
+use crate::machine::proc::parse_kib_field;
 
 /// The machine a run was made on: figures without it mean nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -6,14 +6,14 @@
 use crate::error::{Error, Result};
 
 /// Whoever has the contenders of an experiment.
-pub(crate) trait Contenders {
-    fn lineup(&mut self) -> &mut Lineup;
+pub(crate) trait ContenderSet {
+    fn lineup(&mut self) -> &mut ContenderList;
 
     /// Ends one that has failed, so that what it still does is no part of the others' figures. How
     /// it ends is of no interest any more.
     fn dismiss(&mut self, contender: usize) -> Result<()>;
 
-    /// See [`Lineup::leave_out`].
+    /// See [`ContenderList::leave_out`].
     fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<String> {
         let failure = self.lineup().leave_out(contender, when, error)?;
         self.dismiss(contender)?;
@@ -22,25 +22,25 @@ pub(crate) trait Contenders {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lineup {
+pub(crate) struct ContenderList {
     /// In the order of the document's contenders.
-    members: Vec<Member>,
+    members: Vec<ListedContender>,
     failures: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct ListedContender {
     name: String,
     has_failed: bool,
 }
 
-impl Lineup {
-    pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Lineup {
-        let members = names.into_iter().map(|name| Member {
+impl ContenderList {
+    pub(crate) fn of(names: impl IntoIterator<Item = String>) -> ContenderList {
+        let members = names.into_iter().map(|name| ListedContender {
             name,
             has_failed: false,
         });
-        Lineup {
+        ContenderList {
             members: members.collect(),
             failures: Vec::new(),
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn one_that_fails_is_named_and_the_last_one_fails_for_all() {
-        let mut lineup = Lineup::of(["a", "b"].map(str::to_owned));
+        let mut lineup = ContenderList::of(["a", "b"].map(str::to_owned));
         let hung_up = || Error::Answer("it hung up".into());
         let told = lineup.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
         let expected =
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn nobody_is_left_out_for_what_the_machine_lacks() {
-        let mut lineup = Lineup::of(["a", "b"].map(str::to_owned));
+        let mut lineup = ContenderList::of(["a", "b"].map(str::to_owned));
         let lacks = Error::Setting("no strace".into());
         assert!(lineup.leave_out(0, "in the warm-up", lacks).is_err());
         assert_eq!(lineup.standing(), [0, 1]);

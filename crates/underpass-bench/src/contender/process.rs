@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::contender::role::SubprocessRole;
 use crate::document::Contender;
-use crate::error::{Doing, Error, Result};
-use crate::proc;
-use crate::role::Role;
+use crate::error::{Error, ErrorContext, Result};
+use crate::machine::proc;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is started, and how.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Program {
+pub(crate) struct CommandSpec {
     /// Unique among the contenders.
     pub(crate) name: String,
     pub(crate) version: String,
@@ -34,12 +34,12 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
 }
 
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     name: String,
     child: Child,
 }
 
-impl Program {
+impl CommandSpec {
     /// How it stands in the document.
     pub(crate) fn entry(&self) -> Contender {
         let words = self.command.iter();
@@ -56,22 +56,22 @@ impl Program {
 
     /// The command by which it runs on `processor`: streams are the caller's to set.
     pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
-        let wrapper = std::env::current_exe().doing(|| "finding this program".into())?;
+        let wrapper = std::env::current_exe().context(|| "finding this program".into())?;
         let command = self.command.clone();
         let mut wrapped = Command::new(wrapper);
         wrapped
-            .args(Role::Become { processor, command }.arguments())
+            .args(SubprocessRole::Become { processor, command }.arguments())
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(wrapped)
     }
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts it. Ctrl-C does not reach it: whoever measures stops it.
-    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Process> {
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<ChildProcess> {
         let started = command.process_group(0).spawn();
-        let child = started.doing(|| format!("starting {name}"))?;
-        Ok(Process {
+        let child = started.context(|| format!("starting {name}"))?;
+        Ok(ChildProcess {
             name: name.to_owned(),
             child,
         })
@@ -88,7 +88,7 @@ impl Process {
     /// Whether it ended by itself.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         let ended = self.child.try_wait();
-        let ended = ended.doing(|| format!("looking at {}", self.name))?;
+        let ended = ended.context(|| format!("looking at {}", self.name))?;
         Ok(ended.is_some())
     }
 
@@ -109,7 +109,7 @@ impl Process {
         }
         tree.into_iter().for_each(|pid| signal(pid, Signal::KILL));
         let killed = self.child.wait();
-        killed.doing(|| format!("killing {}", self.name))?;
+        killed.context(|| format!("killing {}", self.name))?;
         Err(Error::Contender(format!(
             "{} ignored SIGTERM for {STOP_TIMEOUT:?}",
             self.name
@@ -119,7 +119,7 @@ impl Process {
 
 /// Runs a program without streams of its own on the processor of this thread; anything but success
 /// is an error with what it said.
-pub(crate) fn run_to_its_end(program: &Program) -> Result<()> {
+pub(crate) fn run_to_its_end(program: &CommandSpec) -> Result<()> {
     let output = without_streams(program)?.output();
     succeeded(program, output)
 }
@@ -127,7 +127,7 @@ pub(crate) fn run_to_its_end(program: &Program) -> Result<()> {
 /// Does the same, and lets a thread `watch` it by its pid meanwhile: it is told by a channel that
 /// hangs up when the program has ended.
 pub(crate) fn run_watched<T: Send>(
-    program: &Program,
+    program: &CommandSpec,
     watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
 ) -> Result<T> {
     let child = without_streams(program)?
@@ -147,7 +147,7 @@ pub(crate) fn run_watched<T: Send>(
     seen.map_err(|_| Error::Contender(format!("watching {} failed", program.name)))
 }
 
-fn without_streams(program: &Program) -> Result<Command> {
+fn without_streams(program: &CommandSpec) -> Result<Command> {
     let (name, arguments) = program
         .command
         .split_first()
@@ -162,11 +162,11 @@ fn without_streams(program: &Program) -> Result<Command> {
 }
 
 /// What isn't there can't be measured, which is nobody's fault.
-fn not_run(program: &Program, error: &io::Error) -> Error {
+fn not_run(program: &CommandSpec, error: &io::Error) -> Error {
     Error::Contender(format!("running {}: {error}", program.name))
 }
 
-fn succeeded(program: &Program, output: io::Result<Output>) -> Result<()> {
+fn succeeded(program: &CommandSpec, output: io::Result<Output>) -> Result<()> {
     let output = output.map_err(|error| not_run(program, &error))?;
     if output.status.success() {
         return Ok(());
@@ -178,7 +178,7 @@ fn succeeded(program: &Program, output: io::Result<Output>) -> Result<()> {
 }
 
 /// The first line that a program says of itself when asked for its version.
-pub(crate) fn version_of(program: &Program) -> String {
+pub(crate) fn version_of(program: &CommandSpec) -> String {
     let Some(name) = program.command.first() else {
         return String::new();
     };
@@ -204,7 +204,7 @@ pub(crate) fn version_of(program: &Program) -> String {
 /// The wrapper's part: moves to a processor and becomes the command. Returns only on failure.
 pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
-        .doing(|| "asking to end with the parent".into())?;
+        .context(|| "asking to end with the parent".into())?;
     if let Some(processor) = processor {
         bind_to(processor)?;
     }
@@ -212,47 +212,47 @@ pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> 
         .split_first()
         .ok_or_else(|| Error::Setting("no command to become".into()))?;
     let failed = Command::new(program).args(arguments).exec();
-    Err(failed).doing(|| format!("becoming {}", program.display()))
+    Err(failed).context(|| format!("becoming {}", program.display()))
 }
 
 /// Keeps the calling thread, and what it starts from here on, on one processor.
 pub(crate) fn bind_to(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
-    sched_setaffinity(None, &set).doing(|| format!("moving to processor {processor}"))
+    sched_setaffinity(None, &set).context(|| format!("moving to processor {processor}"))
 }
 
 /// A processor for those measured and another for whoever measures, if there are two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seats {
+pub(crate) struct Processors {
     pub(crate) contender: Option<usize>,
     pub(crate) bench: Option<usize>,
     /// All that this process may use.
     all: CpuSet,
 }
 
-impl Seats {
+impl Processors {
     /// Lets the calling thread, and what it starts from here on, use every processor again.
     pub(crate) fn leave(&self) -> Result<()> {
         if self.all.count() == 0 {
             return Ok(());
         }
-        sched_setaffinity(None, &self.all).doing(|| "moving to all processors".into())
+        sched_setaffinity(None, &self.all).context(|| "moving to all processors".into())
     }
 
     /// The first two processors that this process may use.
-    pub(crate) fn find() -> Seats {
+    pub(crate) fn find() -> Processors {
         let allowed = rustix::thread::sched_getaffinity(None).ok();
         let mut processors = (0..CpuSet::MAX_CPU)
             .filter(|&processor| allowed.is_some_and(|set| set.is_set(processor)));
         let all = allowed.unwrap_or_default();
         match (processors.next(), processors.next()) {
-            (Some(contender), Some(bench)) => Seats {
+            (Some(contender), Some(bench)) => Processors {
                 contender: Some(contender),
                 bench: Some(bench),
                 all,
             },
-            _ => Seats {
+            _ => Processors {
                 contender: None,
                 bench: None,
                 all,

@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use sha2::{Digest as _, Sha256};
 
 use crate::content::Sha256Hash;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// Like a good client's: larger ones copy no faster.
 const COPY_BYTES: usize = 256 << 10;
@@ -27,40 +27,40 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What is done with the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taking {
+pub enum ReceiveMode {
     /// The kernel throws them away (`MSG_TRUNC`, tcp(7)): the sender's cost alone shows.
-    Discarding,
+    Discard,
     /// They are copied into a buffer, as any program does that looks at them.
-    Copying,
+    Copy,
     /// They are copied and hashed.
-    Hashing,
+    Hash,
 }
 
 /// What came over one connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Received {
     pub(crate) bytes: u64,
     /// Of all bytes, where they were hashed.
     pub(crate) sha256: Option<Sha256Hash>,
 }
 
 /// A receiver on a thread of its own.
-pub(crate) struct Receiver {
+pub(crate) struct TestReceiver {
     address: SocketAddr,
-    taking: Arc<Mutex<Taking>>,
-    taken: Channel<Result<Taken>>,
+    taking: Arc<Mutex<ReceiveMode>>,
+    taken: Channel<Result<Received>>,
 }
 
-impl Receiver {
+impl TestReceiver {
     /// Listens on a free port of the loopback.
-    pub(crate) fn start() -> Result<Receiver> {
-        let listener = TcpListener::bind("127.0.0.1:0").doing(|| "listening".into())?;
-        let address = listener.local_addr().doing(|| "listening".into())?;
-        let taking = Arc::new(Mutex::new(Taking::Discarding));
+    pub(crate) fn start() -> Result<TestReceiver> {
+        let listener = TcpListener::bind("127.0.0.1:0").context(|| "listening".into())?;
+        let address = listener.local_addr().context(|| "listening".into())?;
+        let taking = Arc::new(Mutex::new(ReceiveMode::Discard));
         let (sender, taken) = mpsc::channel();
         let how = Arc::clone(&taking);
         thread::spawn(move || take_all(&listener, &how, &sender));
-        Ok(Receiver {
+        Ok(TestReceiver {
             address,
             taking,
             taken,
@@ -72,25 +72,25 @@ impl Receiver {
     }
 
     /// How the next connections are to be received.
-    pub(crate) fn take_by(&self, how: Taking) {
+    pub(crate) fn take_by(&self, how: ReceiveMode) {
         if let Ok(mut taking) = self.taking.lock() {
             *taking = how;
         }
     }
 
     /// What came over the oldest connection that was not asked for yet.
-    pub(crate) fn taken(&self) -> Result<Taken> {
+    pub(crate) fn taken(&self) -> Result<Received> {
         let late = |_| Error::Answer("nothing arrived".into());
         self.taken.recv_timeout(ARRIVAL_TIMEOUT).map_err(late)?
     }
 }
 
 /// Takes connections until nobody wants to know any more.
-fn take_all(listener: &TcpListener, how: &Mutex<Taking>, sender: &Sender<Result<Taken>>) {
+fn take_all(listener: &TcpListener, how: &Mutex<ReceiveMode>, sender: &Sender<Result<Received>>) {
     for stream in listener.incoming() {
-        let taking = how.lock().map_or(Taking::Discarding, |taking| *taking);
+        let taking = how.lock().map_or(ReceiveMode::Discard, |taking| *taking);
         let taken = stream
-            .doing(|| "accepting a sender".into())
+            .context(|| "accepting a sender".into())
             .and_then(|stream| take(stream, taking));
         if sender.send(taken).is_err() {
             return;
@@ -110,30 +110,30 @@ pub fn receive_for_others(
 ) -> Result<()> {
     let addresses = address.to_socket_addrs();
     let address = addresses
-        .doing(|| "looking up the address".into())?
+        .context(|| "looking up the address".into())?
         .next()
         .ok_or_else(|| Error::Setting("no such address".into()))?;
     let copying = SocketAddr::new(address.ip(), address.port().wrapping_add(1));
     let listen = |address: SocketAddr| {
         let listener = TcpListener::bind(address);
-        listener.doing(|| format!("listening on {address}"))
+        listener.context(|| format!("listening on {address}"))
     };
     let (discarder, copier) = (listen(address)?, listen(copying)?);
     tell(&format!(
         "receiving on {address} (thrown away in the kernel) and {copying} (copied); Ctrl-C stops it"
     ));
     let telling = tell.clone();
-    thread::spawn(move || serve_others(&copier, Taking::Copying, &telling));
-    serve_others(&discarder, Taking::Discarding, &tell);
+    thread::spawn(move || serve_others(&copier, ReceiveMode::Copy, &telling));
+    serve_others(&discarder, ReceiveMode::Discard, &tell);
     Ok(())
 }
 
-fn serve_others(listener: &TcpListener, taking: Taking, tell: &impl Fn(&str)) {
+fn serve_others(listener: &TcpListener, taking: ReceiveMode, tell: &impl Fn(&str)) {
     for stream in listener.incoming() {
         let peer = stream.as_ref().ok().and_then(|s| s.peer_addr().ok());
         let from = peer.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string());
         let taken = stream
-            .doing(|| "accepting a sender".into())
+            .context(|| "accepting a sender".into())
             .and_then(|stream| take(stream, taking));
         match taken {
             Ok(taken) => tell(&format!("{} bytes from {from}", taken.bytes)),
@@ -143,21 +143,21 @@ fn serve_others(listener: &TcpListener, taking: Taking, tell: &impl Fn(&str)) {
 }
 
 /// Receives until the sender has shut down, and answers with the count.
-fn take(mut stream: TcpStream, taking: Taking) -> Result<Taken> {
-    let doing = || "receiving".to_owned();
+fn take(mut stream: TcpStream, taking: ReceiveMode) -> Result<Received> {
+    let context = || "receiving".to_owned();
     let taken = match taking {
-        Taking::Discarding => Taken {
+        ReceiveMode::Discard => Received {
             bytes: discard(&stream)?,
             sha256: None,
         },
-        Taking::Copying | Taking::Hashing => {
-            let mut hash = (taking == Taking::Hashing).then(Sha256::new);
+        ReceiveMode::Copy | ReceiveMode::Hash => {
+            let mut hash = (taking == ReceiveMode::Hash).then(Sha256::new);
             let mut buffer = vec![0; COPY_BYTES];
             let mut bytes = 0;
             loop {
                 let read = match stream.read(&mut buffer) {
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    read => read.doing(doing)?,
+                    read => read.context(context)?,
                 };
                 if read == 0 {
                     break;
@@ -168,10 +168,10 @@ fn take(mut stream: TcpStream, taking: Taking) -> Result<Taken> {
                 }
             }
             let sha256 = hash.map(|hash| hash.finalize().into());
-            Taken { bytes, sha256 }
+            Received { bytes, sha256 }
         }
     };
-    write!(stream, "{}", taken.bytes).doing(|| "telling the sender the count".into())?;
+    write!(stream, "{}", taken.bytes).context(|| "telling the sender the count".into())?;
     Ok(taken)
 }
 
@@ -183,7 +183,7 @@ fn discard(stream: &TcpStream) -> Result<u64> {
             Ok((_, 0)) => return Ok(bytes),
             Ok((_, taken)) => bytes += taken as u64,
             Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno).doing(|| "receiving".into()),
+            Err(errno) => return Err(errno).context(|| "receiving".into()),
         }
     }
 }
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn every_way_counts_what_came_and_tells_the_sender() {
-        let receiver = Receiver::start().unwrap();
+        let receiver = TestReceiver::start().unwrap();
         let content = vec![7; (3 << 20) + 17];
-        for how in [Taking::Discarding, Taking::Copying, Taking::Hashing] {
+        for how in [ReceiveMode::Discard, ReceiveMode::Copy, ReceiveMode::Hash] {
             receiver.take_by(how);
             let mut sender = TcpStream::connect(receiver.address()).unwrap();
             sender.write_all(&content).unwrap();
@@ -208,7 +208,7 @@ mod tests {
             let taken = receiver.taken().unwrap();
             assert_eq!(taken.bytes, content.len() as u64);
             let hash = <Sha256Hash>::from(Sha256::digest(&content));
-            assert_eq!(taken.sha256, (how == Taking::Hashing).then_some(hash));
+            assert_eq!(taken.sha256, (how == ReceiveMode::Hash).then_some(hash));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::proc::{self, CpuReading, CpuSource, MachineTicks, Used};
+use crate::machine::proc::{self, CpuReading, CpuSource, MachineTicks, ResourceUsage};
 
 /// Other load or stolen time, as a share of one processor, from which a figure is not worth
 /// keeping.
@@ -27,10 +27,10 @@ const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct UsageWindow {
     pub(crate) wall: Duration,
     /// What the process and its descendants used.
-    pub(crate) used: Used,
+    pub(crate) used: ResourceUsage,
     pub(crate) cpu_source: CpuSource,
     /// What this program used.
     pub(crate) bench_cpu: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct Window {
 }
 
 /// Readings of all clocks at one moment.
-struct Moment {
+struct ClockReadings {
     at: Instant,
     process: CpuReading,
     bench: CpuReading,
@@ -55,8 +55,8 @@ struct Moment {
 
 /// Runs `work`, which starts processes and waits for them, and reads what those used. The kernel's
 /// threads that write to disk are not other people's load.
-pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
-    let moment = || Moment::of(CpuReading::of_children()?, proc::kernel_threads_cpu()?);
+pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, UsageWindow)> {
+    let moment = || ClockReadings::of(CpuReading::of_children()?, proc::kernel_threads_cpu()?);
     let before = moment()?;
     let start = Instant::now();
     let done = work()?;
@@ -66,8 +66,8 @@ pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T
 }
 
 /// Runs `work` between two readings of a process, each taken when it has settled.
-pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, Window)> {
-    let moment = || Moment::of(settled(root)?, proc::network_threads_cpu()?);
+pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, UsageWindow)> {
+    let moment = || ClockReadings::of(settled(root)?, proc::network_threads_cpu()?);
     let before = moment()?;
     let start = Instant::now();
     let done = work()?;
@@ -76,9 +76,9 @@ pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<
     Ok((done, after.since(&before, wall)))
 }
 
-impl Moment {
-    fn of(process: CpuReading, kernel: CpuReading) -> Result<Moment> {
-        Ok(Moment {
+impl ClockReadings {
+    fn of(process: CpuReading, kernel: CpuReading) -> Result<ClockReadings> {
+        Ok(ClockReadings {
             at: Instant::now(),
             process,
             bench: CpuReading::of_process(std::process::id()),
@@ -87,7 +87,7 @@ impl Moment {
         })
     }
 
-    fn since(&self, before: &Moment, wall: Duration) -> Window {
+    fn since(&self, before: &ClockReadings, wall: Duration) -> UsageWindow {
         let used = self.process.used_since(&before.process);
         let (_, cpu_source) = self.process.since(&before.process);
         let (bench_cpu, _) = self.bench.since(&before.bench);
@@ -95,7 +95,7 @@ impl Moment {
         let busy = proc::ticks(self.machine.busy.saturating_sub(before.machine.busy));
         let foreign_cpu = busy.saturating_sub(used.cpu + bench_cpu + kernel_cpu);
         let steal = proc::ticks(self.machine.steal.saturating_sub(before.machine.steal));
-        Window {
+        UsageWindow {
             wall,
             used,
             cpu_source,
@@ -108,7 +108,7 @@ impl Moment {
     }
 }
 
-impl Window {
+impl UsageWindow {
     pub(crate) fn is_disturbed(&self) -> bool {
         let disturbs = |taken: Duration| {
             taken >= FOREIGN_MIN && self.share_of_elapsed(taken) > FOREIGN_SHARE_MAX
@@ -160,12 +160,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A second of wall time with the given shares of a processor.
-    pub(crate) fn window(process: f64, bench: f64, foreign: f64, steal: f64) -> Window {
-        Window {
+    pub(crate) fn window(process: f64, bench: f64, foreign: f64, steal: f64) -> UsageWindow {
+        UsageWindow {
             wall: Duration::from_secs(1),
-            used: Used {
+            used: ResourceUsage {
                 cpu: Duration::from_secs_f64(process),
-                ..Used::default()
+                ..ResourceUsage::default()
             },
             cpu_source: CpuSource::Schedstat,
             bench_cpu: Duration::from_secs_f64(bench),

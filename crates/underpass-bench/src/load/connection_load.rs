@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::exchange::{Discard, Exchange, Progress, Target};
+use super::exchange::{ClientExchange, DiscardBuffer, ReceiveProgress};
 use super::go_on_unless;
+use super::request::RequestTarget;
 use crate::error::{Error, Result};
 
 /// What a slow reader takes at a time, and how long all of them then pause.
@@ -18,40 +19,40 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What those in a crowd do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pastime {
+pub enum ClientBehavior {
     /// They are in the middle of a long answer, and take a little of it now and then.
     #[default]
-    SlowReading,
+    SlowReader,
     /// They have had a short answer, and ask for nothing more.
-    Idling,
+    Idle,
 }
 
 /// Connections that are held.
-pub(crate) struct Crowd {
-    exchanges: Vec<Exchange>,
-    pastime: Pastime,
-    discard: Discard,
+pub(crate) struct ConnectionLoad {
+    exchanges: Vec<ClientExchange>,
+    pastime: ClientBehavior,
+    discard: DiscardBuffer,
     passes: u64,
 }
 
-impl Crowd {
+impl ConnectionLoad {
     /// Opens all connections, and asks on each.
     pub(crate) fn gather(
         address: SocketAddr,
-        target: &Target,
+        target: &RequestTarget,
         connections: usize,
-        pastime: Pastime,
-    ) -> Result<Crowd> {
+        pastime: ClientBehavior,
+    ) -> Result<ConnectionLoad> {
         let mut exchanges = Vec::with_capacity(connections);
         for _ in 0..connections {
-            let mut exchange = Exchange::connect(address)?;
+            let mut exchange = ClientExchange::connect(address)?;
             exchange.begin(target, Instant::now())?;
             exchanges.push(exchange);
         }
-        Ok(Crowd {
+        Ok(ConnectionLoad {
             exchanges,
             pastime,
-            discard: Discard::new(RECEIVE_BYTES),
+            discard: DiscardBuffer::new(RECEIVE_BYTES),
             passes: 0,
         })
     }
@@ -95,17 +96,17 @@ impl Crowd {
         }
         let closed = self.exchanges.iter().filter(|one| one.has_ended());
         match (self.pastime, closed.count()) {
-            (Pastime::SlowReading, _) | (_, 0) => Ok(()),
-            (Pastime::Idling, closed) => Err(Error::Answer(format!(
+            (ClientBehavior::SlowReader, _) | (_, 0) => Ok(()),
+            (ClientBehavior::Idle, closed) => Err(Error::Answer(format!(
                 "the server closed {closed} idle connections"
             ))),
         }
     }
 
-    fn is_settled(&self, exchange: &Exchange) -> bool {
+    fn is_settled(&self, exchange: &ClientExchange) -> bool {
         match self.pastime {
-            Pastime::SlowReading => exchange.is_in_body(),
-            Pastime::Idling => exchange.is_idle(),
+            ClientBehavior::SlowReader => exchange.is_in_body(),
+            ClientBehavior::Idle => exchange.is_idle(),
         }
     }
 
@@ -116,7 +117,7 @@ impl Crowd {
         let reading = reading.filter(|(number, one)| !one.is_idle() && reads(*number, self.passes));
         for (_, exchange) in reading {
             let progress = exchange.advance(&mut self.discard)?;
-            if (progress, self.pastime) == (Progress::Complete, Pastime::SlowReading) {
+            if (progress, self.pastime) == (ReceiveProgress::Complete, ClientBehavior::SlowReader) {
                 return Err(Error::Setting(
                     "the file is too small for slow readers".into(),
                 ));
@@ -141,10 +142,10 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    use crate::load::Connection;
+    use crate::load::ConnectionReuse;
 
     /// Answers one request on each of so many connections, and hands them over.
-    fn answered(connections: usize, pastime: Pastime) -> (Crowd, Vec<TcpStream>) {
+    fn answered(connections: usize, pastime: ClientBehavior) -> (ConnectionLoad, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -158,15 +159,15 @@ mod tests {
             }
             streams
         });
-        let target = Target::get(address, "/x", 3, Connection::Kept);
-        let crowd = Crowd::gather(address, &target, connections, pastime).unwrap();
+        let target = RequestTarget::get(address, "/x", 3, ConnectionReuse::KeepAlive);
+        let crowd = ConnectionLoad::gather(address, &target, connections, pastime).unwrap();
         (crowd, server.join().unwrap())
     }
 
     #[test]
     fn idle_connections_are_held_as_long_as_the_server_keeps_them() {
         let stop = AtomicBool::new(false);
-        let (mut crowd, mut streams) = answered(3, Pastime::Idling);
+        let (mut crowd, mut streams) = answered(3, ClientBehavior::Idle);
         crowd.settle(&stop, || Ok(())).unwrap();
         crowd.hold(&stop, || Ok(()), || true).unwrap();
         streams.pop();
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_over_at_once_holds_no_slow_reader() {
         let stop = AtomicBool::new(false);
-        let (mut crowd, _streams) = answered(1, Pastime::SlowReading);
+        let (mut crowd, _streams) = answered(1, ClientBehavior::SlowReader);
         let settled = crowd.settle(&stop, || Ok(()));
         assert!(matches!(settled, Err(Error::Setting(_))), "{settled:?}");
     }

@@ -1,7 +1,10 @@
+//! Reports of a made-up run.
+
+pub(crate) mod sample;
+
 use std::collections::HashSet;
 
-use super::sample;
-use crate::document::{Better, Document, Experiment, Measured, Outcome, Unit};
+use crate::document::{Better, Document, Experiment, Measured, RunOutcome, Unit};
 
 #[test]
 fn the_page_loads_nothing_and_runs_nothing() {
@@ -42,7 +45,7 @@ fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() 
             for group in super::table::groups(experiment) {
                 assert!(group.figures.rows.iter().all(|row| row.name != *name));
                 match group.ratios {
-                    Some(super::table::Ratios::Table(ratios)) => {
+                    Some(super::table::Ratios::ReportTable(ratios)) => {
                         assert!(failed > 0 && ratios.rows.iter().all(|row| row.name != *name));
                     }
                     Some(super::table::Ratios::TooFewRounds) => assert!(failed > 0),
@@ -185,7 +188,7 @@ fn few_rounds_make_no_table_of_ratios() {
 #[test]
 fn an_interrupted_run_says_so() {
     let mut document = small();
-    document.outcome = Outcome::Interrupted;
+    document.outcome = RunOutcome::Interrupted;
     for report in [document.text(80), document.markdown(), document.html()] {
         assert!(report.contains("This run was interrupted"), "{report}");
     }

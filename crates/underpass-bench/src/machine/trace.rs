@@ -10,15 +10,15 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{Doing, Error, Result};
-use crate::proc::process_tree;
+use crate::error::{Error, ErrorContext, Result};
+use crate::machine::proc::process_tree;
 
 /// Calls that an older strace prints by number. Since 2019 a call has the same number everywhere.
 const NEWER_CALLS: [(&str, &str); 2] =
     [("syscall_0x1c3", "cachestat"), ("syscall_0x1b7", "openat2")];
 
 /// Counts of calls by name.
-pub(crate) type Calls = BTreeMap<String, u64>;
+pub(crate) type CallCounts = BTreeMap<String, u64>;
 
 /// Counts the system calls of a process and its descendants while `work` runs.
 ///
@@ -27,16 +27,16 @@ pub(crate) fn count_calls(
     root: u32,
     log: &Path,
     work: impl FnOnce() -> Result<()>,
-) -> Result<Calls> {
+) -> Result<CallCounts> {
     let mut strace = attach(root, log)?;
     let worked = work();
     let pid = i32::try_from(strace.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        kill_process(pid, Signal::INT).doing(|| "ending strace".into())?;
+        kill_process(pid, Signal::INT).context(|| "ending strace".into())?;
     }
-    strace.wait().doing(|| "waiting for strace".into())?;
+    strace.wait().context(|| "waiting for strace".into())?;
     worked?;
-    let text = std::fs::read(log).doing(|| "reading strace's log".into())?;
+    let text = std::fs::read(log).context(|| "reading strace's log".into())?;
     Ok(parse_log(&String::from_utf8_lossy(&text)))
 }
 
@@ -70,8 +70,8 @@ fn attach(root: u32, log: &Path) -> Result<Child> {
 
 /// Lines of `strace -f -o`: `PID name(…) = …`, and `PID <... name resumed>…` for the second half
 /// of a call that was counted with its first.
-fn parse_log(text: &str) -> Calls {
-    let mut calls = Calls::new();
+fn parse_log(text: &str) -> CallCounts {
+    let mut calls = CallCounts::new();
     for line in text.lines() {
         let Some((_, call)) = line.trim_start().split_once(' ') else {
             continue;
@@ -110,6 +110,6 @@ mod tests {
             ("sendfile", 2),
         ];
         let expected = expected.map(|(name, count)| (name.to_owned(), count));
-        assert_eq!(parse_log(text), Calls::from(expected));
+        assert_eq!(parse_log(text), CallCounts::from(expected));
     }
 }

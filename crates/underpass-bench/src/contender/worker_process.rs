@@ -23,8 +23,8 @@ use std::time::Duration;
 use serde_json::Value;
 use underpass::Mechanism;
 
-use crate::error::{Doing, Error, Result};
-use crate::process::{Process, Program};
+use crate::contender::process::{ChildProcess, CommandSpec};
+use crate::error::{Error, ErrorContext, Result};
 
 /// A virtual machine may take a while to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,37 +32,37 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A GiB at 5 MB/s; what takes longer is stuck.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
-pub(crate) struct Porter {
+pub(crate) struct WorkerProcess {
     name: String,
     version: String,
-    process: Process,
+    process: ChildProcess,
     jobs: ChildStdin,
     answers: Receiver<String>,
 }
 
 /// What a job came to.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct JobResult {
     pub(crate) bytes: u64,
     /// How they travelled, from a porter that tells.
-    pub(crate) journeys: Vec<Journey>,
+    pub(crate) journeys: Vec<MechanismCounts>,
 }
 
 /// What one mechanism did in a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Journey {
+pub(crate) struct MechanismCounts {
     pub(crate) mechanism: Mechanism,
     pub(crate) bytes: u64,
     pub(crate) calls: u64,
     pub(crate) refusals: u64,
 }
 
-impl Porter {
+impl WorkerProcess {
     /// Starts a program that keeps the contract, and waits until it is ready.
-    pub(crate) fn start(program: &Program, processor: Option<usize>) -> Result<Porter> {
+    pub(crate) fn start(program: &CommandSpec, processor: Option<usize>) -> Result<WorkerProcess> {
         let mut command = program.on(processor)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(&program.name, &mut command)?;
+        let mut process = ChildProcess::start(&program.name, &mut command)?;
         let child = process.child();
         let (Some(jobs), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Contender("a porter without streams".into()));
@@ -74,7 +74,7 @@ impl Porter {
                 .map_while(std::result::Result::ok)
                 .try_for_each(|line| sender.send(line))
         });
-        let mut porter = Porter {
+        let mut porter = WorkerProcess {
             name: program.name.clone(),
             version: program.version.clone(),
             process,
@@ -99,12 +99,12 @@ impl Porter {
     }
 
     /// Has a job done.
-    pub(crate) fn job(&mut self, words: &[&str]) -> Result<Done> {
+    pub(crate) fn job(&mut self, words: &[&str]) -> Result<JobResult> {
         if let Some(word) = words.iter().find(|word| word.contains(['\t', '\n'])) {
             return Err(Error::Setting(format!("no job can name {word:?}")));
         }
         let told = writeln!(self.jobs, "{}", words.join("\t"));
-        told.doing(|| format!("telling {} its job", self.name))?;
+        told.context(|| format!("telling {} its job", self.name))?;
         let answer = self.answer(JOB_TIMEOUT)?;
         match parse(&answer) {
             Some(Ok(done)) => Ok(done),
@@ -134,20 +134,20 @@ impl Porter {
     }
 }
 
-fn parse(answer: &str) -> Option<std::result::Result<Done, String>> {
+fn parse(answer: &str) -> Option<std::result::Result<JobResult, String>> {
     if let Some(message) = answer.strip_prefix("failed ") {
         return Some(Err(message.to_owned()));
     }
     let rest = answer.strip_prefix("ok ")?;
     let (bytes, account) = rest.split_once(' ').unwrap_or((rest, ""));
-    Some(Ok(Done {
+    Some(Ok(JobResult {
         bytes: bytes.parse().ok()?,
         journeys: serde_json::from_str(account).map_or_else(|_| Vec::new(), |told| journeys(&told)),
     }))
 }
 
 /// Out of an account as the mover writes it; mechanisms that did nothing are left out.
-fn journeys(account: &Value) -> Vec<Journey> {
+fn journeys(account: &Value) -> Vec<MechanismCounts> {
     let refusals_of = |mechanism: Mechanism| {
         let all = account["refusals"].as_array().into_iter().flatten();
         let own = all.filter(|refusal| refusal["mechanism"] == mechanism.name());
@@ -155,7 +155,7 @@ fn journeys(account: &Value) -> Vec<Journey> {
     };
     let journeys = Mechanism::ALL.map(|mechanism| {
         let tally = &account[mechanism.name()];
-        Journey {
+        MechanismCounts {
             mechanism,
             bytes: tally["bytes"].as_u64().unwrap_or(0),
             calls: tally["calls"].as_u64().unwrap_or(0),
@@ -175,7 +175,7 @@ mod tests {
         let account = r#"{"bytes":7,"sendfile":{"bytes":7,"calls":2},"clone":{"bytes":0,"calls":0},
             "refusals":[{"mechanism":"clone"}]}"#;
         let done = parse(&format!("ok 7 {account}")).unwrap().unwrap();
-        let journey = |mechanism, bytes, calls, refusals| Journey {
+        let journey = |mechanism, bytes, calls, refusals| MechanismCounts {
             mechanism,
             bytes,
             calls,

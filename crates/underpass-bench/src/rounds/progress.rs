@@ -10,13 +10,13 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// A bar on standard error with what is being measured, and when it will be over.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl RunProgress {
     /// Of a run whose plays weigh so much together. Weights are guesses of milliseconds.
-    pub(crate) fn of(weight: u64) -> Progress {
+    pub(crate) fn of(weight: u64) -> RunProgress {
         let bar = ProgressBar::with_draw_target(Some(weight), ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -26,7 +26,7 @@ impl Progress {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.enable_steady_tick(TICK);
-        Progress { bar }
+        RunProgress { bar }
     }
 
     /// What is measured from now on.

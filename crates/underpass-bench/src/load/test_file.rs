@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::exchange::{Connection, Target};
+use super::request::{ConnectionReuse, RequestTarget};
 use crate::content::{self, Sha256Hash};
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
 /// One file of the site.
 #[derive(Debug, Clone)]
-pub(crate) struct Specimen {
+pub(crate) struct TestFile {
     pub(crate) path: PathBuf,
     pub(crate) url_path: String,
     pub(crate) bytes: u64,
@@ -20,22 +20,22 @@ pub(crate) struct Specimen {
 
 /// A directory of equal-sized files below the root.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Batch {
+pub(crate) struct FileSet {
     pub(crate) name: &'static str,
     pub(crate) count: usize,
     pub(crate) bytes: u64,
 }
 
-impl Batch {
+impl FileSet {
     /// Makes the files of this batch below `root`.
-    pub(crate) fn make(&self, root: &Path) -> Result<Vec<Specimen>> {
+    pub(crate) fn make(&self, root: &Path) -> Result<Vec<TestFile>> {
         let directory = format!("{}-{}", self.name, self.bytes);
         let path = root.join(&directory);
-        std::fs::create_dir_all(&path).doing(|| format!("creating {}", path.display()))?;
+        std::fs::create_dir_all(&path).context(|| format!("creating {}", path.display()))?;
         let all = (0..self.count).map(|index| {
             let name = format!("{directory}/{index:04}.bin");
             let path = root.join(&name);
-            Ok(Specimen {
+            Ok(TestFile {
                 url_path: format!("/{name}"),
                 bytes: self.bytes,
                 sha256: content::make(&path, self.bytes, index as u64)?,
@@ -46,9 +46,9 @@ impl Batch {
     }
 }
 
-impl Specimen {
-    pub(crate) fn target(&self, address: SocketAddr, connection: Connection) -> Target {
-        Target::get(address, &self.url_path, self.bytes, connection)
+impl TestFile {
+    pub(crate) fn target(&self, address: SocketAddr, connection: ConnectionReuse) -> RequestTarget {
+        RequestTarget::get(address, &self.url_path, self.bytes, connection)
     }
 
     /// See [`content::evict`].
@@ -66,7 +66,7 @@ impl Specimen {
 pub(crate) fn flush_to_disk(root: &Path) -> Result<()> {
     let opened = rustix::fs::openat(CWD, root, OFlags::DIRECTORY, Mode::empty());
     let flushed = opened.and_then(rustix::fs::syncfs);
-    flushed.doing(|| "writing the files to disk".into())
+    flushed.context(|| "writing the files to disk".into())
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_batch_is_files_of_one_size_with_their_hashes_and_places() {
         let root = tempfile::tempdir().unwrap();
-        let batch = Batch {
+        let batch = FileSet {
             name: "odd",
             count: 2,
             bytes: 1013,

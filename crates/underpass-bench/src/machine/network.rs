@@ -9,7 +9,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 /// Both are there from the start, and the more specific one is taken.
 const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
@@ -20,14 +20,14 @@ const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
 /// # Errors
 /// It takes root, and the program `unshare`.
 pub fn become_isolated(argument: &str) -> Result<()> {
-    let program = std::env::current_exe().doing(|| "finding this program".into())?;
+    let program = std::env::current_exe().context(|| "finding this program".into())?;
     let error = Command::new("unshare")
         .arg("--net")
         .arg(program)
         .args(std::env::args_os().skip(1))
         .arg(argument)
         .exec();
-    Err(error).doing(|| "becoming unshare".into())
+    Err(error).context(|| "becoming unshare".into())
 }
 
 /// Brings up the loopback of this namespace, such that its connections use `congestion_control`.
@@ -49,7 +49,7 @@ fn ip(arguments: &str) -> Result<()> {
     let output = Command::new("ip")
         .args(arguments.split(' '))
         .output()
-        .doing(|| "running ip".into())?;
+        .context(|| "running ip".into())?;
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(()),

@@ -19,10 +19,10 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::contender::named::NamedCommand;
+use crate::contender::process::{ChildProcess, CommandSpec};
 use crate::document::Contender;
-use crate::error::{Doing, Error, Result};
-use crate::named::Named;
-use crate::process::{Process, Program};
+use crate::error::{Error, ErrorContext, Result};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
@@ -38,8 +38,8 @@ const UNKNOWN_VERSION: &str = "version unknown";
 
 /// Everything needed to start one server, over and over.
 #[derive(Debug)]
-pub(crate) struct Setup {
-    program: Program,
+pub(crate) struct ServerSetup {
+    program: CommandSpec,
     configuration: Option<String>,
     /// Where it listens.
     address: SocketAddr,
@@ -51,28 +51,33 @@ pub(crate) struct Setup {
 
 /// Whether a server tells how bodies travel. It costs a little, so none does while it is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Telling {
+pub(crate) enum MetricsMode {
     Nothing,
     Metrics,
 }
 
 /// A server that accepts connections.
-pub(crate) struct Server {
-    process: Process,
+pub(crate) struct ServerProcess {
+    process: ChildProcess,
     address: SocketAddr,
 }
 
-impl Setup {
+impl ServerSetup {
     /// This program, serving `root` with one worker and so many more arguments.
-    pub(crate) fn own(name: &str, more: &[String], root: &Path, own: PathBuf) -> Result<Setup> {
+    pub(crate) fn own(
+        name: &str,
+        more: &[String],
+        root: &Path,
+        own: PathBuf,
+    ) -> Result<ServerSetup> {
         let address = free_address()?;
-        let program = std::env::current_exe().doing(|| "finding this program".into())?;
+        let program = std::env::current_exe().context(|| "finding this program".into())?;
         let mut command = vec![program.into(), OsString::from("serve"), root.into()];
         let listen = address.to_string();
         command.extend(["--listen", &listen, "--workers", "1"].map(OsString::from));
         command.extend(more.iter().map(OsString::from));
-        Ok(Setup {
-            program: Program {
+        Ok(ServerSetup {
+            program: CommandSpec {
                 name: name.to_owned(),
                 version: format!("underpass {}", env!("CARGO_PKG_VERSION")),
                 command,
@@ -86,9 +91,9 @@ impl Setup {
     }
 
     /// A server that the user names, serving `root`.
-    pub(crate) fn of(named: &Named, root: &Path, own: PathBuf) -> Result<Setup> {
+    pub(crate) fn of(named: &NamedCommand, root: &Path, own: PathBuf) -> Result<ServerSetup> {
         let address = free_address()?;
-        let mut place = Place {
+        let mut place = Placeholders {
             root,
             own: &own,
             address,
@@ -100,8 +105,8 @@ impl Setup {
         let command = filled.map_err(|error| error.of(&named.name))?;
         let version = version_of(&command[0], &own);
         let configuration = (!place.copied.is_empty()).then(|| place.copied.join("\n"));
-        Ok(Setup {
-            program: Program {
+        Ok(ServerSetup {
+            program: CommandSpec {
                 name: named.name.clone(),
                 version,
                 command,
@@ -137,21 +142,25 @@ impl Setup {
     }
 
     /// Starts it on `processor`; returns once it accepts connections.
-    pub(crate) fn start(&self, processor: Option<usize>, telling: Telling) -> Result<Server> {
+    pub(crate) fn start(
+        &self,
+        processor: Option<usize>,
+        telling: MetricsMode,
+    ) -> Result<ServerProcess> {
         let log = self.own.join("output.log");
-        let doing = || format!("creating {}", log.display());
-        let output = File::create(&log).doing(doing)?;
-        let errors = output.try_clone().doing(doing)?;
+        let context = || format!("creating {}", log.display());
+        let output = File::create(&log).context(context)?;
+        let errors = output.try_clone().context(context)?;
         let mut program = self.program.clone();
-        if let (Telling::Metrics, Some(socket)) = (telling, &self.telling) {
+        if let (MetricsMode::Metrics, Some(socket)) = (telling, &self.telling) {
             let address = format!("unix:{}", socket.display());
             program.command.extend(["--status".into(), address.into()]);
         }
         let mut command = program.on(processor)?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        let mut process = Process::start(self.name(), &mut command)?;
+        let mut process = ChildProcess::start(self.name(), &mut command)?;
         match self.wait_until_accepting(&mut process)? {
-            Accepting::Yes => Ok(Server {
+            Accepting::Yes => Ok(ServerProcess {
                 process,
                 address: self.address,
             }),
@@ -168,7 +177,7 @@ impl Setup {
         }
     }
 
-    fn wait_until_accepting(&self, process: &mut Process) -> Result<Accepting> {
+    fn wait_until_accepting(&self, process: &mut ChildProcess) -> Result<Accepting> {
         let start = Instant::now();
         loop {
             let accepts = TcpStream::connect(self.address).is_ok();
@@ -192,7 +201,7 @@ enum Accepting {
     Not(&'static str),
 }
 
-impl Server {
+impl ServerProcess {
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -201,14 +210,14 @@ impl Server {
         self.address
     }
 
-    /// See [`Process::stop`].
+    /// See [`ChildProcess::stop`].
     pub(crate) fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
 }
 
 /// What placeholders stand for.
-struct Place<'a> {
+struct Placeholders<'a> {
     root: &'a Path,
     own: &'a Path,
     address: SocketAddr,
@@ -218,7 +227,7 @@ struct Place<'a> {
 
 const KNOWN: &str = "{root} {host} {port} {address} {own} {file:PATH}";
 
-impl Place<'_> {
+impl Placeholders<'_> {
     /// A word of a command line with its placeholders replaced.
     fn fill(&mut self, word: &str) -> Result<String> {
         let mut filled = String::new();
@@ -262,14 +271,14 @@ impl Place<'_> {
 
     /// Copies a file into the server's directory, under its own name, which some servers look at.
     fn copy(&mut self, from: &Path) -> Result<String> {
-        let text = fs::read_to_string(from).doing(|| format!("reading {}", from.display()))?;
+        let text = fs::read_to_string(from).context(|| format!("reading {}", from.display()))?;
         let filled = self.values().iter().fold(text, |text, (name, value)| {
             text.replace(&format!("{{{name}}}"), value)
         });
         let folder = self.own.join(self.copied.len().to_string());
         let to = folder.join(from.file_name().unwrap_or_default());
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&to, &filled));
-        written.doing(|| format!("writing {}", to.display()))?;
+        written.context(|| format!("writing {}", to.display()))?;
         self.copied.push(filled);
         Ok(to.display().to_string())
     }
@@ -284,7 +293,7 @@ fn is_name(inside: &str) -> bool {
 /// A loopback address nobody listens on now.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.doing(|| "looking for a free port".into())
+    listener.context(|| "looking for a free port".into())
 }
 
 fn last_of(said: &str) -> &str {
@@ -346,7 +355,7 @@ mod tests {
     use super::*;
 
     fn filled(word: &str, own: &Path) -> Result<(String, Vec<String>)> {
-        let mut place = Place {
+        let mut place = Placeholders {
             root: Path::new("/www"),
             own,
             address: SocketAddr::from(([127, 0, 0, 1], 8080)),

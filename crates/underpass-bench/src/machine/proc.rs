@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
 /// `USER_HZ`: the kernel's unit towards user space on every architecture we build for.
 const TICK: Duration = Duration::from_millis(10);
@@ -36,7 +36,7 @@ pub(crate) struct CpuReading {
 
 /// What a process and its descendants used between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Used {
+pub(crate) struct ResourceUsage {
     /// User and system time together.
     pub(crate) cpu: Duration,
     /// Its part in user space. The kernel splits the time by looking at every tick, so this is only
@@ -92,7 +92,7 @@ impl CpuReading {
 
     /// What the children of this process used that ended and were waited for.
     pub(crate) fn of_children() -> Result<CpuReading> {
-        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).doing(|| "reading usage".into())?;
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context(|| "reading usage".into())?;
         let of = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
         let (user, system) = (of(usage.user_time()), of(usage.system_time()));
         let count = |count: i64| count.unsigned_abs();
@@ -128,7 +128,7 @@ impl CpuReading {
     }
 
     /// Everything that was used between `earlier` and this reading.
-    pub(crate) fn used_since(&self, earlier: &CpuReading) -> Used {
+    pub(crate) fn used_since(&self, earlier: &CpuReading) -> ResourceUsage {
         let (cpu, _) = self.since(earlier);
         let ticks = self.by_ticks().saturating_sub(earlier.by_ticks());
         let user_ticks = self.user.saturating_sub(earlier.user);
@@ -136,7 +136,7 @@ impl CpuReading {
             true => 0.0,
             false => user_ticks.as_secs_f64() / ticks.as_secs_f64(),
         };
-        Used {
+        ResourceUsage {
             cpu,
             user: cpu.mul_f64(user_share),
             page_faults: self.page_faults.saturating_sub(earlier.page_faults),
@@ -172,7 +172,7 @@ impl CpuReading {
 
 /// A process and its descendants, the root first.
 pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
-    let all = numbered_entries("/proc").doing(|| "reading /proc".into())?;
+    let all = numbered_entries("/proc").context(|| "reading /proc".into())?;
     let parents: Vec<(u32, u32)> = all
         .into_iter()
         .filter_map(|pid| {
@@ -219,7 +219,7 @@ pub(crate) fn resident_bytes(root: u32) -> Result<u64> {
 
 /// What processes have in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessMemory {
     /// Pages that processes share count once each.
     pub(crate) resident_bytes: u64,
     /// So far, with and without input.
@@ -227,8 +227,8 @@ pub(crate) struct Memory {
 }
 
 /// Of these processes now, without looking for any others: two small files for each.
-pub(crate) fn memory_of(processes: &[u32]) -> Memory {
-    let mut memory = Memory::default();
+pub(crate) fn memory_of(processes: &[u32]) -> ProcessMemory {
+    let mut memory = ProcessMemory::default();
     for pid in processes {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         memory.resident_bytes += parse_kib_field(&status, "VmRSS:").unwrap_or(0) * 1024;
@@ -262,7 +262,7 @@ pub(crate) fn tcp_buffer_bytes() -> Option<u64> {
 /// Run time of the kernel threads that do network work which did not fit on top of a process.
 pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
     let mut reading = CpuReading::default();
-    for pid in numbered_entries("/proc").doing(|| "reading /proc".into())? {
+    for pid in numbered_entries("/proc").context(|| "reading /proc".into())? {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.starts_with("ksoftirqd/") {
             reading.add_process(pid);
@@ -274,7 +274,7 @@ pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
 /// Run time of all kernel threads: what they do is nobody's program.
 pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
     let mut reading = CpuReading::default();
-    for pid in numbered_entries("/proc").doing(|| "reading /proc".into())? {
+    for pid in numbered_entries("/proc").context(|| "reading /proc".into())? {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if parse_process_stat(&stat).is_some_and(|stat| stat.parent == KTHREADD) {
             reading.add_process(pid);
@@ -285,7 +285,7 @@ pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
 
 /// What all processors did since the machine started.
 pub(crate) fn machine_ticks() -> Result<MachineTicks> {
-    let text = fs::read_to_string("/proc/stat").doing(|| "reading /proc/stat".into())?;
+    let text = fs::read_to_string("/proc/stat").context(|| "reading /proc/stat".into())?;
     Ok(parse_machine_ticks(&text).unwrap_or(MachineTicks { busy: 0, steal: 0 }))
 }
 
