@@ -14,7 +14,7 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel. `endpoint.rs` asks what a descriptor is, `host.rs` what
+/// Where the mover may call the kernel. `endpoint.rs` asks what a descriptor is, `kernel.rs` what
 /// the kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/sys/",
@@ -23,7 +23,7 @@ const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/drive.rs",
     "crates/underpass/src/endpoint.rs",
     "crates/underpass/src/error.rs",
-    "crates/underpass/src/host.rs",
+    "crates/underpass/src/kernel.rs",
 ];
 
 /// What everybody may name: an error number is plain data. It is written out in full, so that
@@ -105,7 +105,7 @@ pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
-const CALL: &str = "the kernel is called from sys, drive, host, endpoint and error only; \
+const CALL: &str = "the kernel is called from sys, drive, kernel, endpoint and error only; \
                     elsewhere only `rustix::io::Errno`, written like this, is allowed";
 
 fn is_in(places: &[&str], path: &str) -> bool {
@@ -168,7 +168,7 @@ mod tests {
             "sys/tls.rs",
             "drive/tokio.rs",
             "drive.rs",
-            "host.rs",
+            "kernel.rs",
             "endpoint.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");
