@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::address::ListenAt;
+use crate::listen::address::ListenAt;
 
 /// A server could not start, or not go on in another way.
 #[derive(Debug)]

@@ -8,8 +8,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::admission::proxy_protocol::{Header, LINE_BYTES_MAX, Origin, Parsed, SIGNATURE, parse};
 use crate::limits::PROXY_BYTES_MAX;
-use crate::proxy_protocol::{Header, LINE_BYTES_MAX, Origin, Parsed, SIGNATURE, parse};
 
 /// A PROXY header is what a plainer reading makes of it; no split of the bytes changes that, nor
 /// what follows; it ends where there still is something; and one that is written is read back as

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass::limits::JOINED_BYTES_MAX;
 
+use crate::admission::proxies::Proxies;
 use crate::error::Error;
-use crate::pace::Least;
-use crate::proxies::Proxies;
+use crate::quota::min_rate::Least;
 use crate::size;
 
 /// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.

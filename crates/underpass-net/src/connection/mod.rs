@@ -7,6 +7,11 @@
 //!
 //! Every wait ends: by what it waits for, by its deadline, or because the server stops.
 
+pub(crate) mod deadline;
+pub(crate) mod input;
+pub(crate) mod set;
+pub(crate) mod socket;
+
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::io;
@@ -19,18 +24,18 @@ use tokio::io::Interest;
 use underpass::drive::tokio::{Turn, forecast, turn};
 use underpass::{Fault, Forecast, Outbox, tcp};
 
-use crate::address::Peer;
-use crate::addresses::Seat;
-use crate::bandwidth::{Claim, Shares};
-use crate::deadline::Deadline;
+use crate::connection::deadline::Deadline;
+use crate::connection::input::Input;
+use crate::connection::set::Roster;
+use crate::connection::socket::Socket;
 use crate::error::StreamError;
-use crate::input::Input;
 use crate::limits::{FIRST_REQUEST_TIMEOUT, Limits, SLOT_TIMEOUT};
-use crate::pace::{Judgement, Pace};
-use crate::roster::Roster;
-use crate::shutdown::Phase;
-use crate::socket::Socket;
-use crate::workers::Ground;
+use crate::listen::address::Peer;
+use crate::quota::client_table::Seat;
+use crate::quota::min_rate::{Judgement, Pace};
+use crate::quota::rate_limiter::{Claim, Shares};
+use crate::server::shutdown::Phase;
+use crate::worker::Ground;
 
 /// A connection that was accepted. Dropping it closes it.
 pub struct Stream {

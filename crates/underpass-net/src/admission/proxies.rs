@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::network::Network;
+use crate::admission::network::Network;
 
 /// The proxies in front of a server, and how they tell it about their clients.
 #[derive(Clone, Debug, Deserialize)]

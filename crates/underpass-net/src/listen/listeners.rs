@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use socket2::{Domain, SockRef};
 
-use crate::address::{Address, ListenAt};
 use crate::error::Error;
-use crate::inherit::Activated;
+use crate::handover::inherit::Activated;
 use crate::limits::Limits;
-use crate::listen::{self, Version4};
-use crate::unix::{self, Fate, SocketFile};
+use crate::listen::address::{Address, ListenAt};
+use crate::listen::tcp::{self, Version4};
+use crate::listen::unix::{self, Fate, SocketFile};
 
 /// Duplicates of them are the same sockets.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ fn open(
     }
     let place = match at {
         ListenAt::Tcp(address) => {
-            let socket = listen::first(*address, version4(at, wanted), limits)?;
+            let socket = tcp::first(*address, version4(at, wanted), limits)?;
             Listening::of(at.clone(), socket, None)?
         }
         ListenAt::Unix { path, mode } => {
@@ -238,7 +238,7 @@ impl Listening {
             return Ok(());
         };
         while self.sockets.len() < workers {
-            match listen::sibling(*address, version4, limits) {
+            match tcp::sibling(*address, version4, limits) {
                 Ok(socket) => self.sockets.push(socket),
                 Err(Error::AddressTaken { .. } | Error::PortForbidden { .. }) => break,
                 Err(error) => return Err(error),
@@ -250,7 +250,7 @@ impl Listening {
     /// What may have changed since the socket was made.
     fn settle(&self, limits: &Limits) -> Result<(), Error> {
         for socket in &self.sockets {
-            let dressed = listen::dress(&SockRef::from(socket), limits);
+            let dressed = tcp::dress(&SockRef::from(socket), limits);
             dressed.map_err(|source| Error::Inherited {
                 what: self.at.to_string(),
                 source,

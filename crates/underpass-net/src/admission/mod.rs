@@ -9,21 +9,25 @@
 //! What is not let in is closed without a word: whoever opens connections faster than they may
 //! be had should cost as little as possible, and may not speak HTTP at all.
 
+pub(crate) mod network;
+pub(crate) mod proxies;
+pub mod proxy_protocol;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::address::Peer;
-use crate::addresses::{Addresses, Allowed, Seat};
-use crate::bandwidth::Bandwidth;
+use crate::admission::proxies::{Proxies, ProxyProtocol};
+use crate::admission::proxy_protocol::{Origin, Parsed, parse};
+use crate::connection::{Filled, Patience, Stream};
 use crate::error::StreamError;
 use crate::limits::Limits;
-use crate::proxies::{Proxies, ProxyProtocol};
-use crate::proxy_protocol::{Origin, Parsed, parse};
-use crate::shutdown::Phase;
-use crate::stream::{Filled, Patience, Stream};
-use crate::trouble::{Burst, Trouble};
+use crate::listen::address::Peer;
+use crate::log_throttle::{Burst, Trouble};
+use crate::quota::client_table::{Addresses, Allowed, Seat};
+use crate::quota::rate_limiter::Bandwidth;
+use crate::server::shutdown::Phase;
 
 /// Why a connection is closed before anything is said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use tokio::sync::Notify;
 
-use crate::shutdown::Phase;
+use crate::server::shutdown::Phase;
 
 pub(crate) struct Roster {
     phase: Cell<Phase>,

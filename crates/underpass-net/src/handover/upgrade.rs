@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
-use crate::address::ListenAt;
 use crate::error::Error;
-use crate::handover::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
-use crate::inherit::Activated;
+use crate::handover::inherit::Activated;
+use crate::handover::socket::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
 use crate::limits::UPGRADE_TIMEOUT;
-use crate::listeners::Listeners;
+use crate::listen::address::ListenAt;
+use crate::listen::listeners::Listeners;
 
 /// Starts `command` and returns when it takes connections.
 ///

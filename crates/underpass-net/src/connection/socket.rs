@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use underpass::drive::tokio::Stream;
 
-use crate::address::Peer;
+use crate::listen::address::Peer;
 
 /// A descriptor that the event loop is told of.
 pub type Registered = AsyncFd<Rc<OwnedFd>>;

@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::address::Peer;
+use crate::connection::set::Roster;
+use crate::connection::socket::{Door, Queue, Socket};
 use crate::limits::{ACCEPT_BACKOFF, Limits};
-use crate::roster::Roster;
-use crate::socket::{Door, Queue, Socket};
-use crate::trouble::{Burst, Trouble};
+use crate::listen::address::Peer;
+use crate::log_throttle::{Burst, Trouble};
 
 /// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster, and
 /// says when it is `full`.

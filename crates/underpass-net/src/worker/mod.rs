@@ -1,5 +1,7 @@
 //! The workers: threads that each take, keep and answer their own connections.
 
+pub(crate) mod accept;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -16,17 +18,17 @@ use tokio::time::{sleep, timeout};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
-use crate::accept::{accept, take_rest};
-use crate::address::Peer;
+use crate::admission::{Gate, Shared, TurnedAway, enter};
+use crate::connection::Stream;
+use crate::connection::set::Roster;
+use crate::connection::socket::{Door, Socket};
 use crate::error::Error;
-use crate::gate::{Gate, Shared, TurnedAway, enter};
 use crate::limits::{
     Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT, TURN_BYTES_WATCHED_MIN,
 };
-use crate::roster::Roster;
-use crate::shutdown::{Phase, reached};
-use crate::socket::{Door, Socket};
-use crate::stream::Stream;
+use crate::listen::address::Peer;
+use crate::server::shutdown::{Phase, reached};
+use crate::worker::accept::{accept, take_rest};
 
 /// What is spoken on the connections of a server.
 pub trait Protocol: Clone + Send + 'static {

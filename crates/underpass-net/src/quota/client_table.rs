@@ -11,8 +11,8 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::bandwidth::Bandwidth;
 use crate::limits::{Limits, REMEMBERED_MAX};
+use crate::quota::rate_limiter::Bandwidth;
 
 pub(crate) struct Addresses {
     each: Allowed,
@@ -176,7 +176,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::bandwidth::Claim;
+    use crate::quota::rate_limiter::Claim;
 
     fn addresses(each_max: usize) -> Arc<Addresses> {
         Arc::new(Addresses::new(Allowed {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::address::Address;
-use crate::listeners::Listeners;
+use crate::listen::address::Address;
+use crate::listen::listeners::Listeners;
 
 /// How far a server, or a generation of its workers, has come on its way to an end. Phases only
 /// advance.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use listenfd::ListenFd;
 use socket2::{Domain, SockRef, Type};
 
-use crate::address::ListenAt;
 use crate::error::Error;
-use crate::handover::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
+use crate::handover::socket::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
-use crate::listeners::{Listeners, Listening};
-use crate::running::Running;
-use crate::unix::{Fate, SocketFile};
+use crate::listen::address::ListenAt;
+use crate::listen::listeners::{Listeners, Listening};
+use crate::listen::unix::{Fate, SocketFile};
+use crate::server::Running;
 
 /// Sockets that were opened for this process before it started.
 #[derive(Debug, Default)]

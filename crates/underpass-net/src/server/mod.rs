@@ -1,5 +1,7 @@
 //! A server at work: its listeners, and generations of workers that take them over in turn.
 
+pub(crate) mod shutdown;
+
 use std::fmt;
 use std::mem;
 use std::net::SocketAddr;
@@ -12,17 +14,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 use underpass::Policy;
 
-use crate::address::{Address, ListenAt};
-use crate::descriptors;
+use crate::admission::Shared;
 use crate::error::Error;
-use crate::gate::Shared;
-use crate::inherit::{Activated, Inherited};
+use crate::handover::inherit::{Activated, Inherited};
+use crate::handover::upgrade::hand_over;
 use crate::limits::{GENERATIONS_MAX, Limits};
-use crate::listeners::Listeners;
-use crate::shutdown::{Phase, Shutdown};
-use crate::unix::Fate;
-use crate::upgrade::hand_over;
-use crate::workers::{Protocol, prepare};
+use crate::listen::address::{Address, ListenAt};
+use crate::listen::listeners::Listeners;
+use crate::listen::unix::Fate;
+use crate::process::descriptors;
+use crate::server::shutdown::{Phase, Shutdown};
+use crate::worker::{Protocol, prepare};
 
 /// What a generation of workers is started with.
 #[derive(Clone, Debug)]
