@@ -3,31 +3,31 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use crate::limits::TROUBLE_QUIET;
+use crate::limits::LOG_QUIET;
 
 /// Remembers when some trouble was last met. A thousand refused connections in a row are one
 /// burst and one line in the log; the next burst is told again.
 #[derive(Debug, Default)]
-pub struct Trouble {
+pub struct LogThrottle {
     last: Cell<Option<Instant>>,
 }
 
 /// Whether an occurrence opens a burst.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
-pub enum Burst {
+pub enum Occurrence {
     /// The first for a while: tell it.
-    New,
+    First,
     /// More of the same: it has been told.
-    Same,
+    Repeated,
 }
 
-impl Trouble {
+impl LogThrottle {
     /// Notes an occurrence at `now`.
-    pub fn meet(&self, now: Instant) -> Burst {
+    pub fn record(&self, now: Instant) -> Occurrence {
         match self.last.replace(Some(now)) {
-            Some(last) if now.saturating_duration_since(last) < TROUBLE_QUIET => Burst::Same,
-            _ => Burst::New,
+            Some(last) if now.saturating_duration_since(last) < LOG_QUIET => Occurrence::Repeated,
+            _ => Occurrence::First,
         }
     }
 }
@@ -38,11 +38,11 @@ mod tests {
 
     #[test]
     fn a_burst_is_told_once_and_the_next_one_again() {
-        let trouble = Trouble::default();
+        let throttle = LogThrottle::default();
         let start = Instant::now();
-        assert_eq!(trouble.meet(start), Burst::New);
-        assert_eq!(trouble.meet(start + TROUBLE_QUIET / 2), Burst::Same);
-        assert_eq!(trouble.meet(start + TROUBLE_QUIET), Burst::Same);
-        assert_eq!(trouble.meet(start + TROUBLE_QUIET * 2), Burst::New);
+        assert_eq!(throttle.record(start), Occurrence::First);
+        assert_eq!(throttle.record(start + LOG_QUIET / 2), Occurrence::Repeated);
+        assert_eq!(throttle.record(start + LOG_QUIET), Occurrence::Repeated);
+        assert_eq!(throttle.record(start + LOG_QUIET * 2), Occurrence::First);
     }
 }

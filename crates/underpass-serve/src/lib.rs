@@ -34,7 +34,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Confine, Protocol, Proxies, Stream, TurnedAway, User, confine};
+use underpass_net::{Confine, Connection, Protocol, Proxies, Rejected, User, confine};
 
 mod accept;
 mod answer;
@@ -110,7 +110,7 @@ pub use mime::TypeOptions;
 pub use monitor::{StatusAddress, StatusOptions};
 pub use options::{Explain, Options, SiteOptions};
 
-pub use server::{Server, serve, serve_on};
+pub use server::{FileServer, serve, serve_on};
 pub use settings::{Channel, Setting};
 pub use worker::{Summary, Worker};
 
@@ -156,11 +156,14 @@ impl Protocol for Http {
         Worker::new(self)
     }
 
-    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
-        connection::converse(worker, stream)
+    fn serve_connection(
+        worker: Rc<Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        connection::serve_connection(worker, stream)
     }
 
-    fn turned_away(worker: &Worker, why: TurnedAway) {
+    fn rejected(worker: &Worker, why: Rejected) {
         worker.tally().turned_away[why.number()].add(1);
     }
 

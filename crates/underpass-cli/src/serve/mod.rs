@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
-use underpass_serve::{Error, Server, Summary};
+use underpass_serve::{Error, FileServer, Summary};
 
 mod addresses;
 mod arguments;
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// A server that obeys.
 struct Served {
-    server: Arc<Server>,
+    server: Arc<FileServer>,
     notifier: Arc<Notifier>,
 }
 
@@ -75,7 +75,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
         .map_err(|error| with_advice(&error.into()))?;
     let server = underpass_serve::serve_on(&options, inherited);
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
-    let notifier = Arc::new(Notifier::of_environment());
+    let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
     life::obey(&server, &notifier, move || self::options(&again))?;
     let tried = match (arguments.only, options.sites.first()) {

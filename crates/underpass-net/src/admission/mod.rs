@@ -19,19 +19,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::admission::proxies::{Proxies, ProxyProtocol};
-use crate::admission::proxy_protocol::{Origin, Parsed, parse};
-use crate::connection::{Filled, Patience, Stream};
-use crate::error::StreamError;
-use crate::limits::Limits;
-use crate::listen::address::Peer;
-use crate::log_throttle::{Burst, Trouble};
-use crate::quota::client_table::{Addresses, Allowed, Seat};
-use crate::quota::rate_limiter::Bandwidth;
-use crate::server::shutdown::Phase;
+use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
+use crate::connection::{Connection, ReadOutcome, WhileDraining};
+use crate::error::ConnectionError;
+use crate::limits::ConnectionLimits;
+use crate::listen::address::PeerAddress;
+use crate::log_throttle::{LogThrottle, Occurrence};
+use crate::quota::client_table::{ClientPermit, ClientTable, PerClientLimits};
+use crate::quota::rate_limiter::RateLimiter;
+use crate::server::shutdown::ShutdownPhase;
 
 /// Why a connection is closed before anything is said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TurnedAway {
+pub enum Rejected {
     /// Its client has as many connections as it may have.
     ClientLimit,
     /// It is no trusted proxy, where all have to be.
@@ -46,8 +46,8 @@ pub enum TurnedAway {
     Stopped,
 }
 
-impl TurnedAway {
-    /// A word for each, in the order of [`TurnedAway::number`].
+impl Rejected {
+    /// A word for each, in the order of [`Rejected::number`].
     pub const NAMES: [&str; 6] = [
         "client_limit",
         "untrusted",
@@ -60,59 +60,62 @@ impl TurnedAway {
     /// Where it stands among all, whatever it says beside.
     pub fn number(self) -> usize {
         match self {
-            TurnedAway::ClientLimit => 0,
-            TurnedAway::Untrusted => 1,
-            TurnedAway::HeaderMissing => 2,
-            TurnedAway::HeaderWrong(_) => 3,
-            TurnedAway::HeaderLate => 4,
-            TurnedAway::Stopped => 5,
+            Rejected::ClientLimit => 0,
+            Rejected::Untrusted => 1,
+            Rejected::HeaderMissing => 2,
+            Rejected::HeaderWrong(_) => 3,
+            Rejected::HeaderLate => 4,
+            Rejected::Stopped => 5,
         }
     }
 }
 
-impl fmt::Display for TurnedAway {
+impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TurnedAway::ClientLimit => "the client has as many connections as it may have",
-            TurnedAway::Untrusted => "it is no trusted proxy",
-            TurnedAway::HeaderMissing => "its PROXY header is missing",
-            TurnedAway::HeaderWrong(why) => why,
-            TurnedAway::HeaderLate => "its PROXY header did not come in time",
-            TurnedAway::Stopped => "the server stops",
+            Rejected::ClientLimit => "the client has as many connections as it may have",
+            Rejected::Untrusted => "it is no trusted proxy",
+            Rejected::HeaderMissing => "its PROXY header is missing",
+            Rejected::HeaderWrong(why) => why,
+            Rejected::HeaderLate => "its PROXY header did not come in time",
+            Rejected::Stopped => "the server stops",
         })
     }
 }
 
 /// What all workers share: nothing, unless a limit asks for it.
 #[derive(Default)]
-pub(crate) struct Shared {
-    addresses: Option<Arc<Addresses>>,
-    pub(crate) bandwidth: Option<Bandwidth>,
+pub(crate) struct SharedQuotas {
+    clients: Option<Arc<ClientTable>>,
+    pub(crate) rate_limiter: Option<RateLimiter>,
 }
 
 /// A worker's gate.
-pub(crate) struct Gate {
-    pub(crate) shared: Arc<Shared>,
-    turned_away: Trouble,
+pub(crate) struct Admission {
+    pub(crate) shared: Arc<SharedQuotas>,
+    rejected: LogThrottle,
 }
 
-impl Shared {
-    pub(crate) fn new(limits: &Limits) -> Shared {
-        Shared {
-            addresses: Allowed::by(limits).map(|each| Arc::new(Addresses::new(each))),
-            bandwidth: limits.rate_all_max.map(Bandwidth::new),
+impl SharedQuotas {
+    pub(crate) fn new(limits: &ConnectionLimits) -> SharedQuotas {
+        SharedQuotas {
+            clients: PerClientLimits::by(limits).map(|each| Arc::new(ClientTable::new(each))),
+            rate_limiter: limits.rate_all_max.map(RateLimiter::new),
         }
     }
 }
 
-impl Shared {
+impl SharedQuotas {
     /// What a new generation shares with the one before it: connections that are open go on being
     /// counted, unless there is another limit.
-    pub(crate) fn after(before: Option<&Arc<Shared>>, limits: &Limits) -> Arc<Shared> {
-        let new = Shared::new(limits);
+    pub(crate) fn after(
+        before: Option<&Arc<SharedQuotas>>,
+        limits: &ConnectionLimits,
+    ) -> Arc<SharedQuotas> {
+        let new = SharedQuotas::new(limits);
         Arc::new(match before {
-            Some(before) => Shared {
-                addresses: match (&before.addresses, new.addresses) {
+            Some(before) => SharedQuotas {
+                clients: match (&before.clients, new.clients) {
                     (Some(old), Some(new)) if old.each() == new.each() => Some(Arc::clone(old)),
                     (_, new) => new,
                 },
@@ -123,86 +126,86 @@ impl Shared {
     }
 }
 
-impl Gate {
-    pub(crate) fn new(shared: Arc<Shared>) -> Gate {
-        Gate {
+impl Admission {
+    pub(crate) fn new(shared: Arc<SharedQuotas>) -> Admission {
+        Admission {
             shared,
-            turned_away: Trouble::default(),
+            rejected: LogThrottle::default(),
         }
     }
 
     /// A seat for a connection of `client`, where seats are counted.
-    fn seat(&self, client: IpAddr) -> Result<Option<Seat>, TurnedAway> {
-        let Some(addresses) = &self.shared.addresses else {
+    fn permit(&self, client: IpAddr) -> Result<Option<ClientPermit>, Rejected> {
+        let Some(clients) = &self.shared.clients else {
             return Ok(None);
         };
-        let seat = addresses.seat(client);
-        seat.map(Some).ok_or(TurnedAway::ClientLimit)
+        let permit = clients.permit(client);
+        permit.map(Some).ok_or(Rejected::ClientLimit)
     }
 
-    fn tell(&self, peer: Peer, why: TurnedAway) {
-        if self.turned_away.meet(Instant::now()) == Burst::New {
+    fn tell(&self, peer: PeerAddress, why: Rejected) {
+        if self.rejected.record(Instant::now()) == Occurrence::First {
             tracing::warn!("connections are closed: of {peer}: {why}");
         }
     }
 }
 
 /// Lets a connection in, or closes it.
-pub(crate) async fn enter(mut stream: Stream) -> Result<Stream, TurnedAway> {
-    match let_in(&mut stream).await {
+pub(crate) async fn admit(mut stream: Connection) -> Result<Connection, Rejected> {
+    match check(&mut stream).await {
         Ok(()) => Ok(stream),
         Err(why) => {
-            if stream.phase() == Phase::Running {
-                stream.ground.gate.tell(stream.peer(), why);
+            if stream.phase() == ShutdownPhase::Running {
+                stream.worker.admission.tell(stream.peer(), why);
             }
             Err(why)
         }
     }
 }
 
-async fn let_in(stream: &mut Stream) -> Result<(), TurnedAway> {
-    if is_header_due(&stream.ground.limits.proxy, stream.peer())?
-        && let Origin::Client(client) = Box::pin(read_header(stream)).await?
+async fn check(stream: &mut Connection) -> Result<(), Rejected> {
+    if is_header_due(&stream.worker.limits.proxy, stream.peer())?
+        && let ConnectionOrigin::Client(client) = Box::pin(read_header(stream)).await?
     {
-        stream.client = Peer::Tcp(client);
+        stream.client = PeerAddress::Tcp(client);
     }
     if let Some(client) = stream.client.ip() {
-        stream.seat = stream.ground.gate.seat(client)?;
+        stream.permit = stream.worker.admission.permit(client)?;
     }
     Ok(())
 }
 
 /// Whether a connection has to begin with a header.
-fn is_header_due(proxies: &Proxies, peer: Peer) -> Result<bool, TurnedAway> {
+fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected> {
     let is_trusted = || match peer {
-        Peer::Tcp(peer) => proxies.trust(peer.ip()),
-        Peer::Unix => proxies.trust_unix(),
+        PeerAddress::Tcp(peer) => proxies.trust(peer.ip()),
+        PeerAddress::Unix => proxies.trust_unix(),
     };
     match (proxies.protocol, is_trusted) {
         (ProxyProtocol::Off, _) => Ok(false),
         (ProxyProtocol::Trusted, is_trusted) => Ok(is_trusted()),
         (ProxyProtocol::Required, is_trusted) if is_trusted() => Ok(true),
-        (ProxyProtocol::Required, _) => Err(TurnedAway::Untrusted),
+        (ProxyProtocol::Required, _) => Err(Rejected::Untrusted),
     }
 }
 
 /// Reads the header and takes it off the input.
-async fn read_header(stream: &mut Stream) -> Result<Origin, TurnedAway> {
-    stream.expect_within(stream.ground.limits.proxy.timeout);
+async fn read_header(stream: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
+    stream.start_deadline(stream.worker.limits.proxy.timeout);
     loop {
         match parse(stream.input()) {
-            Parsed::Header(header) => {
+            ProxyHeaderParse::Complete(header) => {
                 stream.consume(header.length);
                 return Ok(header.origin);
             }
-            Parsed::Malformed(why) => return Err(TurnedAway::HeaderWrong(why)),
-            Parsed::Partial => {}
+            ProxyHeaderParse::Malformed(why) => return Err(Rejected::HeaderWrong(why)),
+            ProxyHeaderParse::Partial => {}
         }
-        match stream.fill(Patience::Idle).await {
-            Ok(Filled::Bytes) => {}
-            Err(StreamError::TimedOut) => return Err(TurnedAway::HeaderLate),
-            Err(StreamError::Stopped) => return Err(TurnedAway::Stopped),
-            Ok(Filled::End) | Err(_) => return Err(TurnedAway::HeaderMissing),
+        match stream.fill(WhileDraining::Ends).await {
+            Ok(ReadOutcome::Bytes) => {}
+            Err(ConnectionError::TimedOut) => return Err(Rejected::HeaderLate),
+            Err(ConnectionError::Stopped) => return Err(Rejected::Stopped),
+            Ok(ReadOutcome::End) | Err(_) => return Err(Rejected::HeaderMissing),
         }
     }
 }
@@ -218,7 +221,7 @@ mod tests {
             protocol,
             ..Proxies::default()
         };
-        let peer = |address: [u8; 4]| Peer::Tcp((address, 1).into());
+        let peer = |address: [u8; 4]| PeerAddress::Tcp((address, 1).into());
         let (proxy, other) = (peer([10, 0, 0, 1]), peer([192, 0, 2, 1]));
         let due = |protocol, peer| is_header_due(&proxies(protocol), peer);
         assert_eq!(due(ProxyProtocol::Off, proxy), Ok(false));

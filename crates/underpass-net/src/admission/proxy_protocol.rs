@@ -18,37 +18,37 @@ use crate::limits::PROXY_BYTES_MAX;
 
 /// What the first bytes of a connection are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Parsed {
+pub enum ProxyHeaderParse {
     /// The beginning of a header; more bytes are needed.
     Partial,
     /// A header.
-    Header(Header),
+    Complete(ProxyHeader),
     /// No header, and why. No further byte can make it one.
     Malformed(&'static str),
 }
 
 /// A complete header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Header {
+pub struct ProxyHeader {
     /// How many bytes it has.
     pub length: usize,
     /// Whom the connection is from.
-    pub origin: Origin,
+    pub origin: ConnectionOrigin,
 }
 
 /// Whom a connection is from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum ConnectionOrigin {
     /// The proxy itself, or somebody it can't name: a check of health, a Unix socket, `UNKNOWN`.
-    Peer,
+    Proxy,
     /// This client.
     Client(SocketAddr),
 }
 
 /// Reads the header that `input` begins with. Never blocks, takes no memory.
-pub fn parse(input: &[u8]) -> Parsed {
+pub fn parse(input: &[u8]) -> ProxyHeaderParse {
     if input.len() < SIGNATURE.len() && SIGNATURE.starts_with(input) {
-        return Parsed::Partial;
+        return ProxyHeaderParse::Partial;
     }
     if input.starts_with(SIGNATURE) {
         return binary(input);
@@ -56,7 +56,7 @@ pub fn parse(input: &[u8]) -> Parsed {
     let known = input.len().min(PREFIX.len());
     match input[..known] == PREFIX[..known] {
         true => line(input),
-        false => Parsed::Malformed("it begins with no PROXY header"),
+        false => ProxyHeaderParse::Malformed("it begins with no PROXY header"),
     }
 }
 
@@ -67,31 +67,31 @@ const PREFIX: &[u8] = b"PROXY ";
 pub(crate) const LINE_BYTES_MAX: usize = 107;
 
 /// Version 1.
-fn line(input: &[u8]) -> Parsed {
+fn line(input: &[u8]) -> ProxyHeaderParse {
     let within = &input[..input.len().min(LINE_BYTES_MAX)];
     let Some(feed) = within.iter().position(|&byte| byte == b'\n') else {
         return match within.len() {
-            LINE_BYTES_MAX => Parsed::Malformed("its line is too long"),
-            _ => Parsed::Partial,
+            LINE_BYTES_MAX => ProxyHeaderParse::Malformed("its line is too long"),
+            _ => ProxyHeaderParse::Partial,
         };
     };
     let Some(line) = within[..feed].strip_suffix(b"\r") else {
-        return Parsed::Malformed("its line ends without CR");
+        return ProxyHeaderParse::Malformed("its line ends without CR");
     };
     match origin(&line[PREFIX.len()..]) {
-        Some(origin) => Parsed::Header(Header {
+        Some(origin) => ProxyHeaderParse::Complete(ProxyHeader {
             length: feed + 1,
             origin,
         }),
-        None => Parsed::Malformed("its line makes no sense"),
+        None => ProxyHeaderParse::Malformed("its line makes no sense"),
     }
 }
 
 /// What stands behind `PROXY `.
-fn origin(line: &[u8]) -> Option<Origin> {
+fn origin(line: &[u8]) -> Option<ConnectionOrigin> {
     // Whatever else is in the line is to be ignored, text or not.
     if line.split(|&byte| byte == b' ').next() == Some(b"UNKNOWN") {
-        return Some(Origin::Peer);
+        return Some(ConnectionOrigin::Proxy);
     }
     let line = std::str::from_utf8(line).ok()?;
     let (family, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -107,7 +107,7 @@ fn origin(line: &[u8]) -> Option<Origin> {
     let address = |text| IpAddr::from_str(text).ok().filter(is_expected);
     let (source, _) = (address(source)?, address(destination)?);
     let (port, _) = (port(source_port)?, port(destination_port)?);
-    Some(Origin::Client(SocketAddr::new(source, port)))
+    Some(ConnectionOrigin::Client(SocketAddr::new(source, port)))
 }
 
 /// Digits without a sign or needless zeros.
@@ -118,39 +118,39 @@ fn port(text: &str) -> Option<u16> {
 }
 
 /// Version 2, behind its signature.
-fn binary(input: &[u8]) -> Parsed {
+fn binary(input: &[u8]) -> ProxyHeaderParse {
     let Some(&version_and_command) = input.get(12) else {
-        return Parsed::Partial;
+        return ProxyHeaderParse::Partial;
     };
     let is_local = match version_and_command {
         0x20 => true,
         0x21 => false,
-        _ => return Parsed::Malformed("its version or command is unknown"),
+        _ => return ProxyHeaderParse::Malformed("its version or command is unknown"),
     };
     let Some(&family) = input.get(13) else {
-        return Parsed::Partial;
+        return ProxyHeaderParse::Partial;
     };
     let Some(needed) = addresses_bytes(family).or(is_local.then_some(0)) else {
-        return Parsed::Malformed("its address family is unknown");
+        return ProxyHeaderParse::Malformed("its address family is unknown");
     };
     let Some(&[high, low]) = input.get(14..16) else {
-        return Parsed::Partial;
+        return ProxyHeaderParse::Partial;
     };
     let length = HEAD_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if length > PROXY_BYTES_MAX {
-        return Parsed::Malformed("it is too long");
+        return ProxyHeaderParse::Malformed("it is too long");
     }
     if !is_local && length < HEAD_BYTES + needed {
-        return Parsed::Malformed("it is too short for its addresses");
+        return ProxyHeaderParse::Malformed("it is too short for its addresses");
     }
     let Some(addresses) = input.get(HEAD_BYTES..length) else {
-        return Parsed::Partial;
+        return ProxyHeaderParse::Partial;
     };
     let origin = match is_local {
-        true => Origin::Peer,
+        true => ConnectionOrigin::Proxy,
         false => claimed(family, addresses),
     };
-    Parsed::Header(Header { length, origin })
+    ProxyHeaderParse::Complete(ProxyHeader { length, origin })
 }
 
 /// Signature, version and command, family, length.
@@ -167,9 +167,9 @@ fn addresses_bytes(family: u8) -> Option<usize> {
     }
 }
 
-fn claimed(family: u8, addresses: &[u8]) -> Origin {
+fn claimed(family: u8, addresses: &[u8]) -> ConnectionOrigin {
     let client = |address: IpAddr, port: [u8; 2]| {
-        Origin::Client(SocketAddr::new(address, u16::from_be_bytes(port)))
+        ConnectionOrigin::Client(SocketAddr::new(address, u16::from_be_bytes(port)))
     };
     match (family, addresses) {
         (0x11, &[a, b, c, d, _, _, _, _, high, low, ..]) => {
@@ -177,9 +177,9 @@ fn claimed(family: u8, addresses: &[u8]) -> Origin {
         }
         (0x21, _) => match (addresses.first_chunk::<16>(), addresses.get(32..34)) {
             (Some(&source), Some(&[high, low])) => client(IpAddr::from(source), [high, low]),
-            _ => Origin::Peer,
+            _ => ConnectionOrigin::Proxy,
         },
-        _ => Origin::Peer,
+        _ => ConnectionOrigin::Proxy,
     }
 }
 

@@ -7,8 +7,8 @@ use super::*;
 
 const MIXED: &str = "2001:db8::1 2001:db8::2 1 2";
 
-fn client(text: &str) -> Origin {
-    Origin::Client(text.parse().unwrap())
+fn client(text: &str) -> ConnectionOrigin {
+    ConnectionOrigin::Client(text.parse().unwrap())
 }
 
 /// A header of version 2 with these addresses and additions.
@@ -30,7 +30,7 @@ fn six() -> Vec<u8> {
     addresses
 }
 
-fn right() -> Vec<(Vec<u8>, Origin)> {
+fn right() -> Vec<(Vec<u8>, ConnectionOrigin)> {
     let line = |text: &str| format!("PROXY {text}\r\n").into_bytes();
     let long = "f".repeat(LINE_BYTES_MAX - "PROXY UNKNOWN \r\n".len());
     vec![
@@ -44,21 +44,30 @@ fn right() -> Vec<(Vec<u8>, Origin)> {
             line("TCP6 ::ffff:192.0.2.7 ::1 65535 0"),
             client("[::ffff:192.0.2.7]:65535"),
         ),
-        (line("UNKNOWN"), Origin::Peer),
-        (line("UNKNOWN ffff::1 anything \x01 at all"), Origin::Peer),
-        (b"PROXY UNKNOWN \xff\xfe\r\n".to_vec(), Origin::Peer),
-        (line(&format!("UNKNOWN {long}")), Origin::Peer),
+        (line("UNKNOWN"), ConnectionOrigin::Proxy),
+        (
+            line("UNKNOWN ffff::1 anything \x01 at all"),
+            ConnectionOrigin::Proxy,
+        ),
+        (
+            b"PROXY UNKNOWN \xff\xfe\r\n".to_vec(),
+            ConnectionOrigin::Proxy,
+        ),
+        (line(&format!("UNKNOWN {long}")), ConnectionOrigin::Proxy),
         (second(0x21, 0x11, &four(56324)), client("192.0.2.7:56324")),
         (second(0x21, 0x21, &six()), client("[2001:db8::9]:4711")),
-        (second(0x21, 0x31, &[b'/'; 216]), Origin::Peer),
-        (second(0x21, 0x00, &[]), Origin::Peer),
+        (second(0x21, 0x31, &[b'/'; 216]), ConnectionOrigin::Proxy),
+        (second(0x21, 0x00, &[]), ConnectionOrigin::Proxy),
         (
             second(0x21, 0x00, b"what this is nobody knows"),
-            Origin::Peer,
+            ConnectionOrigin::Proxy,
         ),
-        (second(0x20, 0x00, &[]), Origin::Peer),
-        (second(0x20, 0x11, &four(1)), Origin::Peer),
-        (second(0x20, 0x77, b"to be ignored"), Origin::Peer),
+        (second(0x20, 0x00, &[]), ConnectionOrigin::Proxy),
+        (second(0x20, 0x11, &four(1)), ConnectionOrigin::Proxy),
+        (
+            second(0x20, 0x77, b"to be ignored"),
+            ConnectionOrigin::Proxy,
+        ),
         (
             second(0x21, 0x11, &[&four(2)[..], b"\x04\x00\x02ab"].concat()),
             client("192.0.2.7:2"),
@@ -131,7 +140,7 @@ fn wrong() -> Vec<Vec<u8>> {
 #[test]
 fn right_headers_say_who_it_is_and_where_they_end() {
     for (header, origin) in right() {
-        let expected = Parsed::Header(Header {
+        let expected = ProxyHeaderParse::Complete(ProxyHeader {
             length: header.len(),
             origin,
         });
@@ -148,7 +157,7 @@ fn every_beginning_of_a_right_header_awaits_more() {
             let beginning = &header[..length];
             assert_eq!(
                 parse(beginning),
-                Parsed::Partial,
+                ProxyHeaderParse::Partial,
                 "{}",
                 beginning.escape_ascii()
             );
@@ -161,7 +170,7 @@ fn wrong_headers_are_refused() {
     for header in wrong() {
         let parsed = parse(&header);
         assert!(
-            matches!(parsed, Parsed::Malformed(_)),
+            matches!(parsed, ProxyHeaderParse::Malformed(_)),
             "{}: {parsed:?}",
             header.escape_ascii()
         );
@@ -169,11 +178,11 @@ fn wrong_headers_are_refused() {
 }
 
 /// What a connection learns that gets one byte after the other.
-fn byte_by_byte(input: &[u8]) -> Parsed {
+fn byte_by_byte(input: &[u8]) -> ProxyHeaderParse {
     (0..=input.len())
         .map(|length| parse(&input[..length]))
-        .find(|parsed| *parsed != Parsed::Partial)
-        .unwrap_or(Parsed::Partial)
+        .find(|parsed| *parsed != ProxyHeaderParse::Partial)
+        .unwrap_or(ProxyHeaderParse::Partial)
 }
 
 /// Right and wrong headers with some bytes changed, and what begins like one.
@@ -206,7 +215,7 @@ proptest! {
     fn any_split_of_the_bytes_gives_the_same_verdict(input in any_input()) {
         let at_once = parse(&input);
         prop_assert_eq!(byte_by_byte(&input), at_once);
-        if let Parsed::Header(header) = at_once {
+        if let ProxyHeaderParse::Complete(header) = at_once {
             prop_assert!(header.length <= input.len());
             prop_assert!(header.length <= PROXY_BYTES_MAX);
         }

@@ -26,84 +26,88 @@ use underpass::{Fault, Forecast, Outbox, tcp};
 
 use crate::connection::deadline::Deadline;
 use crate::connection::input::Input;
-use crate::connection::set::Roster;
-use crate::connection::socket::Socket;
-use crate::error::StreamError;
-use crate::limits::{FIRST_REQUEST_TIMEOUT, Limits, SLOT_TIMEOUT};
-use crate::listen::address::Peer;
-use crate::quota::client_table::Seat;
-use crate::quota::min_rate::{Judgement, Pace};
-use crate::quota::rate_limiter::{Claim, Shares};
-use crate::server::shutdown::Phase;
-use crate::worker::Ground;
+use crate::connection::set::ConnectionSet;
+use crate::connection::socket::PlainSocket;
+use crate::error::ConnectionError;
+use crate::limits::{ConnectionLimits, FIRST_REQUEST_TIMEOUT, RESERVATION_TIMEOUT};
+use crate::listen::address::PeerAddress;
+use crate::quota::client_table::ClientPermit;
+use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
+use crate::quota::rate_limiter::{RateLimiters, Reservation};
+use crate::server::shutdown::ShutdownPhase;
+use crate::worker::WorkerState;
 
 /// A connection that was accepted. Dropping it closes it.
-pub struct Stream {
-    socket: Socket,
-    peer: Peer,
+pub struct Connection {
+    socket: PlainSocket,
+    peer: PeerAddress,
     /// Whom it is from: the peer, or whom a trusted proxy has named.
-    pub(crate) client: Peer,
+    pub(crate) client: PeerAddress,
     /// Where connections of a client are counted.
-    pub(crate) seat: Option<Seat>,
-    heard: Heard,
+    pub(crate) permit: Option<ClientPermit>,
+    activity: PeerActivity,
     input: Input,
     /// Boxed: it is the largest part by far, and a connection is moved from hand to hand.
     outbox: Box<Outbox>,
     deadline: Deadline,
     /// How the peer takes the present answer, once that has taken some time.
-    pace: Option<Pace>,
-    pub(crate) ground: Rc<Ground>,
+    min_rate_monitor: Option<MinRateMonitor>,
+    pub(crate) worker: Rc<WorkerState>,
 }
 
 /// How a wait takes it that the server stops.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Patience {
+pub enum WhileDraining {
     /// It ends as soon as the server drains: nothing is under way.
-    Idle,
+    Ends,
     /// It goes on while the server drains, and ends when the server stops at once.
-    Busy,
+    Continues,
 }
 
 /// Whether the peer has sent anything at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Heard {
-    Nothing,
-    Something,
+enum PeerActivity {
+    NothingReceived,
+    Received,
 }
 
 /// What became of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Filled {
+pub enum ReadOutcome {
     /// There is more input than before.
     Bytes,
     /// The peer will send no more.
     End,
 }
 
-impl Stream {
-    pub(crate) fn new(socket: Socket, peer: Peer, ground: Rc<Ground>) -> Stream {
-        Stream {
+impl Connection {
+    pub(crate) fn new(
+        socket: PlainSocket,
+        peer: PeerAddress,
+        worker: Rc<WorkerState>,
+    ) -> Connection {
+        Connection {
             socket,
             peer,
             client: peer,
-            seat: None,
-            heard: Heard::Nothing,
+            permit: None,
+            activity: PeerActivity::NothingReceived,
             input: Input::default(),
-            outbox: Box::new(Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max)),
-            deadline: Deadline::new(ground.limits.idle_timeout),
-            pace: None,
-            ground,
+            outbox: Box::new(Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max)),
+            deadline: Deadline::new(worker.limits.idle_timeout),
+            min_rate_monitor: None,
+            worker,
         }
     }
 
     /// Who is at the other end.
-    pub fn peer(&self) -> Peer {
+    pub fn peer(&self) -> PeerAddress {
         self.peer
     }
 
     /// Whom the connection is from: the peer, or the client that a trusted proxy has named by the
     /// PROXY protocol.
-    pub fn client(&self) -> Peer {
+    pub fn client(&self) -> PeerAddress {
         self.client
     }
 
@@ -117,7 +121,7 @@ impl Stream {
         self.input.consume(count);
     }
 
-    /// What is owed to the peer. [`Stream::flush`] sends it.
+    /// What is owed to the peer. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -127,33 +131,36 @@ impl Stream {
         (self.input.bytes(), &mut self.outbox)
     }
 
-    /// How far the server is on its way to an end. From [`Phase::Retiring`] on this connection
-    /// should end with its answer.
-    pub fn phase(&self) -> Phase {
-        self.ground.roster.phase()
+    /// How far the server is on its way to an end. From [`ShutdownPhase::Retiring`] on this
+    /// connection should end with its answer.
+    pub fn phase(&self) -> ShutdownPhase {
+        self.worker.connections.phase()
     }
 
-    /// Gives all the following [`fill`](Stream::fill)s together `span`, counted from the first one
-    /// that has to wait.
-    pub fn expect_within(&mut self, span: Duration) {
+    /// Gives all following calls of [`fill`](Connection::fill) together `span`, counted from the
+    /// first one that has to wait.
+    pub fn start_deadline(&mut self, span: Duration) {
         self.deadline.start(span);
     }
 
-    /// Like [`expect_within`](Stream::expect_within) with the time a connection may be idle.
-    pub fn expect_when_idle(&mut self) {
-        self.deadline.start(self.ground.limits.idle_timeout);
+    /// Like [`start_deadline`](Connection::start_deadline) with the time a connection may be idle.
+    pub fn start_idle_deadline(&mut self) {
+        self.deadline.start(self.worker.limits.idle_timeout);
     }
 
     /// Reads once, what is there or what comes first. Cancel-safe.
     ///
     /// # Errors
     /// `TimedOut`, `Stopped`, `PeerGone`, `Read`; `InputFull` if nothing consumes the input.
-    pub async fn fill(&mut self, patience: Patience) -> Result<Filled, StreamError> {
-        let bytes_max = self.ground.limits.input_bytes_max;
+    pub async fn fill(
+        &mut self,
+        while_draining: WhileDraining,
+    ) -> Result<ReadOutcome, ConnectionError> {
+        let bytes_max = self.worker.limits.input_bytes_max;
         if self.input.bytes().len() >= bytes_max {
-            return Err(StreamError::InputFull);
+            return Err(ConnectionError::InputFull);
         }
-        let (socket, input, spare) = (&self.socket, &mut self.input, &self.ground.spare_input);
+        let (socket, input, spare) = (&self.socket, &mut self.input, &self.worker.spare_input);
         // Whoever waits has no buffer: it is the worker's until there is something to read.
         let read = poll_fn(|task| {
             let polled = socket.poll_read(task, input.room(spare));
@@ -162,17 +169,17 @@ impl Stream {
             }
             polled
         });
-        let wait = Wait {
+        let wait = BoundedWait {
             deadline: &mut self.deadline,
-            roster: &self.ground.roster,
-            patience,
-            heard: self.heard,
+            connections: &self.worker.connections,
+            while_draining,
+            activity: self.activity,
         };
         match wait.until(read).await? {
-            Ok(0) => Ok(Filled::End),
+            Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
-                self.heard = Heard::Something;
-                Ok(Filled::Bytes)
+                self.activity = PeerActivity::Received;
+                Ok(ReadOutcome::Bytes)
             }
             Err(error) => Err(read_error(error)),
         }
@@ -185,15 +192,15 @@ impl Stream {
     /// # Errors
     /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was
     /// owed, and the connection is of no more use.
-    pub async fn flush(&mut self) -> Result<(), StreamError> {
-        let ground = Rc::clone(&self.ground);
-        let _sending = Sending::on(&ground);
-        self.pace = None;
-        let mut claim = Claim::First;
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        let worker = Rc::clone(&self.worker);
+        let _sending = ActiveSender::on(&worker);
+        self.min_rate_monitor = None;
+        let mut reservation = Reservation::First;
         while !self.outbox.is_empty() {
-            let paid = self.await_slot(claim).await?;
-            claim = Claim::Next;
-            match self.turn(paid).await? {
+            let reserved = self.await_reservation(reservation).await?;
+            reservation = Reservation::Next;
+            match self.turn(reserved).await? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
             }
@@ -207,7 +214,10 @@ impl Stream {
     ///
     /// # Errors
     /// `PeerGone`, `Stopped`; `work` is dropped.
-    pub async fn unless_gone<F: Future>(&self, work: F) -> Result<F::Output, StreamError> {
+    pub async fn unless_peer_closes<F: Future>(
+        &self,
+        work: F,
+    ) -> Result<F::Output, ConnectionError> {
         // Readable it may be all the time; out-of-band data, which nobody sends, wakes for the end
         // of reading alike and for nothing else.
         let closed = async {
@@ -223,13 +233,13 @@ impl Stream {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
-            if self.phase() >= Phase::Now {
-                return Poll::Ready(Err(StreamError::Stopped));
+            if self.phase() >= ShutdownPhase::Now {
+                return Poll::Ready(Err(ConnectionError::Stopped));
             }
             closed
                 .as_mut()
                 .poll(task)
-                .map(|()| Err(StreamError::PeerGone))
+                .map(|()| Err(ConnectionError::PeerGone))
         })
         .await
     }
@@ -237,84 +247,90 @@ impl Stream {
     /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
-        let ground = &*self.ground;
-        let (kernel, policy) = (&ground.kernel, &ground.policy);
+        let worker = &*self.worker;
+        let (kernel, policy) = (&worker.kernel, &worker.policy);
         forecast(&self.outbox, &self.socket, kernel, policy, longer)
     }
 
     /// Waits for this connection's share of its client's bandwidth and of that of all, where they
     /// are limited, and says what it has paid for.
-    async fn await_slot(&mut self, claim: Claim) -> Result<Option<u64>, StreamError> {
-        let shares = shares(self.seat.as_ref(), &self.ground);
-        let Some(bytes) = shares.slot_bytes() else {
+    async fn await_reservation(
+        &mut self,
+        reservation: Reservation,
+    ) -> Result<Option<u64>, ConnectionError> {
+        let rate_limiters = rate_limiters(self.permit.as_ref(), &self.worker);
+        let Some(bytes) = rate_limiters.reservation_bytes() else {
             return Ok(None);
         };
-        for (earlier, bandwidth) in shares.each().enumerate() {
-            let span = bandwidth.sell(bytes, claim);
+        for (earlier, rate_limiter) in rate_limiters.each().enumerate() {
+            let span = rate_limiter.reserve(bytes, reservation);
             if span == Duration::ZERO {
                 continue;
             }
             self.deadline.start(span);
-            let wait = Wait {
+            let wait = BoundedWait {
                 deadline: &mut self.deadline,
-                roster: &self.ground.roster,
-                patience: Patience::Busy,
-                heard: self.heard,
+                connections: &self.worker.connections,
+                while_draining: WhileDraining::Continues,
+                activity: self.activity,
             };
             match wait.until(pending::<Infallible>()).await {
                 Ok(never) => match never {},
-                Err(StreamError::TimedOut) => {}
+                Err(ConnectionError::TimedOut) => {}
                 Err(error) => {
-                    let bought = shares.each().take(earlier + 1);
-                    bought.for_each(|bandwidth| bandwidth.settle(bytes, 0));
+                    let bought = rate_limiters.each().take(earlier + 1);
+                    bought.for_each(|rate_limiter| rate_limiter.settle(bytes, 0));
                     return Err(error);
                 }
             }
-            if let Some(pace) = &mut self.pace {
-                pace.leave_out(span);
+            if let Some(min_rate_monitor) = &mut self.min_rate_monitor {
+                min_rate_monitor.exclude(span);
             }
         }
         Ok(Some(bytes))
     }
 
-    /// One turn, of what is `paid` where bandwidth is limited. The slot of a peer that takes
+    /// One turn, of what is `reserved` where bandwidth is limited. The slot of a peer that takes
     /// nothing goes back, and what it takes later is paid then.
-    async fn turn(&mut self, mut paid: Option<u64>) -> Result<Turn, StreamError> {
-        let ground = &*self.ground;
-        let shares = shares(self.seat.as_ref(), ground);
-        let before = paid.map(|_| self.outbox.sent_bytes());
-        let turn_bytes = ground.turn_bytes();
+    async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
+        let worker = &*self.worker;
+        let rate_limiters = rate_limiters(self.permit.as_ref(), worker);
+        let before = reserved.map(|_| self.outbox.sent_bytes());
+        let turn_bytes = worker.turn_bytes();
         let turned = {
-            let bytes_max = paid.map_or(turn_bytes, |paid| paid.min(turn_bytes));
+            let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
             let (outbox, socket) = (&mut self.outbox, &self.socket);
-            let (kernel, policy) = (&ground.kernel, &ground.policy);
+            let (kernel, policy) = (&worker.kernel, &worker.policy);
             let mut turn = pin!(turn(outbox, socket, kernel, policy, bytes_max));
-            let mut left = ground.limits.stall_timeout;
+            let mut left = worker.limits.stall_timeout;
             loop {
-                let span = until_look(&ground.limits, self.pace.as_ref()).min(left);
-                let span = paid.map_or(span, |_| span.min(SLOT_TIMEOUT));
+                let span =
+                    until_min_rate_check(&worker.limits, self.min_rate_monitor.as_ref()).min(left);
+                let span = reserved.map_or(span, |_| span.min(RESERVATION_TIMEOUT));
                 self.deadline.start(span);
-                let wait = Wait {
+                let wait = BoundedWait {
                     deadline: &mut self.deadline,
-                    roster: &ground.roster,
-                    patience: Patience::Busy,
-                    heard: self.heard,
+                    connections: &worker.connections,
+                    while_draining: WhileDraining::Continues,
+                    activity: self.activity,
                 };
                 match wait.until(turn.as_mut()).await {
-                    Err(StreamError::TimedOut) if span < left => {}
+                    Err(ConnectionError::TimedOut) if span < left => {}
                     outcome => break outcome,
                 }
                 left -= span;
-                if let Some(paid) = paid.take() {
-                    shares.settle(paid, 0);
+                if let Some(reserved) = reserved.take() {
+                    rate_limiters.settle(reserved, 0);
                 }
-                if let Err(error) = look(&ground.limits, socket, &mut self.pace, span) {
+                if let Err(error) =
+                    check_min_rate(&worker.limits, socket, &mut self.min_rate_monitor, span)
+                {
                     break Err(error);
                 }
             }
         };
         if let Some(before) = before {
-            shares.settle(paid.unwrap_or(0), self.outbox.sent_bytes() - before);
+            rate_limiters.settle(reserved.unwrap_or(0), self.outbox.sent_bytes() - before);
         }
         turned?.map_err(move_error)
     }
@@ -326,12 +342,17 @@ impl Stream {
         if self.socket.shutdown().is_err() {
             return;
         }
-        self.deadline.start(self.ground.limits.linger_timeout);
-        let mut left = self.ground.limits.linger_bytes_max;
+        self.deadline.start(self.worker.limits.linger_timeout);
+        let mut left = self.worker.limits.linger_bytes_max;
         loop {
             left = left.saturating_sub(self.input.bytes().len());
             self.input.clear();
-            if left == 0 || !matches!(self.fill(Patience::Busy).await, Ok(Filled::Bytes)) {
+            if left == 0
+                || !matches!(
+                    self.fill(WhileDraining::Continues).await,
+                    Ok(ReadOutcome::Bytes)
+                )
+            {
                 return;
             }
         }
@@ -345,138 +366,149 @@ impl Stream {
 
     /// Long answers come here between two turns, which is also when their input buffer is not
     /// needed for a while.
-    fn check_between_turns(&mut self) -> Result<(), StreamError> {
+    fn check_between_turns(&mut self) -> Result<(), ConnectionError> {
         self.input.release();
-        look(
-            &self.ground.limits,
+        check_min_rate(
+            &self.worker.limits,
             &self.socket,
-            &mut self.pace,
+            &mut self.min_rate_monitor,
             Duration::ZERO,
         )?;
         match self.phase() {
-            Phase::Now => Err(StreamError::Stopped),
-            Phase::Running | Phase::Retiring | Phase::Draining => Ok(()),
+            ShutdownPhase::Now => Err(ConnectionError::Stopped),
+            ShutdownPhase::Running | ShutdownPhase::Retiring | ShutdownPhase::Draining => Ok(()),
         }
     }
 }
 
 /// Somebody who is being sent something, for as long as this lives.
-struct Sending<'g>(&'g Ground);
+struct ActiveSender<'g>(&'g WorkerState);
 
-impl Sending<'_> {
-    fn on(ground: &Ground) -> Sending<'_> {
-        ground.sending.set(ground.sending.get() + 1);
-        Sending(ground)
+impl ActiveSender<'_> {
+    fn on(worker: &WorkerState) -> ActiveSender<'_> {
+        worker.sending.set(worker.sending.get() + 1);
+        ActiveSender(worker)
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for ActiveSender<'_> {
     fn drop(&mut self) {
         self.0.sending.set(self.0.sending.get() - 1);
     }
 }
 
 /// The bandwidths that a connection takes part in.
-fn shares<'b>(seat: Option<&'b Seat>, ground: &'b Ground) -> Shares<'b> {
-    let client = seat.and_then(Seat::bandwidth);
-    Shares([client, ground.gate.shared.bandwidth.as_ref()])
+fn rate_limiters<'b>(
+    permit: Option<&'b ClientPermit>,
+    worker: &'b WorkerState,
+) -> RateLimiters<'b> {
+    let client = permit.and_then(ClientPermit::rate_limiter);
+    RateLimiters([client, worker.admission.shared.rate_limiter.as_ref()])
 }
 
 /// How long until a peer is looked at; for ever where none has to be.
-fn until_look(limits: &Limits, pace: Option<&Pace>) -> Duration {
-    match (limits.least(), pace) {
+fn until_min_rate_check(
+    limits: &ConnectionLimits,
+    min_rate_monitor: Option<&MinRateMonitor>,
+) -> Duration {
+    match (limits.min_rate(), min_rate_monitor) {
         (None, _) => Duration::MAX,
-        (Some(least), None) => least.window,
-        (Some(_), Some(pace)) => pace.until_due(Instant::now()),
+        (Some(min_rate), None) => min_rate.window,
+        (Some(_), Some(min_rate_monitor)) => min_rate_monitor.until_due(Instant::now()),
     }
 }
 
 /// Looks whether a peer takes its least, if a window is over. Of an answer that nobody has looked
 /// at yet, `passed` is known to have passed.
-fn look(
-    limits: &Limits,
-    socket: &Socket,
-    pace: &mut Option<Pace>,
+fn check_min_rate(
+    limits: &ConnectionLimits,
+    socket: &PlainSocket,
+    min_rate_monitor: &mut Option<MinRateMonitor>,
     passed: Duration,
-) -> Result<(), StreamError> {
-    let Some(least) = limits.least() else {
+) -> Result<(), ConnectionError> {
+    let Some(min_rate) = limits.min_rate() else {
         return Ok(());
     };
     let now = Instant::now();
     let began = now.checked_sub(passed).unwrap_or(now);
-    let pace = pace.get_or_insert_with(|| Pace::new(least, began));
-    if pace.until_due(now) > Duration::ZERO {
+    let min_rate_monitor =
+        min_rate_monitor.get_or_insert_with(|| MinRateMonitor::new(min_rate, began));
+    if min_rate_monitor.until_due(now) > Duration::ZERO {
         return Ok(());
     }
-    match tcp::reached(socket).map(|reached| pace.judge(reached, now)) {
-        Ok(Judgement::TooSlow) => Err(StreamError::TooSlow),
+    match tcp::reached(socket).map(|reached| min_rate_monitor.judge(reached, now)) {
+        Ok(RateJudgement::TooSlow) => Err(ConnectionError::TooSlow),
         // Where it is no TCP connection, nobody can tell.
-        Ok(Judgement::GoesOn) | Err(_) => Ok(()),
+        Ok(RateJudgement::Acceptable) | Err(_) => Ok(()),
     }
 }
 
 /// What bounds a wait.
-struct Wait<'s> {
+struct BoundedWait<'s> {
     deadline: &'s mut Deadline,
-    roster: &'s Roster,
-    patience: Patience,
-    heard: Heard,
+    connections: &'s ConnectionSet,
+    while_draining: WhileDraining,
+    activity: PeerActivity,
 }
 
-impl Wait<'_> {
+impl BoundedWait<'_> {
     /// Waits for `work`. Neither clock nor timer is touched if it is ready at once.
-    async fn until<F: Future>(self, work: F) -> Result<F::Output, StreamError> {
+    async fn until<F: Future>(self, work: F) -> Result<F::Output, ConnectionError> {
         let mut work = pin!(work);
         poll_fn(|task| {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
             match self.ending() {
-                Ending::AtOnce => return Poll::Ready(Err(StreamError::Stopped)),
-                Ending::Soon => self.deadline.cut(FIRST_REQUEST_TIMEOUT),
-                Ending::None => {}
+                WaitEnd::AtOnce => return Poll::Ready(Err(ConnectionError::Stopped)),
+                WaitEnd::Soon => self.deadline.cut(FIRST_REQUEST_TIMEOUT),
+                WaitEnd::None => {}
             }
             self.deadline
                 .poll(task)
-                .map(|()| Err(StreamError::TimedOut))
+                .map(|()| Err(ConnectionError::TimedOut))
         })
         .await
     }
 
-    fn ending(&self) -> Ending {
-        let (phase, patience) = (self.roster.phase(), self.patience);
-        match (phase, patience, self.heard) {
-            (Phase::Now, ..) => Ending::AtOnce,
-            (Phase::Draining, Patience::Idle, Heard::Something) => Ending::AtOnce,
+    fn ending(&self) -> WaitEnd {
+        let (phase, while_draining) = (self.connections.phase(), self.while_draining);
+        match (phase, while_draining, self.activity) {
+            (ShutdownPhase::Now, ..) => WaitEnd::AtOnce,
+            (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => {
+                WaitEnd::AtOnce
+            }
             // It may have connected, and even asked, before the stop.
-            (Phase::Draining, Patience::Idle, Heard::Nothing) => Ending::Soon,
-            _ => Ending::None,
+            (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
+                WaitEnd::Soon
+            }
+            _ => WaitEnd::None,
         }
     }
 }
 
 /// How a wait ends because the server does.
-enum Ending {
+enum WaitEnd {
     None,
     Soon,
     AtOnce,
 }
 
-fn read_error(error: io::Error) -> StreamError {
+fn read_error(error: io::Error) -> ConnectionError {
     match error.kind() {
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::BrokenPipe
         | io::ErrorKind::NotConnected
         | io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::TimedOut => StreamError::PeerGone,
-        _ => StreamError::Read(error),
+        | io::ErrorKind::TimedOut => ConnectionError::PeerGone,
+        _ => ConnectionError::Read(error),
     }
 }
 
-fn move_error(error: underpass::Error) -> StreamError {
+fn move_error(error: underpass::Error) -> ConnectionError {
     match error.fault {
-        Fault::PeerGone | Fault::TimedOut => StreamError::PeerGone,
-        _ => StreamError::Move(error),
+        Fault::PeerGone | Fault::TimedOut => ConnectionError::PeerGone,
+        _ => ConnectionError::Move(error),
     }
 }

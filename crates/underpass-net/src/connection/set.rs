@@ -12,34 +12,34 @@ use std::task::{Poll, Waker};
 
 use tokio::sync::Notify;
 
-use crate::server::shutdown::Phase;
+use crate::server::shutdown::ShutdownPhase;
 
-pub(crate) struct Roster {
-    phase: Cell<Phase>,
+pub(crate) struct ConnectionSet {
+    phase: Cell<ShutdownPhase>,
     next: Cell<u64>,
     /// Nobody to wake yet where a connection's task has not been polled.
     wakers: RefCell<HashMap<u64, Option<Waker>>>,
     /// Told whenever a connection ends. Only the worker's own loop waits for it.
-    left: Notify,
+    ended: Notify,
 }
 
 /// A connection's place on the roster. It is free again when this is dropped.
-pub(crate) struct Place {
-    roster: Rc<Roster>,
+pub(crate) struct ConnectionGuard {
+    set: Rc<ConnectionSet>,
     number: u64,
 }
 
-impl Roster {
-    pub(crate) fn new() -> Roster {
-        Roster {
-            phase: Cell::new(Phase::Running),
+impl ConnectionSet {
+    pub(crate) fn new() -> ConnectionSet {
+        ConnectionSet {
+            phase: Cell::new(ShutdownPhase::Running),
             next: Cell::new(0),
             wakers: RefCell::default(),
-            left: Notify::new(),
+            ended: Notify::new(),
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ShutdownPhase {
         self.phase.get()
     }
 
@@ -48,7 +48,7 @@ impl Roster {
     }
 
     /// Sets the phase and wakes everybody.
-    pub(crate) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: ShutdownPhase) {
         self.phase.set(phase);
         for waker in self.wakers.borrow().values().flatten() {
             waker.wake_by_ref();
@@ -56,44 +56,41 @@ impl Roster {
     }
 
     /// Waits until a connection ends, or returns at once if one ended since the last wait.
-    pub(crate) async fn somebody_left(&self) {
-        self.left.notified().await;
+    pub(crate) async fn one_ended(&self) {
+        self.ended.notified().await;
     }
 
     /// Waits until at most `count` connections are there.
     pub(crate) async fn at_most(&self, count: usize) {
         while self.len() > count {
-            self.somebody_left().await;
+            self.one_ended().await;
         }
     }
 
     /// Takes a place for a connection.
-    pub(crate) fn enter(self: Rc<Roster>) -> Place {
+    pub(crate) fn insert(self: Rc<ConnectionSet>) -> ConnectionGuard {
         let number = self.next.replace(self.next.get() + 1);
         self.wakers.borrow_mut().insert(number, None);
-        Place {
-            roster: self,
-            number,
-        }
+        ConnectionGuard { set: self, number }
     }
 }
 
-impl Place {
+impl ConnectionGuard {
     /// Has the calling task woken when the phase changes. Call it once, first thing in the
     /// connection's task: what wakes that task wakes everything it awaits.
-    pub(crate) async fn attend(&self) {
+    pub(crate) async fn register_waker(&self) {
         poll_fn(|task| {
             let waker = Some(task.waker().clone());
-            self.roster.wakers.borrow_mut().insert(self.number, waker);
+            self.set.wakers.borrow_mut().insert(self.number, waker);
             Poll::Ready(())
         })
         .await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.roster.wakers.borrow_mut().remove(&self.number);
-        self.roster.left.notify_one();
+        self.set.wakers.borrow_mut().remove(&self.number);
+        self.set.ended.notify_one();
     }
 }

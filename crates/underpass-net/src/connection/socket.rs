@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use underpass::drive::tokio::Stream;
 
-use crate::listen::address::Peer;
+use crate::listen::address::PeerAddress;
 
 /// A descriptor that the event loop is told of.
 pub type Registered = AsyncFd<Rc<OwnedFd>>;
@@ -37,7 +37,7 @@ pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Regi
 /// A connection. The event loop hears of it when it has to wait for the first time, and of its
 /// wish to send only when the socket has been full: who asks at once, takes the answer at once and
 /// is not asked again costs no registration, and hardly anybody is woken for room to send.
-pub(crate) struct Socket {
+pub(crate) struct PlainSocket {
     /// Stands before the descriptor, so that it leaves the event loop before it is closed.
     registration: RefCell<Option<Registration>>,
     descriptor: Rc<OwnedFd>,
@@ -55,9 +55,9 @@ impl Registration {
     }
 }
 
-impl Socket {
-    fn new(descriptor: OwnedFd) -> Socket {
-        Socket {
+impl PlainSocket {
+    fn new(descriptor: OwnedFd) -> PlainSocket {
+        PlainSocket {
             registration: RefCell::new(None),
             descriptor: Rc::new(descriptor),
         }
@@ -139,13 +139,13 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for PlainSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-impl Stream for Socket {
+impl Stream for PlainSocket {
     async fn ready(&self, interest: Interest) -> io::Result<()> {
         self.readiness(interest).await.map(|_| ())
     }
@@ -159,15 +159,18 @@ impl Stream for Socket {
 }
 
 /// A listener in a worker's event loop.
-pub(crate) struct Door(Registered);
+pub(crate) struct Acceptor(Registered);
 
-impl Door {
+impl Acceptor {
     /// Takes a listening socket, which does not block, into the runtime that this is called in.
-    pub(crate) fn open(socket: OwnedFd) -> io::Result<Door> {
-        register(&Rc::new(socket), Interest::READABLE).map(Door)
+    pub(crate) fn open(socket: OwnedFd) -> io::Result<Acceptor> {
+        register(&Rc::new(socket), Interest::READABLE).map(Acceptor)
     }
 
-    pub(crate) fn poll_accept(&self, task: &mut Context<'_>) -> Poll<io::Result<(Socket, Peer)>> {
+    pub(crate) fn poll_accept(
+        &self,
+        task: &mut Context<'_>,
+    ) -> Poll<io::Result<(PlainSocket, PeerAddress)>> {
         loop {
             let mut readable = ready!(self.0.poll_read_ready(task))?;
             if let Ok(accepted) = readable.try_io(|door| accept(door.get_ref())) {
@@ -177,30 +180,30 @@ impl Door {
     }
 
     /// The listener outside of the event loop, to be emptied.
-    pub(crate) fn into_queue(self) -> Queue {
-        Queue(self.0.into_inner())
+    pub(crate) fn into_queue(self) -> AcceptQueue {
+        AcceptQueue(self.0.into_inner())
     }
 }
 
 /// The connections that the kernel has completed and nobody has taken.
-pub(crate) struct Queue(Rc<OwnedFd>);
+pub(crate) struct AcceptQueue(Rc<OwnedFd>);
 
-impl Queue {
+impl AcceptQueue {
     /// The next one, `WouldBlock` when there is none. It asks the kernel itself: an event loop
     /// may not have heard of the last ones yet.
-    pub(crate) fn accept(&self) -> io::Result<(Socket, Peer)> {
+    pub(crate) fn accept(&self) -> io::Result<(PlainSocket, PeerAddress)> {
         accept(&self.0)
     }
 }
 
-fn accept(listener: &OwnedFd) -> io::Result<(Socket, Peer)> {
+fn accept(listener: &OwnedFd) -> io::Result<(PlainSocket, PeerAddress)> {
     let (socket, address) =
         acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = match address.map(SocketAddr::try_from) {
-        Some(Ok(address)) => Peer::Tcp(address),
-        _ => Peer::Unix,
+        Some(Ok(address)) => PeerAddress::Tcp(address),
+        _ => PeerAddress::Unix,
     };
-    Ok((Socket::new(socket), peer))
+    Ok((PlainSocket::new(socket), peer))
 }
 
 #[cfg(test)]
@@ -219,7 +222,7 @@ mod tests {
         runtime.block_on(async {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let (socket, mut room) = (Socket::new(ours.into()), Vec::with_capacity(100));
+            let (socket, mut room) = (PlainSocket::new(ours.into()), Vec::with_capacity(100));
             theirs.write_all(b"first").unwrap();
             let read = poll_fn(|task| socket.poll_read(task, &mut room)).await;
             assert_eq!((read.unwrap(), &room[..]), (5, &b"first"[..]));
@@ -247,7 +250,7 @@ mod tests {
         runtime.block_on(async {
             let (ours, theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let socket = Socket::new(ours.into());
+            let socket = PlainSocket::new(ours.into());
             let send = || rustix::net::send(&socket, &[7; 10_000], rustix::net::SendFlags::empty());
             let mut sent = 0;
             while let Ok(bytes) = socket.try_io(Interest::WRITABLE, || Ok(send()?)) {

@@ -11,24 +11,24 @@ use listenfd::ListenFd;
 use socket2::{Domain, SockRef, Type};
 
 use crate::error::Error;
-use crate::handover::socket::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
+use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
-use crate::listen::listeners::{Listeners, Listening};
-use crate::listen::unix::{Fate, SocketFile};
-use crate::server::Running;
+use crate::listen::listeners::{Listener, Listeners};
+use crate::listen::unix::{SocketFile, UnlinkPolicy};
+use crate::server::Server;
 
 /// Sockets that were opened for this process before it started.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    pub(crate) activated: Vec<Activated>,
+    pub(crate) activated: Vec<ActivatedSocket>,
     pub(crate) listeners: Listeners,
 }
 
 /// A socket of the service manager's. It is kept for as long as the server lives, so that a reload
 /// can take it up again.
 #[derive(Debug)]
-pub(crate) struct Activated {
+pub(crate) struct ActivatedSocket {
     pub(crate) name: String,
     pub(crate) socket: OwnedFd,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Activated {
 #[derive(Debug)]
 #[must_use]
 pub struct Predecessor {
-    line: Line,
+    peer_process: HandoverSocket,
 }
 
 impl Inherited {
@@ -54,29 +54,30 @@ impl Inherited {
     /// [`Error::Inherited`]: what was passed is no listening socket, or the predecessor has ended.
     pub fn take() -> Result<(Inherited, Option<Predecessor>), Error> {
         match env::var_os(VARIABLE) {
-            Some(_) => of_predecessor().map(|(all, line)| (all, Some(Predecessor { line }))),
+            Some(_) => of_predecessor()
+                .map(|(all, peer_process)| (all, Some(Predecessor { peer_process }))),
             None => Ok((of_service_manager()?, None)),
         }
     }
 }
 
 impl Predecessor {
-    /// This process takes connections with `running`: the other one may retire.
+    /// This process takes connections with `server`: the other one may retire.
     ///
     /// # Errors
     /// [`Error::Inherited`]: the other one is gone, or waited for too long and goes on alone.
-    pub fn tell_ready<S>(self, running: &Running<S>) -> Result<(), Error> {
-        self.line
-            .say(READY, None)
+    pub fn tell_ready<S>(self, server: &Server<S>) -> Result<(), Error> {
+        self.peer_process
+            .send(READY, None)
             .map_err(|error| unusable("the earlier process", error))?;
-        running.own_files();
+        server.own_files();
         Ok(())
     }
 
     /// This process will not take over, and why. The other one goes on.
     pub fn tell_failed(self, why: &str) {
         // If it is gone it has nothing to be told.
-        let _ = self.line.say(&format!("{FAILED}{why}"), None);
+        let _ = self.peer_process.send(&format!("{FAILED}{why}"), None);
     }
 }
 
@@ -110,7 +111,7 @@ fn of_service_manager() -> Result<Inherited, Error> {
                 passed.take_custom(number, Domain::IPV4.into(), Type::STREAM.into(), WHAT)
             });
         let socket = socket.and_then(|socket| check(socket.ok_or(io::ErrorKind::NotFound)?));
-        Ok(Activated {
+        Ok(ActivatedSocket {
             name: name.to_owned(),
             socket: socket.map_err(|error| unusable(&format!("systemd:{name}"), error))?,
         })
@@ -121,44 +122,44 @@ fn of_service_manager() -> Result<Inherited, Error> {
     })
 }
 
-fn of_predecessor() -> Result<(Inherited, Line), Error> {
+fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     let failed = |error: io::Error| unusable("the earlier process", error);
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let null = File::open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
-    let line = Line::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
-    let (mut activated, mut places) = (Vec::new(), Vec::new());
+    let peer_process = HandoverSocket::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
+    let (mut activated, mut all) = (Vec::new(), Vec::new());
     for _ in 0..=INHERITED_MAX {
-        let message = line.hear().map_err(failed)?;
+        let message = peer_process.receive().map_err(failed)?;
         let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
         if text == END {
-            let listeners = Listeners::of(places);
+            let listeners = Listeners::of(all);
             return Ok((
                 Inherited {
                     activated,
                     listeners,
                 },
-                line,
+                peer_process,
             ));
         }
         let socket = socket.ok_or_else(|| failed(io::Error::other("a socket is missing")))?;
         let socket = check(socket).map_err(|error| unusable(&text, error))?;
         if let Some(name) = text.strip_prefix(ACTIVATED) {
             let name = name.to_owned();
-            activated.push(Activated { name, socket });
+            activated.push(ActivatedSocket { name, socket });
         } else if let Some(at) = text.strip_prefix(SOCKET) {
             let at = at
                 .parse()
                 .map_err(|error| failed(io::Error::other(error)))?;
-            add(&mut places, at, socket)?;
+            add(&mut all, at, socket)?;
         }
     }
     Err(failed(io::Error::other("too many sockets")))
 }
 
 /// Sockets of one address come one after another.
-fn add(places: &mut Vec<Listening>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
-    if let Some(last) = places.last_mut().filter(|last| last.at == at) {
+fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
+    if let Some(last) = all.last_mut().filter(|last| last.at == at) {
         last.sockets.push(socket);
         return Ok(());
     }
@@ -166,12 +167,12 @@ fn add(places: &mut Vec<Listening>, at: ListenAt, socket: OwnedFd) -> Result<(),
         ListenAt::Unix { path, .. } => {
             let file = SocketFile::of(path).map_err(|error| unusable(&at.to_string(), error))?;
             // Until this process is to go on with it the file is another one's.
-            file.set_fate(Fate::Left);
+            file.set_unlink(UnlinkPolicy::Keep);
             Some(Arc::new(file))
         }
         _ => None,
     };
-    places.push(Listening::of(at, socket, file)?);
+    all.push(Listener::of(at, socket, file)?);
     Ok(())
 }
 

@@ -36,11 +36,11 @@ pub(crate) const FAILED: &str = "failed ";
 
 /// One end.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct HandoverSocket {
     socket: OwnedFd,
 }
 
-impl Line {
+impl HandoverSocket {
     pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let kind = SocketType::SEQPACKET;
         Ok(socketpair(
@@ -52,14 +52,14 @@ impl Line {
     }
 
     /// An end on which nothing waits for longer than `patience`.
-    pub(crate) fn new(socket: OwnedFd, patience: Duration) -> io::Result<Line> {
+    pub(crate) fn new(socket: OwnedFd, patience: Duration) -> io::Result<HandoverSocket> {
         for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(&socket, direction, Some(patience))?;
         }
-        Ok(Line { socket })
+        Ok(HandoverSocket { socket })
     }
 
-    pub(crate) fn say(&self, text: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub(crate) fn send(&self, text: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if let Some(socket) = &socket {
@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// The next message; nothing if the other side is gone.
-    pub(crate) fn hear(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut text = vec![0; HANDOVER_BYTES_MAX];
@@ -106,21 +106,21 @@ mod tests {
     #[test]
     fn messages_arrive_one_by_one_with_their_descriptors() {
         let patience = Duration::from_secs(10);
-        let (one, other) = Line::pair().unwrap();
+        let (one, other) = HandoverSocket::pair().unwrap();
         let (one, other) = (
-            Line::new(one, patience).unwrap(),
-            Line::new(other, patience).unwrap(),
+            HandoverSocket::new(one, patience).unwrap(),
+            HandoverSocket::new(other, patience).unwrap(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        one.say("socket a", Some(listener.as_fd())).unwrap();
-        one.say(END, None).unwrap();
+        one.send("socket a", Some(listener.as_fd())).unwrap();
+        one.send(END, None).unwrap();
         drop(one);
-        let (text, socket) = other.hear().unwrap().unwrap();
+        let (text, socket) = other.receive().unwrap().unwrap();
         assert_eq!(text, "socket a");
         let copy = TcpListener::from(socket.unwrap());
         assert_eq!(copy.local_addr().unwrap(), listener.local_addr().unwrap());
-        let (text, socket) = other.hear().unwrap().unwrap();
+        let (text, socket) = other.receive().unwrap().unwrap();
         assert_eq!((text.as_str(), socket.is_none()), (END, true));
-        assert!(other.hear().unwrap().is_none());
+        assert!(other.receive().unwrap().is_none());
     }
 }

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 use crate::error::Error;
-use crate::handover::inherit::Activated;
-use crate::handover::socket::{ACTIVATED, END, FAILED, Line, READY, SOCKET, VARIABLE};
+use crate::handover::inherit::ActivatedSocket;
+use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::UPGRADE_TIMEOUT;
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::Listeners;
@@ -18,10 +18,11 @@ use crate::listen::listeners::Listeners;
 pub(crate) fn hand_over(
     mut command: Command,
     listeners: &Listeners,
-    activated: &[Activated],
+    activated: &[ActivatedSocket],
 ) -> Result<Child, Error> {
-    let (ours, theirs) = Line::pair().map_err(|error| failed("socketpair", &error))?;
-    let line = Line::new(ours, UPGRADE_TIMEOUT).map_err(|error| failed("setsockopt", &error))?;
+    let (ours, theirs) = HandoverSocket::pair().map_err(|error| failed("socketpair", &error))?;
+    let peer_process =
+        HandoverSocket::new(ours, UPGRADE_TIMEOUT).map_err(|error| failed("setsockopt", &error))?;
     command
         .stdin(Stdio::from(theirs))
         .env(VARIABLE, "stdin")
@@ -31,7 +32,7 @@ pub(crate) fn hand_over(
     // With it goes our copy of the other end, or its closing would never be seen.
     drop(command);
     let mut child = started.map_err(|error| failed(&program, &error))?;
-    let told = tell(&line, listeners, activated).and_then(|()| line.hear());
+    let told = tell(&peer_process, listeners, activated).and_then(|()| peer_process.receive());
     let why = match told {
         Ok(Some((text, _))) if text == READY => return Ok(child),
         Ok(Some((text, _))) => text.strip_prefix(FAILED).unwrap_or(&text).to_owned(),
@@ -48,20 +49,24 @@ pub(crate) fn hand_over(
     Err(Error::Upgrade { why })
 }
 
-fn tell(line: &Line, listeners: &Listeners, activated: &[Activated]) -> io::Result<()> {
-    for place in listeners.places() {
+fn tell(
+    peer_process: &HandoverSocket,
+    listeners: &Listeners,
+    activated: &[ActivatedSocket],
+) -> io::Result<()> {
+    for place in listeners.all() {
         if matches!(place.at, ListenAt::Systemd { .. }) {
             continue;
         }
         for socket in &place.sockets {
-            line.say(&format!("{SOCKET}{}", place.at), Some(socket.as_fd()))?;
+            peer_process.send(&format!("{SOCKET}{}", place.at), Some(socket.as_fd()))?;
         }
     }
     for one in activated {
         let name = format!("{ACTIVATED}{}", one.name);
-        line.say(&name, Some(one.socket.as_fd()))?;
+        peer_process.send(&name, Some(one.socket.as_fd()))?;
     }
-    line.say(END, None)
+    peer_process.send(END, None)
 }
 
 /// A reset is an end with words unread.

@@ -157,28 +157,28 @@ impl fmt::Display for Address {
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Peer {
+pub enum PeerAddress {
     /// A host, here or elsewhere.
     Tcp(SocketAddr),
     /// A process of this machine, by a Unix socket, which tells no address.
     Unix,
 }
 
-impl Peer {
+impl PeerAddress {
     /// The address, where there is one.
     pub fn ip(self) -> Option<IpAddr> {
         match self {
-            Peer::Tcp(address) => Some(address.ip()),
-            Peer::Unix => None,
+            PeerAddress::Tcp(address) => Some(address.ip()),
+            PeerAddress::Unix => None,
         }
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Peer::Tcp(address) => address.fmt(f),
-            Peer::Unix => f.write_str("unix:"),
+            PeerAddress::Tcp(address) => address.fmt(f),
+            PeerAddress::Unix => f.write_str("unix:"),
         }
     }
 }

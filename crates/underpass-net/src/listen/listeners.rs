@@ -18,21 +18,21 @@ use std::sync::Arc;
 use socket2::{Domain, SockRef};
 
 use crate::error::Error;
-use crate::handover::inherit::Activated;
-use crate::limits::Limits;
+use crate::handover::inherit::ActivatedSocket;
+use crate::limits::ConnectionLimits;
 use crate::listen::address::{Address, ListenAt};
-use crate::listen::tcp::{self, Version4};
-use crate::listen::unix::{self, Fate, SocketFile};
+use crate::listen::tcp::{self, Ipv4Mapped};
+use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 
 /// Duplicates of them are the same sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    places: Vec<Listening>,
+    all: Vec<Listener>,
 }
 
 /// One address that is listened on.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct Listener {
     pub(crate) at: ListenAt,
     pub(crate) address: Address,
     pub(crate) sockets: Vec<OwnedFd>,
@@ -41,7 +41,7 @@ pub(crate) struct Listening {
 
 impl Listeners {
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.all.is_empty()
     }
 
     /// Listens wherever is `wanted`, on the sockets of `before` where they are there already, and
@@ -49,52 +49,52 @@ impl Listeners {
     pub(crate) fn open(
         wanted: &[ListenAt],
         workers: usize,
-        limits: &Limits,
+        limits: &ConnectionLimits,
         before: &Listeners,
-        activated: &[Activated],
+        activated: &[ActivatedSocket],
     ) -> Result<Listeners, Error> {
-        let mut places = Vec::with_capacity(wanted.len());
+        let mut all = Vec::with_capacity(wanted.len());
         for (number, at) in wanted.iter().enumerate() {
             if wanted[..number].iter().any(|other| is_same(other, at)) {
                 return Err(Error::ListenTwice { at: at.clone() });
             }
-            places.extend(open(at, wanted, limits, before, activated)?);
+            all.extend(open(at, wanted, limits, before, activated)?);
         }
-        if places.is_empty() {
+        if all.is_empty() {
             return Err(Error::NowhereToListen);
         }
-        for place in &places {
-            place.settle(limits)?;
+        for listener in &all {
+            listener.apply_limits(limits)?;
         }
         // Last of all: a queue that is opened gets connections, and loses them when it is closed.
-        for place in &mut places {
-            place.widen(workers, version4(&place.at, wanted), limits)?;
+        for listener in &mut all {
+            listener.add_queues(workers, ipv4_mapped(&listener.at, wanted), limits)?;
         }
-        Ok(Listeners { places })
+        Ok(Listeners { all })
     }
 
     /// Those that another server has handed over.
-    pub(crate) fn of(places: Vec<Listening>) -> Listeners {
-        Listeners { places }
+    pub(crate) fn of(all: Vec<Listener>) -> Listeners {
+        Listeners { all }
     }
 
-    pub(crate) fn places(&self) -> &[Listening] {
-        &self.places
+    pub(crate) fn all(&self) -> &[Listener] {
+        &self.all
     }
 
     pub(crate) fn addresses(&self) -> Vec<Address> {
-        self.places
+        self.all
             .iter()
-            .map(|place| place.address.clone())
+            .map(|listener| listener.address.clone())
             .collect()
     }
 
     /// What each of `workers` takes connections from: at least one socket of every address, and no
     /// socket is left out.
-    pub(crate) fn share_out(&self, workers: usize) -> Result<Vec<Vec<OwnedFd>>, Error> {
+    pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<OwnedFd>>, Error> {
         let mut shares: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
-        for place in &self.places {
-            let sockets = &place.sockets;
+        for listener in &self.all {
+            let sockets = &listener.sockets;
             for turn in 0..workers.max(sockets.len()) {
                 let socket = duplicate(&sockets[turn % sockets.len()])?;
                 shares[turn % workers].push(socket);
@@ -104,16 +104,20 @@ impl Listeners {
     }
 
     pub(crate) fn duplicate(&self) -> Result<Listeners, Error> {
-        let places = self.places.iter().map(Listening::duplicate);
+        let all = self.all.iter().map(Listener::duplicate);
         Ok(Listeners {
-            places: places.collect::<Result<_, _>>()?,
+            all: all.collect::<Result<_, _>>()?,
         })
     }
 
     /// Says what becomes of the files of Unix sockets.
-    pub(crate) fn set_fate(&self, fate: Fate) {
-        for file in self.places.iter().filter_map(|place| place.file.as_ref()) {
-            file.set_fate(fate);
+    pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
+        for file in self
+            .all
+            .iter()
+            .filter_map(|listener| listener.file.as_ref())
+        {
+            file.set_unlink(policy);
         }
     }
 }
@@ -122,49 +126,49 @@ impl Listeners {
 fn open(
     at: &ListenAt,
     wanted: &[ListenAt],
-    limits: &Limits,
+    limits: &ConnectionLimits,
     before: &Listeners,
-    activated: &[Activated],
-) -> Result<Vec<Listening>, Error> {
+    activated: &[ActivatedSocket],
+) -> Result<Vec<Listener>, Error> {
     if let ListenAt::Systemd { name } = at {
         return activated_by(at, name.as_deref(), activated);
     }
-    if let Some(place) = before.places.iter().find(|place| is_same(&place.at, at)) {
-        let mut place = place.duplicate()?;
-        place.at = at.clone();
-        return Ok(vec![place]);
+    if let Some(listener) = before.all.iter().find(|listener| is_same(&listener.at, at)) {
+        let mut listener = listener.duplicate()?;
+        listener.at = at.clone();
+        return Ok(vec![listener]);
     }
-    let place = match at {
+    let listener = match at {
         ListenAt::Tcp(address) => {
-            let socket = tcp::first(*address, version4(at, wanted), limits)?;
-            Listening::of(at.clone(), socket, None)?
+            let socket = tcp::bind_first(*address, ipv4_mapped(at, wanted), limits)?;
+            Listener::of(at.clone(), socket, None)?
         }
         ListenAt::Unix { path, mode } => {
             let (socket, file) = unix::listen(path, *mode, limits)?;
-            Listening::of(at.clone(), socket, Some(Arc::new(file)))?
+            Listener::of(at.clone(), socket, Some(Arc::new(file)))?
         }
         ListenAt::Systemd { .. } => return Ok(Vec::new()),
     };
-    Ok(vec![place])
+    Ok(vec![listener])
 }
 
 fn activated_by(
     at: &ListenAt,
     name: Option<&str>,
-    activated: &[Activated],
-) -> Result<Vec<Listening>, Error> {
-    let ours = |one: &&Activated| name.is_none_or(|name| name == one.name);
-    let places: Vec<_> = activated
+    activated: &[ActivatedSocket],
+) -> Result<Vec<Listener>, Error> {
+    let ours = |one: &&ActivatedSocket| name.is_none_or(|name| name == one.name);
+    let all: Vec<_> = activated
         .iter()
         .filter(ours)
-        .map(|one| Listening::of(at.clone(), duplicate(&one.socket)?, None))
+        .map(|one| Listener::of(at.clone(), duplicate(&one.socket)?, None))
         .collect::<Result<_, Error>>()?;
-    match places.is_empty() {
+    match all.is_empty() {
         true => Err(Error::NotActivated {
             at: at.clone(),
             names: activated.iter().map(|one| one.name.clone()).collect(),
         }),
-        false => Ok(places),
+        false => Ok(all),
     }
 }
 
@@ -177,17 +181,17 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
 }
 
 /// Version 4 is left to the listener that asks for it.
-fn version4(at: &ListenAt, wanted: &[ListenAt]) -> Version4 {
+fn ipv4_mapped(at: &ListenAt, wanted: &[ListenAt]) -> Ipv4Mapped {
     let ListenAt::Tcp(SocketAddr::V6(address)) = at else {
-        return Version4::Too;
+        return Ipv4Mapped::Included;
     };
     let is_apart = wanted.iter().any(|other| match other {
         ListenAt::Tcp(SocketAddr::V4(other)) => other.port() == address.port(),
         _ => false,
     });
     match is_apart {
-        true => Version4::Apart,
-        false => Version4::Too,
+        true => Ipv4Mapped::Excluded,
+        false => Ipv4Mapped::Included,
     }
 }
 
@@ -198,18 +202,18 @@ fn duplicate(socket: &OwnedFd) -> Result<OwnedFd, Error> {
     })
 }
 
-impl Listening {
+impl Listener {
     /// A socket that listens already.
     pub(crate) fn of(
         at: ListenAt,
         socket: OwnedFd,
         file: Option<Arc<SocketFile>>,
-    ) -> Result<Listening, Error> {
+    ) -> Result<Listener, Error> {
         let address = address_of(&socket).map_err(|source| Error::Inherited {
             what: at.to_string(),
             source,
         })?;
-        Ok(Listening {
+        Ok(Listener {
             at,
             address,
             sockets: vec![socket],
@@ -217,8 +221,8 @@ impl Listening {
         })
     }
 
-    fn duplicate(&self) -> Result<Listening, Error> {
-        Ok(Listening {
+    fn duplicate(&self) -> Result<Listener, Error> {
+        Ok(Listener {
             at: self.at.clone(),
             address: self.address.clone(),
             sockets: self
@@ -233,12 +237,17 @@ impl Listening {
     /// One socket for each worker, where this server has opened the first one. Where the kernel
     /// refuses more after a reload or an upgrade, because the process has another user or fewer
     /// rights than the one that took the port, workers share those that are there.
-    fn widen(&mut self, workers: usize, version4: Version4, limits: &Limits) -> Result<(), Error> {
+    fn add_queues(
+        &mut self,
+        workers: usize,
+        ipv4_mapped: Ipv4Mapped,
+        limits: &ConnectionLimits,
+    ) -> Result<(), Error> {
         let (ListenAt::Tcp(_), Address::Tcp(address)) = (&self.at, &self.address) else {
             return Ok(());
         };
         while self.sockets.len() < workers {
-            match tcp::sibling(*address, version4, limits) {
+            match tcp::bind_sibling(*address, ipv4_mapped, limits) {
                 Ok(socket) => self.sockets.push(socket),
                 Err(Error::AddressTaken { .. } | Error::PortForbidden { .. }) => break,
                 Err(error) => return Err(error),
@@ -248,10 +257,10 @@ impl Listening {
     }
 
     /// What may have changed since the socket was made.
-    fn settle(&self, limits: &Limits) -> Result<(), Error> {
+    fn apply_limits(&self, limits: &ConnectionLimits) -> Result<(), Error> {
         for socket in &self.sockets {
-            let dressed = tcp::dress(&SockRef::from(socket), limits);
-            dressed.map_err(|source| Error::Inherited {
+            let set = tcp::set_options(&SockRef::from(socket), limits);
+            set.map_err(|source| Error::Inherited {
                 what: self.at.to_string(),
                 source,
             })?;
@@ -288,7 +297,7 @@ mod tests {
     }
 
     fn open(wanted: &[ListenAt], workers: usize, before: &Listeners) -> Result<Listeners, Error> {
-        Listeners::open(wanted, workers, &Limits::default(), before, &[])
+        Listeners::open(wanted, workers, &ConnectionLimits::default(), before, &[])
     }
 
     #[test]
@@ -296,7 +305,7 @@ mod tests {
         let many = open(&[tcp()], 4, &Listeners::default()).unwrap();
         let few = open(&[tcp()], 2, &many).unwrap();
         assert_eq!(few.addresses(), many.addresses());
-        let shares: Vec<_> = few.share_out(2).unwrap().iter().map(Vec::len).collect();
+        let shares: Vec<_> = few.assign(2).unwrap().iter().map(Vec::len).collect();
         assert_eq!(shares, [2, 2]);
     }
 
@@ -304,7 +313,7 @@ mod tests {
     fn more_workers_get_a_socket_each() {
         let few = open(&[tcp()], 1, &Listeners::default()).unwrap();
         let many = open(&[tcp()], 3, &few).unwrap();
-        assert_eq!(many.places[0].sockets.len(), 3);
+        assert_eq!(many.all[0].sockets.len(), 3);
     }
 
     #[test]
@@ -315,12 +324,7 @@ mod tests {
             mode: 0o600,
         };
         let listeners = open(&[at], 3, &Listeners::default()).unwrap();
-        let shares: Vec<_> = listeners
-            .share_out(3)
-            .unwrap()
-            .iter()
-            .map(Vec::len)
-            .collect();
+        let shares: Vec<_> = listeners.assign(3).unwrap().iter().map(Vec::len).collect();
         assert_eq!(shares, [1, 1, 1]);
     }
 
@@ -341,6 +345,6 @@ mod tests {
             panic!("a TCP address");
         };
         assert!(TcpStream::connect(address).is_ok());
-        assert_eq!(before.places[0].sockets.len(), 1);
+        assert_eq!(before.all[0].sockets.len(), 1);
     }
 }

@@ -12,24 +12,24 @@ use std::os::fd::OwnedFd;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::error::Error;
-use crate::limits::Limits;
+use crate::limits::ConnectionLimits;
 
 /// Which addresses of version 4 a listener on one of version 6 takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Version4 {
+pub(crate) enum Ipv4Mapped {
     /// Those of the same port, where it listens on all addresses.
-    Too,
+    Included,
     /// None: another listener has them.
-    Apart,
+    Excluded,
 }
 
 /// Takes `address`: nobody else has it. Where port 0 is asked for, the kernel chooses one.
-pub(crate) fn first(
+pub(crate) fn bind_first(
     address: SocketAddr,
-    version4: Version4,
-    limits: &Limits,
+    ipv4_mapped: Ipv4Mapped,
+    limits: &ConnectionLimits,
 ) -> Result<OwnedFd, Error> {
-    let socket = socket(address, version4, limits)?;
+    let socket = socket(address, ipv4_mapped, limits)?;
     bind(&socket, address, limits)?;
     socket
         .set_reuse_port(true)
@@ -38,12 +38,12 @@ pub(crate) fn first(
 }
 
 /// One more listener on the address of a [`first`] one, with its own queue.
-pub(crate) fn sibling(
+pub(crate) fn bind_sibling(
     address: SocketAddr,
-    version4: Version4,
-    limits: &Limits,
+    ipv4_mapped: Ipv4Mapped,
+    limits: &ConnectionLimits,
 ) -> Result<OwnedFd, Error> {
-    let socket = socket(address, version4, limits)?;
+    let socket = socket(address, ipv4_mapped, limits)?;
     socket
         .set_reuse_port(true)
         .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
@@ -52,7 +52,7 @@ pub(crate) fn sibling(
 }
 
 /// Sets what accepted connections inherit, which saves setting it on each.
-pub(crate) fn dress(socket: &SockRef<'_>, limits: &Limits) -> io::Result<()> {
+pub(crate) fn set_options(socket: &SockRef<'_>, limits: &ConnectionLimits) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     if socket.domain()? == Domain::UNIX {
         return Ok(());
@@ -65,21 +65,25 @@ pub(crate) fn dress(socket: &SockRef<'_>, limits: &Limits) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))
 }
 
-fn socket(address: SocketAddr, version4: Version4, limits: &Limits) -> Result<Socket, Error> {
+fn socket(
+    address: SocketAddr,
+    ipv4_mapped: Ipv4Mapped,
+    limits: &ConnectionLimits,
+) -> Result<Socket, Error> {
     let make = || -> io::Result<Socket> {
         let (domain, protocol) = (Domain::for_address(address), Some(Protocol::TCP));
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
-            socket.set_only_v6(version4 == Version4::Apart)?;
+            socket.set_only_v6(ipv4_mapped == Ipv4Mapped::Excluded)?;
         }
-        dress(&SockRef::from(&socket), limits)?;
+        set_options(&SockRef::from(&socket), limits)?;
         Ok(socket)
     };
     make().map_err(|source| sorted(address, "socket", source))
 }
 
-fn bind(socket: &Socket, address: SocketAddr, limits: &Limits) -> Result<(), Error> {
+fn bind(socket: &Socket, address: SocketAddr, limits: &ConnectionLimits) -> Result<(), Error> {
     socket
         .bind(&address.into())
         .map_err(|source| sorted(address, "bind", source))?;
@@ -110,13 +114,13 @@ mod tests {
     fn listen(
         address: SocketAddr,
         count: usize,
-        limits: &Limits,
+        limits: &ConnectionLimits,
     ) -> Result<Vec<TcpListener>, Error> {
-        let first = TcpListener::from(first(address, Version4::Too, limits)?);
+        let first = TcpListener::from(bind_first(address, Ipv4Mapped::Included, limits)?);
         let bound = first.local_addr().unwrap();
         let mut all = vec![first];
         for _ in 1..count {
-            all.push(sibling(bound, Version4::Too, limits)?.into());
+            all.push(bind_sibling(bound, Ipv4Mapped::Included, limits)?.into());
         }
         Ok(all)
     }
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_second_instance_does_not_share_the_port() {
-        let limits = Limits::default();
+        let limits = ConnectionLimits::default();
         let ours = listen(any_port(), 2, &limits).unwrap();
         let address = ours[0].local_addr().unwrap();
         let second = listen(address, 2, &limits);
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_port_is_free_again_once_its_listeners_are_closed() {
-        let limits = Limits::default();
+        let limits = ConnectionLimits::default();
         let ours = listen(any_port(), 2, &limits).unwrap();
         let address = ours[0].local_addr().unwrap();
         drop(ours);
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_listener_gets_its_share_of_connections() {
-        let listeners = listen(any_port(), 2, &Limits::default()).unwrap();
+        let listeners = listen(any_port(), 2, &ConnectionLimits::default()).unwrap();
         let address = listeners[0].local_addr().unwrap();
         // Spread by a hash of the ports: 64 connections all to one side is a chance of 2^-63.
         let clients: Vec<_> = (0..64)
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn accepted_connections_inherit_the_options() {
-        let limits = Limits::default();
+        let limits = ConnectionLimits::default();
         let listeners = listen(any_port(), 1, &limits).unwrap();
         let _client = TcpStream::connect(listeners[0].local_addr().unwrap()).unwrap();
         let (accepted, _) = listeners[0].accept().unwrap();

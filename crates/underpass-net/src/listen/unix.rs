@@ -12,13 +12,13 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::error::Error;
-use crate::limits::Limits;
+use crate::limits::ConnectionLimits;
 
 /// Listens on `path`, whose file gets the permissions `mode` before anybody can connect.
 pub(crate) fn listen(
     path: &Path,
     mode: u32,
-    limits: &Limits,
+    limits: &ConnectionLimits,
 ) -> Result<(OwnedFd, SocketFile), Error> {
     let failed = |call| move |source| unusable(path, call, source);
     let socket =
@@ -85,11 +85,11 @@ pub(crate) fn path_of(socket: &SockRef<'_>) -> io::Result<PathBuf> {
 
 /// What becomes of a socket's file when this process listens no more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum UnlinkPolicy {
     /// It goes.
-    Removed,
+    Unlink,
     /// Another process goes on with it.
-    Left,
+    Keep,
 }
 
 /// The file of a socket that this server listens on. Whoever drops it last takes it away, unless
@@ -99,7 +99,7 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
-    is_left: AtomicBool,
+    is_kept: AtomicBool,
 }
 
 impl SocketFile {
@@ -109,12 +109,13 @@ impl SocketFile {
             path: path.into(),
             device: there.dev(),
             inode: there.ino(),
-            is_left: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
         })
     }
 
-    pub(crate) fn set_fate(&self, fate: Fate) {
-        self.is_left.store(fate == Fate::Left, Ordering::Relaxed);
+    pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
+        self.is_kept
+            .store(policy == UnlinkPolicy::Keep, Ordering::Relaxed);
     }
 }
 
@@ -122,7 +123,7 @@ impl Drop for SocketFile {
     /// Not in an explicit end: a listener may go because another one could not be had, because a
     /// configuration has it no more, or because the server stops.
     fn drop(&mut self) {
-        if self.is_left.load(Ordering::Relaxed) {
+        if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
         let is_ours = fs::symlink_metadata(&self.path)
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), Error> {
-        super::listen(path, 0o640, &Limits::default())
+        super::listen(path, 0o640, &ConnectionLimits::default())
     }
 
     #[test]

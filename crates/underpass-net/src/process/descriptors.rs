@@ -2,11 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::limits::{DESCRIPTORS_ASIDE, Limits};
+use crate::limits::{ConnectionLimits, DESCRIPTORS_ASIDE};
 
 /// Raises the soft limit on descriptors to the hard one (the soft one is low for the sake of
 /// programs that use `select`) and returns how many connections fit, at most what `limits` allow.
-pub(crate) fn connections(limits: &Limits) -> usize {
+pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
     let wanted = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: wanted.maximum,

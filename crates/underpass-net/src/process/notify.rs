@@ -18,7 +18,7 @@ pub struct Notifier {
 
 impl Notifier {
     /// To whoever `NOTIFY_SOCKET` names. Where it is not set, or cannot be used, nobody is told.
-    pub fn of_environment() -> Notifier {
+    pub fn from_environment() -> Notifier {
         let name = env::var_os("NOTIFY_SOCKET");
         let manager = name.filter(|name| !name.is_empty()).map(|name| of(&name));
         let manager = manager.transpose().inspect_err(|error| {

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ask {
+pub enum SignalAction {
     /// SIGINT, SIGTERM: stop; once more: at once.
     Stop,
     /// SIGHUP: read the configuration anew.
@@ -26,7 +26,7 @@ pub enum Ask {
 ///
 /// # Errors
 /// [`Error::Worker`] if the thread cannot be made or the signals not be taken.
-pub fn obey_signals(obey: impl FnMut(Ask) + Send + 'static) -> Result<(), Error> {
+pub fn watch_signals(obey: impl FnMut(SignalAction) + Send + 'static) -> Result<(), Error> {
     let failed = |source| Error::Worker {
         doing: "watch for signals",
         source,
@@ -62,14 +62,14 @@ impl Signals {
         })
     }
 
-    async fn pass_on(mut self, mut obey: impl FnMut(Ask)) {
+    async fn pass_on(mut self, mut obey: impl FnMut(SignalAction)) {
         loop {
             obey(tokio::select! {
-                _ = self.interrupt.recv() => Ask::Stop,
-                _ = self.terminate.recv() => Ask::Stop,
-                _ = self.hang_up.recv() => Ask::Reload,
-                _ = self.user_1.recv() => Ask::Reopen,
-                _ = self.user_2.recv() => Ask::Upgrade,
+                _ = self.interrupt.recv() => SignalAction::Stop,
+                _ = self.terminate.recv() => SignalAction::Stop,
+                _ = self.hang_up.recv() => SignalAction::Reload,
+                _ = self.user_1.recv() => SignalAction::Reopen,
+                _ = self.user_2.recv() => SignalAction::Upgrade,
             });
         }
     }

@@ -21,7 +21,7 @@ pub struct User {
 }
 
 /// The numbers of a user.
-struct Identity {
+struct UserIds {
     user: Uid,
     group: Gid,
     /// All of the groups, the one above among them.
@@ -53,14 +53,14 @@ impl User {
         identity.assume().map_err(|why| failed(why.to_owned()))
     }
 
-    fn identity(&self) -> Result<Identity, String> {
+    fn identity(&self) -> Result<UserIds, String> {
         // Numbers need no data base: where there is none, and where a static binary could not ask
         // those that libraries bring.
         if let (Ok(number), Some(Ok(group))) = (
             self.name.parse(),
             self.group.as_ref().map(|group| group.parse()),
         ) {
-            return Ok(Identity::alone(Uid::from_raw(number), Gid::from_raw(group)));
+            return Ok(UserIds::alone(Uid::from_raw(number), Gid::from_raw(group)));
         }
         let known = match self.name.parse() {
             Ok(number) => unistd::User::from_uid(Uid::from_raw(number)),
@@ -69,12 +69,12 @@ impl User {
         let known = known.map_err(|errno| unread("users", errno))?;
         let group = self.group.as_deref().map(group).transpose()?;
         match (known, group) {
-            (Some(known), Some(group)) => Ok(Identity::alone(known.uid, group)),
-            (Some(known), None) => Identity::with_groups(&known),
+            (Some(known), Some(group)) => Ok(UserIds::alone(known.uid, group)),
+            (Some(known), None) => UserIds::with_groups(&known),
             (None, group) => {
                 let number = self.name.parse().map_err(|_| "there is no such user")?;
                 let group = group.ok_or("there is no such user, and no group is named")?;
-                Ok(Identity::alone(Uid::from_raw(number), group))
+                Ok(UserIds::alone(Uid::from_raw(number), group))
             }
         }
     }
@@ -99,19 +99,19 @@ fn unread(whose: &str, errno: Errno) -> String {
     }
 }
 
-impl Identity {
-    fn alone(user: Uid, group: Gid) -> Identity {
-        Identity {
+impl UserIds {
+    fn alone(user: Uid, group: Gid) -> UserIds {
+        UserIds {
             user,
             group,
             groups: vec![group],
         }
     }
 
-    fn with_groups(known: &unistd::User) -> Result<Identity, String> {
+    fn with_groups(known: &unistd::User) -> Result<UserIds, String> {
         let name = CString::new(known.name.as_str()).map_err(|_| "its name has a NUL")?;
         let groups = getgrouplist(&name, known.gid).map_err(|errno| unread("groups", errno))?;
-        Ok(Identity {
+        Ok(UserIds {
             user: known.uid,
             group: known.gid,
             groups,

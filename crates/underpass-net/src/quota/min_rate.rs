@@ -13,8 +13,8 @@ use underpass::tcp::{Outstanding, Reached};
 
 /// Watches one answer.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    least: Least,
+pub(crate) struct MinRateMonitor {
+    min_rate: MinRate,
     began: Instant,
     /// What was acknowledged when the window began; nobody has asked in the first one.
     acknowledged: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
 
 /// What has to be acknowledged, and over how long that is averaged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Least {
+pub(crate) struct MinRate {
     pub(crate) bytes_per_second: u64,
     pub(crate) window: Duration,
 }
@@ -30,15 +30,15 @@ pub(crate) struct Least {
 /// What a look at a peer came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
-pub(crate) enum Judgement {
-    GoesOn,
+pub(crate) enum RateJudgement {
+    Acceptable,
     TooSlow,
 }
 
-impl Pace {
-    pub(crate) fn new(least: Least, now: Instant) -> Pace {
-        Pace {
-            least,
+impl MinRateMonitor {
+    pub(crate) fn new(min_rate: MinRate, now: Instant) -> MinRateMonitor {
+        MinRateMonitor {
+            min_rate,
             began: now,
             acknowledged: None,
         }
@@ -47,27 +47,27 @@ impl Pace {
     /// How long until the next look.
     pub(crate) fn until_due(&self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.began);
-        self.least.window.saturating_sub(passed)
+        self.min_rate.window.saturating_sub(passed)
     }
 
     /// Leaves out `span`, in which nothing was to be sent.
-    pub(crate) fn leave_out(&mut self, span: Duration) {
+    pub(crate) fn exclude(&mut self, span: Duration) {
         self.began += span;
     }
 
     /// Looks at the peer at the end of a window, and begins the next one.
-    pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> Judgement {
+    pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> RateJudgement {
         let span = now.saturating_duration_since(self.began);
         let before = self.acknowledged.replace(reached.acknowledged);
         self.began = now;
         let (Some(before), Outstanding::Something) = (before, reached.outstanding) else {
-            return Judgement::GoesOn;
+            return RateJudgement::Acceptable;
         };
         let taken = u128::from(reached.acknowledged.saturating_sub(before));
-        let wanted = u128::from(self.least.bytes_per_second) * span.as_millis() / 1000;
+        let wanted = u128::from(self.min_rate.bytes_per_second) * span.as_millis() / 1000;
         match taken < wanted {
-            true => Judgement::TooSlow,
-            false => Judgement::GoesOn,
+            true => RateJudgement::TooSlow,
+            false => RateJudgement::Acceptable,
         }
     }
 }
@@ -78,12 +78,12 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(10);
 
-    fn pace(now: Instant) -> Pace {
-        let least = Least {
+    fn monitor(now: Instant) -> MinRateMonitor {
+        let min_rate = MinRate {
             bytes_per_second: 100,
             window: WINDOW,
         };
-        Pace::new(least, now)
+        MinRateMonitor::new(min_rate, now)
     }
 
     fn at(acknowledged: u64) -> Reached {
@@ -96,51 +96,63 @@ mod tests {
     #[test]
     fn the_first_window_only_finds_out_where_the_peer_is() {
         let start = Instant::now();
-        assert_eq!(pace(start).judge(at(0), start + WINDOW), Judgement::GoesOn);
+        assert_eq!(
+            monitor(start).judge(at(0), start + WINDOW),
+            RateJudgement::Acceptable
+        );
     }
 
     #[test]
     fn a_peer_at_the_border_goes_on_and_below_it_does_not() {
-        for (taken, expected) in [(1000, Judgement::GoesOn), (999, Judgement::TooSlow)] {
+        for (taken, expected) in [
+            (1000, RateJudgement::Acceptable),
+            (999, RateJudgement::TooSlow),
+        ] {
             let start = Instant::now();
-            let mut pace = pace(start);
-            let _first = pace.judge(at(5000), start + WINDOW);
-            assert_eq!(pace.judge(at(5000 + taken), start + WINDOW * 2), expected);
+            let mut monitor = monitor(start);
+            let _first = monitor.judge(at(5000), start + WINDOW);
+            assert_eq!(
+                monitor.judge(at(5000 + taken), start + WINDOW * 2),
+                expected
+            );
         }
     }
 
     #[test]
     fn a_burst_counts_for_its_whole_window() {
         let start = Instant::now();
-        let mut pace = pace(start);
+        let mut monitor = monitor(start);
         let mut reached = 0;
         for window in 1..100 {
             reached += 1000;
-            let judged = pace.judge(at(reached), start + WINDOW * window);
-            assert_eq!(judged, Judgement::GoesOn);
+            let judged = monitor.judge(at(reached), start + WINDOW * window);
+            assert_eq!(judged, RateJudgement::Acceptable);
         }
     }
 
     #[test]
     fn a_peer_that_has_all_it_was_sent_is_not_to_blame() {
         let start = Instant::now();
-        let mut pace = pace(start);
-        let _first = pace.judge(at(7), start + WINDOW);
+        let mut monitor = monitor(start);
+        let _first = monitor.judge(at(7), start + WINDOW);
         let idle = Reached {
             acknowledged: 7,
             outstanding: Outstanding::Nothing,
         };
-        assert_eq!(pace.judge(idle, start + WINDOW * 2), Judgement::GoesOn);
+        assert_eq!(
+            monitor.judge(idle, start + WINDOW * 2),
+            RateJudgement::Acceptable
+        );
     }
 
     #[test]
     fn time_that_is_left_out_does_not_count() {
         let start = Instant::now();
-        let mut pace = pace(start);
-        let _first = pace.judge(at(0), start + WINDOW);
-        pace.leave_out(WINDOW);
-        assert_eq!(pace.until_due(start + WINDOW * 2), WINDOW);
-        let judged = pace.judge(at(1000), start + WINDOW * 3);
-        assert_eq!(judged, Judgement::GoesOn);
+        let mut monitor = monitor(start);
+        let _first = monitor.judge(at(0), start + WINDOW);
+        monitor.exclude(WINDOW);
+        assert_eq!(monitor.until_due(start + WINDOW * 2), WINDOW);
+        let judged = monitor.judge(at(1000), start + WINDOW * 3);
+        assert_eq!(judged, RateJudgement::Acceptable);
     }
 }

@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A rate that is shared.
-pub(crate) struct Bandwidth {
+pub(crate) struct RateLimiter {
     bytes_per_second: NonZeroU64,
     began: Instant,
     /// Nanoseconds since then that are sold.
-    sold: AtomicU64,
+    reserved: AtomicU64,
 }
 
 /// Which slot of an answer is asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Claim {
+pub(crate) enum Reservation {
     /// Its first. Whatever time has passed unsold was idle.
     First,
     /// One more. Time has passed unsold because somebody was late.
@@ -34,71 +34,72 @@ pub(crate) enum Claim {
 
 /// The bandwidths that a connection has its slots of: its client's, and that of all.
 #[derive(Clone, Copy)]
-pub(crate) struct Shares<'b>(pub(crate) [Option<&'b Bandwidth>; 2]);
+pub(crate) struct RateLimiters<'b>(pub(crate) [Option<&'b RateLimiter>; 2]);
 
 /// What was not used for so long is lost: idle seconds don't add up to a flood.
 const BURST: Duration = Duration::from_millis(100);
 
 /// So much is made up for where timers and workers are late, as on a busy machine.
-const LATE_MAX: Duration = Duration::from_secs(1);
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes sold at once: fifty slots in a second, but neither so small that calls cost more than
 /// bytes, nor so large that one peer has the line for long.
-const SLOTS_PER_SECOND: u64 = 50;
-const SLOT_BYTES_MIN: u64 = 4 << 10;
-const SLOT_BYTES_MAX: u64 = 256 << 10;
+const RESERVATIONS_PER_SECOND: u64 = 50;
+const RESERVATION_BYTES_MIN: u64 = 4 << 10;
+const RESERVATION_BYTES_MAX: u64 = 256 << 10;
 
-impl Bandwidth {
-    pub(crate) fn new(bytes_per_second: NonZeroU64) -> Bandwidth {
-        Bandwidth {
+impl RateLimiter {
+    pub(crate) fn new(bytes_per_second: NonZeroU64) -> RateLimiter {
+        RateLimiter {
             bytes_per_second,
             began: Instant::now(),
-            sold: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
         }
     }
 
     /// Sells the next stretch that is free to somebody who wants to send so many bytes, and says
     /// how long to wait for it.
-    pub(crate) fn sell(&self, bytes: u64, claim: Claim) -> Duration {
+    pub(crate) fn reserve(&self, bytes: u64, reservation: Reservation) -> Duration {
         let now = nanoseconds(self.began.elapsed());
-        self.sell_at(now, bytes, claim)
+        self.reserve_at(now, bytes, reservation)
     }
 
     /// Until when all is sold. From then on there is nothing to remember.
-    pub(crate) fn sold_until(&self) -> Instant {
-        self.began + Duration::from_nanos(self.sold.load(Ordering::Relaxed))
+    pub(crate) fn reserved_until(&self) -> Instant {
+        self.began + Duration::from_nanos(self.reserved.load(Ordering::Relaxed))
     }
 
-    fn sell_at(&self, now: u64, bytes: u64, claim: Claim) -> Duration {
+    fn reserve_at(&self, now: u64, bytes: u64, reservation: Reservation) -> Duration {
         let cost = self.cost(bytes);
-        let unsold = match claim {
-            Claim::First => BURST,
-            Claim::Next => LATE_MAX,
+        let unused = match reservation {
+            Reservation::First => BURST,
+            Reservation::Next => CATCH_UP_MAX,
         };
-        let earliest = now.saturating_sub(nanoseconds(unsold));
-        let from = |sold: u64| sold.max(earliest);
-        let sold = self
-            .sold
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sold| {
-                Some(from(sold).saturating_add(cost))
+        let earliest = now.saturating_sub(nanoseconds(unused));
+        let from = |reserved: u64| reserved.max(earliest);
+        let reserved = self
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                Some(from(reserved).saturating_add(cost))
             })
-            .unwrap_or_else(|sold| sold);
-        Duration::from_nanos(from(sold).saturating_sub(now))
+            .unwrap_or_else(|reserved| reserved);
+        Duration::from_nanos(from(reserved).saturating_sub(now))
     }
 
-    /// Settles what a turn has sent that has `paid` for so many bytes: more costs more, what is
-    /// left goes back.
-    pub(crate) fn settle(&self, paid: u64, sent: u64) {
-        match sent.checked_sub(paid) {
-            Some(more) => self.sold.fetch_add(self.cost(more), Ordering::Relaxed),
+    /// Settles a reservation of `reserved_bytes` with what the turn has sent: more costs more, the
+    /// rest is refunded.
+    pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
+        match sent.checked_sub(reserved_bytes) {
+            Some(more) => self.reserved.fetch_add(self.cost(more), Ordering::Relaxed),
             None => self
-                .sold
-                .fetch_sub(self.cost(paid - sent), Ordering::Relaxed),
+                .reserved
+                .fetch_sub(self.cost(reserved_bytes - sent), Ordering::Relaxed),
         };
     }
 
-    fn slot_bytes(&self) -> u64 {
-        (self.bytes_per_second.get() / SLOTS_PER_SECOND).clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX)
+    fn reservation_bytes(&self) -> u64 {
+        (self.bytes_per_second.get() / RESERVATIONS_PER_SECOND)
+            .clamp(RESERVATION_BYTES_MIN, RESERVATION_BYTES_MAX)
     }
 
     fn cost(&self, bytes: u64) -> u64 {
@@ -107,23 +108,23 @@ impl Bandwidth {
     }
 }
 
-impl<'b> Shares<'b> {
+impl<'b> RateLimiters<'b> {
     /// What a slot has; none where no bandwidth is limited. The smallest: nobody should pay for
     /// what it may not send anyway.
-    pub(crate) fn slot_bytes(&self) -> Option<u64> {
-        self.each().map(Bandwidth::slot_bytes).min()
+    pub(crate) fn reservation_bytes(&self) -> Option<u64> {
+        self.each().map(RateLimiter::reservation_bytes).min()
     }
 
     /// Those that are limited. The client's comes first: who waits for that one has nothing of
     /// what is everybody's meanwhile.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &'b Bandwidth> + use<'b> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = &'b RateLimiter> + use<'b> {
         self.0.into_iter().flatten()
     }
 
     /// Settles what a turn has sent.
-    pub(crate) fn settle(&self, paid: u64, sent: u64) {
+    pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
         self.each()
-            .for_each(|bandwidth| bandwidth.settle(paid, sent));
+            .for_each(|limiter| limiter.settle(reserved_bytes, sent));
     }
 }
 
@@ -137,26 +138,26 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn bandwidth(rate: u64) -> Bandwidth {
-        Bandwidth::new(NonZeroU64::new(rate).unwrap())
+    fn limiter(rate: u64) -> RateLimiter {
+        RateLimiter::new(NonZeroU64::new(rate).unwrap())
     }
 
     /// What is sent within `seconds` by somebody who always sends at once, timers being late by
     /// `late` nanoseconds.
     fn sent_within(rate: u64, seconds: u64, late: u64, used: impl Fn(u64) -> u64) -> u64 {
-        let bandwidth = bandwidth(rate);
+        let limiter = limiter(rate);
         let (mut now, mut sent) = (SECOND, 0);
-        let mut claim = Claim::First;
+        let mut reservation = Reservation::First;
         loop {
-            let paid = bandwidth.slot_bytes();
-            let wait = nanoseconds(bandwidth.sell_at(now, paid, claim));
-            claim = Claim::Next;
+            let reserved_bytes = limiter.reservation_bytes();
+            let wait = nanoseconds(limiter.reserve_at(now, reserved_bytes, reservation));
+            reservation = Reservation::Next;
             now += if wait > 0 { wait + late } else { 0 };
             if now > (1 + seconds) * SECOND {
                 return sent;
             }
-            let bytes = used(paid);
-            bandwidth.settle(paid, bytes);
+            let bytes = used(reserved_bytes);
+            limiter.settle(reserved_bytes, bytes);
             sent += bytes;
         }
     }
@@ -176,11 +177,11 @@ mod tests {
 
     #[test]
     fn idle_time_is_not_saved_up() {
-        let bandwidth = bandwidth(1 << 20);
+        let limiter = limiter(1 << 20);
         let hour = 3_600 * SECOND;
         let mut free = 0;
-        let bytes = bandwidth.slot_bytes();
-        while bandwidth.sell_at(hour, bytes, Claim::First) == Duration::ZERO {
+        let bytes = limiter.reservation_bytes();
+        while limiter.reserve_at(hour, bytes, Reservation::First) == Duration::ZERO {
             free += bytes;
         }
         assert!(free <= (1 << 20) / 8, "{free}");
@@ -188,9 +189,9 @@ mod tests {
 
     #[test]
     fn who_waits_gets_stretches_one_after_the_other() {
-        let bandwidth = bandwidth(SLOT_BYTES_MIN);
+        let limiter = limiter(RESERVATION_BYTES_MIN);
         let waits: Vec<_> = (0..4)
-            .map(|_| bandwidth.sell_at(SECOND, SLOT_BYTES_MIN, Claim::First))
+            .map(|_| limiter.reserve_at(SECOND, RESERVATION_BYTES_MIN, Reservation::First))
             .collect();
         let second = Duration::from_secs(1);
         assert_eq!(waits[1] + second, waits[2]);
@@ -199,18 +200,18 @@ mod tests {
 
     #[test]
     fn who_has_two_shares_pays_both_for_what_the_smaller_one_sells() {
-        let (client, all) = (bandwidth(1 << 20), bandwidth(300 << 20));
-        let shares = Shares([Some(&client), Some(&all)]);
-        let paid = shares.slot_bytes().unwrap();
-        assert_eq!(paid, (1 << 20) / SLOTS_PER_SECOND);
-        for bandwidth in shares.each() {
-            let _wait = bandwidth.sell_at(SECOND, paid, Claim::First);
+        let (client, all) = (limiter(1 << 20), limiter(300 << 20));
+        let limiters = RateLimiters([Some(&client), Some(&all)]);
+        let reserved_bytes = limiters.reservation_bytes().unwrap();
+        assert_eq!(reserved_bytes, (1 << 20) / RESERVATIONS_PER_SECOND);
+        for limiter in limiters.each() {
+            let _wait = limiter.reserve_at(SECOND, reserved_bytes, Reservation::First);
         }
-        let sold = |bandwidth: &Bandwidth| bandwidth.sold.load(Ordering::Relaxed);
-        let before = (sold(&client), sold(&all));
-        shares.settle(paid, 0);
-        assert_eq!(before.0 - sold(&client), client.cost(paid));
-        assert_eq!(before.1 - sold(&all), all.cost(paid));
-        assert_eq!(Shares([None, None]).slot_bytes(), None);
+        let reserved = |limiter: &RateLimiter| limiter.reserved.load(Ordering::Relaxed);
+        let before = (reserved(&client), reserved(&all));
+        limiters.settle(reserved_bytes, 0);
+        assert_eq!(before.0 - reserved(&client), client.cost(reserved_bytes));
+        assert_eq!(before.1 - reserved(&all), all.cost(reserved_bytes));
+        assert_eq!(RateLimiters([None, None]).reservation_bytes(), None);
     }
 }

@@ -14,21 +14,21 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 use underpass::Policy;
 
-use crate::admission::Shared;
+use crate::admission::SharedQuotas;
 use crate::error::Error;
-use crate::handover::inherit::{Activated, Inherited};
+use crate::handover::inherit::{ActivatedSocket, Inherited};
 use crate::handover::upgrade::hand_over;
-use crate::limits::{GENERATIONS_MAX, Limits};
+use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
-use crate::listen::unix::Fate;
+use crate::listen::unix::UnlinkPolicy;
 use crate::process::descriptors;
-use crate::server::shutdown::{Phase, Shutdown};
+use crate::server::shutdown::{Shutdown, ShutdownPhase};
 use crate::worker::{Protocol, prepare};
 
 /// What a generation of workers is started with.
 #[derive(Clone, Debug)]
-pub struct Setup<P> {
+pub struct ServerConfig<P> {
     /// What is spoken on connections.
     pub protocol: P,
     /// Where to listen: one place at least.
@@ -38,21 +38,21 @@ pub struct Setup<P> {
     /// What may be sent, and how.
     pub policy: Policy,
     /// The bounds.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
 }
 
 /// A server at work. Dropping it ends everything at once.
-pub struct Running<S> {
+pub struct Server<S> {
     shutdown: Shutdown,
-    activated: Vec<Activated>,
+    activated: Vec<ActivatedSocket>,
     /// What the workers of all generations share.
-    shared: Mutex<Option<Arc<Shared>>>,
+    shared: Mutex<Option<Arc<SharedQuotas>>>,
     /// Held for as long as a reload or an upgrade takes: one at a time.
     change: Mutex<()>,
-    threads: Mutex<Threads<S>>,
+    threads: Mutex<GenerationThreads<S>>,
 }
 
-struct Threads<S> {
+struct GenerationThreads<S> {
     /// The oldest generation first.
     generations: Vec<Vec<JoinHandle<S>>>,
     /// What the workers that have ended did.
@@ -65,28 +65,28 @@ struct Threads<S> {
 /// # Errors
 /// Any [`Error`]; nothing is left running and the ports are free.
 pub fn start<P: Protocol>(
-    setup: &Setup<P>,
+    config: &ServerConfig<P>,
     inherited: Inherited,
-) -> Result<Running<P::Summary>, Error> {
+) -> Result<Server<P::Summary>, Error> {
     let Inherited {
         activated,
         listeners,
     } = inherited;
-    let running = Running {
+    let server = Server {
         shutdown: Shutdown::new(),
         activated,
         shared: Mutex::new(None),
         change: Mutex::new(()),
-        threads: Mutex::new(Threads {
+        threads: Mutex::new(GenerationThreads {
             generations: Vec::new(),
             ended: None,
         }),
     };
-    running.succeed(setup, &listeners)?;
-    Ok(running)
+    server.succeed(config, &listeners)?;
+    Ok(server)
 }
 
-impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
+impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// Goes on with another setup, and drops no connection: listens on what is new, starts workers
     /// on what is there already, has the earlier ones retire, and closes what is listened on no
     /// more. Returns when the new workers take connections.
@@ -97,14 +97,14 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
     /// # Errors
     /// Any [`Error`]; the server goes on as before. `Stopping` if it does not;
     /// `Generations` if 16 setups still have answers under way.
-    pub fn reload<P: Protocol<Summary = S>>(&self, setup: &Setup<P>) -> Result<(), Error> {
+    pub fn reload<P: Protocol<Summary = S>>(&self, config: &ServerConfig<P>) -> Result<(), Error> {
         let _change = lock(&self.change);
         let before = self.shutdown.lock().listeners.duplicate()?;
-        self.succeed(setup, &before)
+        self.succeed(config, &before)
     }
 
     /// Starts `command`, hands it everything that is listened on, and retires when it takes
-    /// connections; [`join`](Running::join) returns when the last answer has been given. The
+    /// connections; [`join`](Server::join) returns when the last answer has been given. The
     /// command's standard input becomes the socket by which both speak: its process has to call
     /// [`Inherited::take`], start a server and tell it by [`Predecessor`](crate::Predecessor).
     /// `tell` learns of the new process before this one retires: from then on it may end at once.
@@ -114,22 +114,22 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
     /// killed); the server goes on as before. [`Error::Stopping`] if it does not.
     pub fn upgrade(&self, command: Command, tell: impl FnOnce(&Child)) -> Result<(), Error> {
         let _change = lock(&self.change);
-        if self.shutdown.phase() > Phase::Running {
+        if self.shutdown.phase() > ShutdownPhase::Running {
             return Err(Error::Stopping);
         }
         let listeners = self.shutdown.lock().listeners.duplicate()?;
         let child = hand_over(command, &listeners, &self.activated)?;
         tell(&child);
-        let mut switch = self.shutdown.lock();
-        if switch.phase() > Phase::Running {
+        let mut state = self.shutdown.lock();
+        if state.phase() > ShutdownPhase::Running {
             // Somebody has asked for a stop meanwhile, and meant the new one too.
             if let Some(process) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(process, Signal::TERM);
             }
             return Err(Error::Stopping);
         }
-        listeners.set_fate(Fate::Left);
-        switch.advance(Phase::Retiring);
+        listeners.set_unlink(UnlinkPolicy::Keep);
+        state.advance(ShutdownPhase::Retiring);
         Ok(())
     }
 
@@ -176,51 +176,51 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Running<S> {
     /// Starts a generation on the listeners of `before` as far as they are wanted.
     fn succeed<P: Protocol<Summary = S>>(
         &self,
-        setup: &Setup<P>,
+        config: &ServerConfig<P>,
         before: &Listeners,
     ) -> Result<(), Error> {
-        let workers = setup.workers.max(1);
-        setup.limits.check()?;
+        let workers = config.workers.max(1);
+        config.limits.check()?;
         lock(&self.threads).make_room()?;
         let listeners = Listeners::open(
-            &setup.listen,
+            &config.listen,
             workers,
-            &setup.limits,
+            &config.limits,
             before,
             &self.activated,
         )?;
-        let limits = Limits {
-            connections_max: descriptors::connections(&setup.limits).div_ceil(workers),
-            ..setup.limits.clone()
+        let limits = ConnectionLimits {
+            connections_max: descriptors::connections(&config.limits).div_ceil(workers),
+            ..config.limits.clone()
         };
-        setup.protocol.bound()?;
-        let shared = Shared::after(lock(&self.shared).as_ref(), &setup.limits);
-        let phase = watch::Sender::new(Phase::Running);
-        let shares = listeners.share_out(workers)?;
+        config.protocol.bound()?;
+        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &config.limits);
+        let phase = watch::Sender::new(ShutdownPhase::Running);
+        let shares = listeners.assign(workers)?;
         let phases = phase.subscribe();
         let mut next = prepare(
-            &setup.protocol,
+            &config.protocol,
             shares,
-            setup.policy,
+            config.policy,
             &limits,
             &shared,
             &phases,
         )?;
         let mut threads = lock(&self.threads);
-        let mut switch = self.shutdown.lock();
-        if switch.phase() > Phase::Running {
+        let mut state = self.shutdown.lock();
+        if state.phase() > ShutdownPhase::Running {
             return Err(Error::Stopping);
         }
         next.go();
         // Before the earlier ones retire: who waits for the end must not find that all have ended.
         threads.generations.push(next.threads);
         *lock(&self.shared) = Some(shared);
-        switch.succeed(phase, listeners);
+        state.succeed(phase, listeners);
         Ok(())
     }
 }
 
-impl<S: for<'s> AddAssign<&'s S>> Threads<S> {
+impl<S: for<'s> AddAssign<&'s S>> GenerationThreads<S> {
     /// Forgets generations that have ended, but for what they did.
     fn make_room(&mut self) -> Result<(), Error> {
         let all = mem::take(&mut self.generations);
@@ -245,14 +245,17 @@ impl<S: for<'s> AddAssign<&'s S>> Threads<S> {
     }
 }
 
-impl<S> Running<S> {
+impl<S> Server<S> {
     /// This process is the one to remove the files of its sockets.
     pub(crate) fn own_files(&self) {
-        self.shutdown.lock().listeners.set_fate(Fate::Removed);
+        self.shutdown
+            .lock()
+            .listeners
+            .set_unlink(UnlinkPolicy::Unlink);
     }
 }
 
-impl<S> fmt::Debug for Running<S> {
+impl<S> fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
             .field("shutdown", &self.shutdown)
@@ -260,10 +263,10 @@ impl<S> fmt::Debug for Running<S> {
     }
 }
 
-impl<S> Drop for Running<S> {
+impl<S> Drop for Server<S> {
     /// Nobody is left who could ask for a stop.
     fn drop(&mut self) {
-        self.shutdown.advance(Phase::Now);
+        self.shutdown.advance(ShutdownPhase::Now);
     }
 }
 

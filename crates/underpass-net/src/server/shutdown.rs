@@ -17,7 +17,7 @@ use crate::listen::listeners::Listeners;
 /// How far a server, or a generation of its workers, has come on its way to an end. Phases only
 /// advance.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Phase {
+pub enum ShutdownPhase {
     /// Connections are taken and answered.
     Running,
     /// No more connections are taken. Those that are there are answered, and end with their next
@@ -32,13 +32,13 @@ pub enum Phase {
 /// The switch. Clones are the same switch.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
-    switch: Arc<Mutex<Switch>>,
+    state: Arc<Mutex<ShutdownState>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Switch {
-    phase: Phase,
-    generations: Vec<watch::Sender<Phase>>,
+pub(crate) struct ShutdownState {
+    phase: ShutdownPhase,
+    generations: Vec<watch::Sender<ShutdownPhase>>,
     /// Held for generations to come; a worker has duplicates.
     pub(crate) listeners: Listeners,
     /// Of the listeners, the last ones where there are none any more.
@@ -48,8 +48,8 @@ pub(crate) struct Switch {
 impl Shutdown {
     pub(crate) fn new() -> Shutdown {
         Shutdown {
-            switch: Arc::new(Mutex::new(Switch {
-                phase: Phase::Running,
+            state: Arc::new(Mutex::new(ShutdownState {
+                phase: ShutdownPhase::Running,
                 generations: Vec::new(),
                 listeners: Listeners::default(),
                 addresses: Vec::new(),
@@ -58,32 +58,32 @@ impl Shutdown {
     }
 
     /// Advances to `phase` at least; going back is not possible. Does not wait for the effect.
-    pub fn advance(&self, phase: Phase) {
+    pub fn advance(&self, phase: ShutdownPhase) {
         self.lock().advance(phase);
     }
 
     /// One phase further: what a signal asks for.
-    pub fn hurry(&self) {
-        let mut switch = self.lock();
-        let next = match switch.phase {
-            Phase::Running | Phase::Retiring => Phase::Draining,
-            Phase::Draining | Phase::Now => Phase::Now,
+    pub fn escalate(&self) {
+        let mut state = self.lock();
+        let next = match state.phase {
+            ShutdownPhase::Running | ShutdownPhase::Retiring => ShutdownPhase::Draining,
+            ShutdownPhase::Draining | ShutdownPhase::Now => ShutdownPhase::Now,
         };
-        switch.advance(next);
+        state.advance(next);
     }
 
     /// How far the server is.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ShutdownPhase {
         self.lock().phase
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Switch> {
-        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ShutdownState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Switch {
-    pub(crate) fn phase(&self) -> Phase {
+impl ShutdownState {
+    pub(crate) fn phase(&self) -> ShutdownPhase {
         self.phase
     }
 
@@ -91,9 +91,9 @@ impl Switch {
         &self.addresses
     }
 
-    pub(crate) fn advance(&mut self, phase: Phase) {
+    pub(crate) fn advance(&mut self, phase: ShutdownPhase) {
         self.phase = phase.max(self.phase);
-        if self.phase > Phase::Running {
+        if self.phase > ShutdownPhase::Running {
             // Before any worker looks at its queue for the last time: while a duplicate is open
             // here the kernel goes on completing connections, which nobody would take.
             self.listeners = Listeners::default();
@@ -105,18 +105,22 @@ impl Switch {
 
     /// From here on `generation` is the one that takes connections, on `listeners`, and all others
     /// retire.
-    pub(crate) fn succeed(&mut self, generation: watch::Sender<Phase>, listeners: Listeners) {
+    pub(crate) fn succeed(
+        &mut self,
+        generation: watch::Sender<ShutdownPhase>,
+        listeners: Listeners,
+    ) {
         self.addresses = listeners.addresses();
         self.listeners = listeners;
         self.generations.retain(|earlier| !earlier.is_closed());
         for earlier in &self.generations {
-            advance(earlier, Phase::Retiring);
+            advance(earlier, ShutdownPhase::Retiring);
         }
         self.generations.push(generation);
     }
 }
 
-fn advance(generation: &watch::Sender<Phase>, phase: Phase) {
+fn advance(generation: &watch::Sender<ShutdownPhase>, phase: ShutdownPhase) {
     generation.send_if_modified(|current| {
         let further = phase > *current;
         *current = phase.max(*current);
@@ -125,11 +129,14 @@ fn advance(generation: &watch::Sender<Phase>, phase: Phase) {
 }
 
 /// Waits until the switch stands at `phase` or further, and says where.
-pub(crate) async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) -> Phase {
+pub(crate) async fn reached(
+    phases: &mut watch::Receiver<ShutdownPhase>,
+    phase: ShutdownPhase,
+) -> ShutdownPhase {
     match phases.wait_for(|&current| current >= phase).await {
         Ok(current) => *current,
         // The switch is gone, and with it everybody who could let the server run.
-        Err(_) => Phase::Now,
+        Err(_) => ShutdownPhase::Now,
     }
 }
 
@@ -137,8 +144,8 @@ pub(crate) async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) -
 mod tests {
     use super::*;
 
-    fn generation(shutdown: &Shutdown) -> watch::Receiver<Phase> {
-        let sender = watch::Sender::new(Phase::Running);
+    fn generation(shutdown: &Shutdown) -> watch::Receiver<ShutdownPhase> {
+        let sender = watch::Sender::new(ShutdownPhase::Running);
         let phases = sender.subscribe();
         shutdown.lock().succeed(sender, Listeners::default());
         phases
@@ -148,13 +155,13 @@ mod tests {
     fn phases_only_advance() {
         let shutdown = Shutdown::new();
         let phases = generation(&shutdown);
-        shutdown.hurry();
-        assert_eq!(*phases.borrow(), Phase::Draining);
-        shutdown.advance(Phase::Running);
-        assert_eq!(*phases.borrow(), Phase::Draining);
-        shutdown.hurry();
-        shutdown.hurry();
-        assert_eq!(*phases.borrow(), Phase::Now);
+        shutdown.escalate();
+        assert_eq!(*phases.borrow(), ShutdownPhase::Draining);
+        shutdown.advance(ShutdownPhase::Running);
+        assert_eq!(*phases.borrow(), ShutdownPhase::Draining);
+        shutdown.escalate();
+        shutdown.escalate();
+        assert_eq!(*phases.borrow(), ShutdownPhase::Now);
     }
 
     #[test]
@@ -162,10 +169,10 @@ mod tests {
         let shutdown = Shutdown::new();
         let first = generation(&shutdown);
         let second = generation(&shutdown);
-        assert_eq!(*first.borrow(), Phase::Retiring);
-        assert_eq!(*second.borrow(), Phase::Running);
-        shutdown.hurry();
-        assert_eq!(*first.borrow(), Phase::Draining);
-        assert_eq!(*second.borrow(), Phase::Draining);
+        assert_eq!(*first.borrow(), ShutdownPhase::Retiring);
+        assert_eq!(*second.borrow(), ShutdownPhase::Running);
+        shutdown.escalate();
+        assert_eq!(*first.borrow(), ShutdownPhase::Draining);
+        assert_eq!(*second.borrow(), ShutdownPhase::Draining);
     }
 }

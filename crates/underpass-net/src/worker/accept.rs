@@ -12,46 +12,46 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::connection::set::Roster;
-use crate::connection::socket::{Door, Queue, Socket};
-use crate::limits::{ACCEPT_BACKOFF, Limits};
-use crate::listen::address::Peer;
-use crate::log_throttle::{Burst, Trouble};
+use crate::connection::set::ConnectionSet;
+use crate::connection::socket::{AcceptQueue, Acceptor, PlainSocket};
+use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits};
+use crate::listen::address::PeerAddress;
+use crate::log_throttle::{LogThrottle, Occurrence};
 
 /// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster, and
 /// says when it is `full`.
 /// Never returns; cancel it to stop.
 pub(crate) async fn accept(
-    doors: &[Door],
-    roster: &Roster,
+    acceptors: &[Acceptor],
+    connections: &ConnectionSet,
     connections_max: usize,
-    mut take: impl FnMut(Socket, Peer),
+    mut take: impl FnMut(PlainSocket, PeerAddress),
     full: impl Fn(),
 ) {
-    let trouble = Trouble::default();
+    let throttle = LogThrottle::default();
     let mut first = 0;
     loop {
-        if roster.len() >= connections_max {
+        if connections.len() >= connections_max {
             full();
         }
-        roster.at_most(connections_max - 1).await;
+        connections.at_most(connections_max - 1).await;
         // No door is always asked first, or a crowd at one would shut out the others.
-        first = (first + 1) % doors.len().max(1);
-        match poll_fn(|task| poll_doors(doors, first, task)).await {
+        first = (first + 1) % acceptors.len().max(1);
+        match poll_fn(|task| poll_acceptors(acceptors, first, task)).await {
             Ok((socket, peer)) => take(socket, peer),
-            Err(error) => pause(&error, &trouble, roster).await,
+            Err(error) => pause(&error, &throttle, connections).await,
         }
     }
 }
 
-fn poll_doors(
-    doors: &[Door],
+fn poll_acceptors(
+    acceptors: &[Acceptor],
     first: usize,
     task: &mut Context<'_>,
-) -> Poll<io::Result<(Socket, Peer)>> {
-    let (before, from_first) = doors.split_at(first.min(doors.len()));
-    for door in from_first.iter().chain(before) {
-        if let Poll::Ready(result) = door.poll_accept(task) {
+) -> Poll<io::Result<(PlainSocket, PeerAddress)>> {
+    let (before, from_first) = acceptors.split_at(first.min(acceptors.len()));
+    for acceptor in from_first.iter().chain(before) {
+        if let Poll::Ready(result) = acceptor.poll_accept(task) {
             return Poll::Ready(result);
         }
     }
@@ -62,47 +62,47 @@ fn poll_doors(
 /// are connected. At most `backlog` connections, so that those who come meanwhile cannot keep it
 /// from ending.
 pub(crate) async fn take_rest(
-    queue: Queue,
-    roster: &Roster,
-    limits: &Limits,
-    mut take: impl FnMut(Socket, Peer),
+    queue: AcceptQueue,
+    connections: &ConnectionSet,
+    limits: &ConnectionLimits,
+    mut take: impl FnMut(PlainSocket, PeerAddress),
 ) {
-    let trouble = Trouble::default();
+    let throttle = LogThrottle::default();
     let backlog = usize::try_from(limits.backlog).unwrap_or(0);
     let mut taken = 0;
     // The kernel lets one more in than the backlog has room for.
     while taken <= backlog {
-        roster.at_most(limits.connections_max - 1).await;
+        connections.at_most(limits.connections_max - 1).await;
         match queue.accept() {
             Ok((socket, peer)) => {
                 take(socket, peer);
                 taken += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) => pause(&error, &trouble, roster).await,
+            Err(error) => pause(&error, &throttle, connections).await,
         }
     }
 }
 
 /// Waits after an error that would come back at once.
-async fn pause(error: &io::Error, trouble: &Trouble, roster: &Roster) {
-    if verdict(error) == Verdict::Wait {
-        tell(trouble, error);
-        let _ = tokio::time::timeout(ACCEPT_BACKOFF, roster.somebody_left()).await;
+async fn pause(error: &io::Error, throttle: &LogThrottle, connections: &ConnectionSet) {
+    if failure_of(error) == AcceptFailure::Persistent {
+        tell(throttle, error);
+        let _ = tokio::time::timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
     }
 }
 
 #[derive(Debug, Eq, PartialEq)]
-enum Verdict {
+enum AcceptFailure {
     /// It concerned one connection only, or is over.
-    Next,
+    OneConnection,
     /// It would happen again at once.
-    Wait,
+    Persistent,
 }
 
 /// accept(2): errors already pending on the new connection are reported by the call and are to be
 /// treated like "try again".
-fn verdict(error: &io::Error) -> Verdict {
+fn failure_of(error: &io::Error) -> AcceptFailure {
     match Errno::from_io_error(error) {
         Some(
             Errno::CONNABORTED
@@ -118,13 +118,13 @@ fn verdict(error: &io::Error) -> Verdict {
             | Errno::NOPROTOOPT
             | Errno::NONET
             | Errno::TIMEDOUT,
-        ) => Verdict::Next,
-        _ => Verdict::Wait,
+        ) => AcceptFailure::OneConnection,
+        _ => AcceptFailure::Persistent,
     }
 }
 
-fn tell(trouble: &Trouble, error: &io::Error) {
-    if trouble.meet(Instant::now()) == Burst::New {
+fn tell(throttle: &LogThrottle, error: &io::Error) {
+    if throttle.record(Instant::now()) == Occurrence::First {
         tracing::warn!("connections wait: accept: {error}");
     }
 }
@@ -135,20 +135,20 @@ mod tests {
 
     #[test]
     fn what_would_come_back_at_once_makes_it_wait() {
-        let verdict = |errno: Errno| verdict(&errno.into());
+        let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
-            assert_eq!(verdict(errno), Verdict::Wait, "{errno}");
+            assert_eq!(failure_of(errno), AcceptFailure::Persistent, "{errno}");
         }
         for errno in [Errno::BADF, Errno::INVAL, Errno::OPNOTSUPP] {
-            assert_eq!(verdict(errno), Verdict::Wait, "{errno}");
+            assert_eq!(failure_of(errno), AcceptFailure::Persistent, "{errno}");
         }
     }
 
     #[test]
     fn what_concerns_one_connection_does_not() {
-        let verdict = |errno: Errno| verdict(&errno.into());
+        let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::CONNABORTED, Errno::PROTO, Errno::HOSTUNREACH] {
-            assert_eq!(verdict(errno), Verdict::Next, "{errno}");
+            assert_eq!(failure_of(errno), AcceptFailure::OneConnection, "{errno}");
         }
     }
 }

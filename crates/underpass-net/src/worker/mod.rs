@@ -18,16 +18,17 @@ use tokio::time::{sleep, timeout};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
-use crate::admission::{Gate, Shared, TurnedAway, enter};
-use crate::connection::Stream;
-use crate::connection::set::Roster;
-use crate::connection::socket::{Door, Socket};
+use crate::admission::{Admission, Rejected, SharedQuotas, admit};
+use crate::connection::Connection;
+use crate::connection::set::ConnectionSet;
+use crate::connection::socket::{Acceptor, PlainSocket};
 use crate::error::Error;
 use crate::limits::{
-    Limits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT, TURN_BYTES_WATCHED_MIN,
+    ConnectionLimits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT,
+    TURN_BYTES_WATCHED_MIN,
 };
-use crate::listen::address::Peer;
-use crate::server::shutdown::{Phase, reached};
+use crate::listen::address::PeerAddress;
+use crate::server::shutdown::{ShutdownPhase, reached};
 use crate::worker::accept::{accept, take_rest};
 
 /// What is spoken on the connections of a server.
@@ -58,10 +59,13 @@ pub trait Protocol: Clone + Send + 'static {
     fn worker(&self) -> Self::Worker;
 
     /// Speaks with one peer until the connection ends. Runs as its own task.
-    fn converse(worker: Rc<Self::Worker>, stream: Stream) -> impl Future<Output = ()> + 'static;
+    fn serve_connection(
+        worker: Rc<Self::Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static;
 
     /// A connection was closed before anything was said on it.
-    fn turned_away(_worker: &Self::Worker, _why: TurnedAway) {}
+    fn rejected(_worker: &Self::Worker, _why: Rejected) {}
 
     /// There are as many connections as a worker may have: others wait until one ends.
     fn full(_worker: &Self::Worker) {}
@@ -71,23 +75,23 @@ pub trait Protocol: Clone + Send + 'static {
 }
 
 /// What every connection of a worker uses and none owns.
-pub(crate) struct Ground {
-    pub(crate) limits: Limits,
-    pub(crate) roster: Rc<Roster>,
+pub(crate) struct WorkerState {
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) connections: Rc<ConnectionSet>,
     pub(crate) kernel: Kernel,
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
     pub(crate) sending: Cell<usize>,
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
-    pub(crate) gate: Gate,
+    pub(crate) admission: Admission,
 }
 
-impl Ground {
+impl WorkerState {
     /// What a connection may send in one turn: a fair share of the round.
     pub(crate) fn turn_bytes(&self) -> u64 {
         let sending = self.sending.get().max(1);
-        let (round, least) = match self.roster.len() > sending {
+        let (round, least) = match self.connections.len() > sending {
             true => (ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN),
             false => (ROUND_BYTES, TURN_BYTES_MIN),
         };
@@ -119,9 +123,9 @@ pub(crate) fn prepare<P: Protocol>(
     protocol: &P,
     shares: Vec<Vec<OwnedFd>>,
     policy: Policy,
-    limits: &Limits,
-    shared: &Arc<Shared>,
-    phases: &watch::Receiver<Phase>,
+    limits: &ConnectionLimits,
+    shared: &Arc<SharedQuotas>,
+    phases: &watch::Receiver<ShutdownPhase>,
 ) -> Result<Generation<P::Summary>, Error> {
     let (ready, prepared) = mpsc::channel();
     let mut generation = Generation {
@@ -130,7 +134,7 @@ pub(crate) fn prepare<P: Protocol>(
     };
     for (number, sockets) in shares.into_iter().enumerate() {
         let (start, started) = mpsc::channel();
-        let worker = Worker {
+        let worker = PreparedWorker {
             protocol: protocol.clone(),
             sockets,
             policy,
@@ -160,18 +164,18 @@ impl<S> Generation<S> {
 }
 
 /// A worker before it runs.
-struct Worker<P> {
+struct PreparedWorker<P> {
     protocol: P,
     sockets: Vec<OwnedFd>,
     policy: Policy,
-    limits: Limits,
-    shared: Arc<Shared>,
-    phases: watch::Receiver<Phase>,
+    limits: ConnectionLimits,
+    shared: Arc<SharedQuotas>,
+    phases: watch::Receiver<ShutdownPhase>,
     ready: mpsc::Sender<Result<(), Error>>,
     started: mpsc::Receiver<()>,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol> PreparedWorker<P> {
     fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
         thread::Builder::new()
             .name(format!("worker-{number}"))
@@ -189,21 +193,21 @@ impl<P: Protocol> Worker<P> {
             Err(error) => {
                 let _ = self.ready.send(Err(error));
             }
-            Ok((runtime, doors)) => {
+            Ok((runtime, acceptors)) => {
                 let _ = self.ready.send(Ok(()));
                 drop(self.ready);
                 // An error is a generation that was given up before it began.
                 if self.started.recv().is_ok() {
-                    let ground = Rc::new(Ground {
+                    let worker = Rc::new(WorkerState {
                         limits: self.limits,
-                        roster: Rc::new(Roster::new()),
+                        connections: Rc::new(ConnectionSet::new()),
                         kernel: Kernel::probe(),
                         policy: self.policy,
                         sending: Cell::new(0),
                         spare_input: RefCell::default(),
-                        gate: Gate::new(self.shared),
+                        admission: Admission::new(self.shared),
                     });
-                    let work = work::<P>(doors, Rc::clone(&state), ground, self.phases);
+                    let work = work::<P>(acceptors, Rc::clone(&state), worker, self.phases);
                     runtime.block_on(work);
                 }
             }
@@ -212,78 +216,88 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
-fn runtime(sockets: Vec<OwnedFd>) -> Result<(LocalRuntime, Vec<Door>), Error> {
+fn runtime(sockets: Vec<OwnedFd>) -> Result<(LocalRuntime, Vec<Acceptor>), Error> {
     make_runtime(sockets).map_err(|source| Error::Worker {
         doing: "make a worker's runtime",
         source,
     })
 }
 
-fn make_runtime(sockets: Vec<OwnedFd>) -> io::Result<(LocalRuntime, Vec<Door>)> {
+fn make_runtime(sockets: Vec<OwnedFd>) -> io::Result<(LocalRuntime, Vec<Acceptor>)> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(READERS_MAX)
         .build_local(LocalOptions::default())?;
-    let doors = {
+    let acceptors = {
         let _inside = runtime.enter();
         sockets
             .into_iter()
-            .map(Door::open)
+            .map(Acceptor::open)
             .collect::<io::Result<_>>()?
     };
-    Ok((runtime, doors))
+    Ok((runtime, acceptors))
 }
 
 /// A worker's life: takes connections until it is told to end, then sees the last ones out.
 async fn work<P: Protocol>(
-    doors: Vec<Door>,
+    acceptors: Vec<Acceptor>,
     state: Rc<P::Worker>,
-    ground: Rc<Ground>,
-    mut phases: watch::Receiver<Phase>,
+    worker: Rc<WorkerState>,
+    mut phases: watch::Receiver<ShutdownPhase>,
 ) {
-    let (roster, limits) = (&ground.roster, &ground.limits);
-    let take = |socket: Socket, peer: Peer| {
-        let (ground, state) = (Rc::clone(&ground), Rc::clone(&state));
-        let place = Rc::clone(&ground.roster).enter();
+    let (connections, limits) = (&worker.connections, &worker.limits);
+    let take = |socket: PlainSocket, peer: PeerAddress| {
+        let (worker, state) = (Rc::clone(&worker), Rc::clone(&state));
+        let guard = Rc::clone(&worker.connections).insert();
         spawn_local(async move {
-            place.attend().await;
-            match enter(Stream::new(socket, peer, ground)).await {
-                Ok(stream) => P::converse(state, stream).await,
-                Err(why) => P::turned_away(&state, why),
+            guard.register_waker().await;
+            match admit(Connection::new(socket, peer, worker)).await {
+                Ok(stream) => P::serve_connection(state, stream).await,
+                Err(why) => P::rejected(&state, why),
             }
         });
     };
+    let max = limits.connections_max;
     let phase = tokio::select! {
-        phase = reached(&mut phases, Phase::Retiring) => phase,
-        () = accept(&doors, roster, limits.connections_max, take, || P::full(&state)) => Phase::Now,
+        phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
+        () = accept(&acceptors, connections, max, take, || P::full(&state)) => ShutdownPhase::Now,
     };
-    roster.advance(phase);
+    connections.advance(phase);
     let last = async {
-        for queue in doors.into_iter().map(Door::into_queue) {
-            take_rest(queue, roster, limits, take).await;
+        for queue in acceptors.into_iter().map(Acceptor::into_queue) {
+            take_rest(queue, connections, limits, take).await;
         }
-        roster.at_most(0).await;
+        connections.at_most(0).await;
     };
     tokio::select! {
         () = last => {}
-        () = end(phase, &mut phases, roster, limits) => {}
+        () = end(phase, &mut phases, connections, limits) => {}
     }
-    roster.advance(Phase::Now);
-    let _ = timeout(STOP_NOW_TIMEOUT, roster.at_most(0)).await;
+    connections.advance(ShutdownPhase::Now);
+    let _ = timeout(STOP_NOW_TIMEOUT, connections.at_most(0)).await;
 }
 
 /// Passes the phases on, and returns when nobody is waited for any more. Where a newer generation
 /// has taken over there is no hurry: idle connections get some time to be used once more, running
 /// answers as long as they take.
-async fn end(phase: Phase, phases: &mut watch::Receiver<Phase>, roster: &Roster, limits: &Limits) {
-    if phase < Phase::Draining {
-        let _ = timeout(limits.stop_timeout, reached(phases, Phase::Draining)).await;
-        roster.advance(Phase::Draining);
-        reached(phases, Phase::Draining).await;
+async fn end(
+    phase: ShutdownPhase,
+    phases: &mut watch::Receiver<ShutdownPhase>,
+    connections: &ConnectionSet,
+    limits: &ConnectionLimits,
+) {
+    if phase < ShutdownPhase::Draining {
+        let _ = timeout(
+            limits.stop_timeout,
+            reached(phases, ShutdownPhase::Draining),
+        )
+        .await;
+        connections.advance(ShutdownPhase::Draining);
+        reached(phases, ShutdownPhase::Draining).await;
     }
     tokio::select! {
-        _ = reached(phases, Phase::Now) => {}
+        _ = reached(phases, ShutdownPhase::Now) => {}
         () = sleep(limits.stop_timeout) => {}
     }
 }
