@@ -199,10 +199,6 @@ pub(crate) const LOG_QUIET: Duration = Duration::from_secs(10);
 /// How long connections get to notice that everything stops now.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
-/// connect, as with a port of this machine.
-pub(crate) const SOCKET_MODE: u32 = 0o666;
-
 /// How long a connection that has not sent anything when the server stops has for its first
 /// request. A request follows a handshake at once; longer waits only for those that connect ahead.
 pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         Ok(served) => served,
         Err(why) => {
             if let Some(predecessor) = predecessor {
-                predecessor.tell_failed(&why);
+                predecessor.report_failure(&why);
             }
             return Err(why);
         }
@@ -44,8 +44,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let running = served.server.running();
     match predecessor {
         // It tells the service manager who goes on.
-        Some(predecessor) => predecessor
-            .tell_ready(running)
+        Some(predecessor) => running
+            .take_over_from(predecessor)
             .map_err(|error| error.to_string())?,
         None => served.notifier.ready(&life::status(running)),
     }

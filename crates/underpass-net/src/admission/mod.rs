@@ -14,20 +14,16 @@ pub(crate) mod proxies;
 pub mod proxy_protocol;
 
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::admission::proxies::{Proxies, ProxyProtocol};
 use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
 use crate::connection::{Connection, ReadOutcome, WhileDraining};
 use crate::error::ConnectionError;
-use crate::limits::ConnectionLimits;
 use crate::listen::address::PeerAddress;
-use crate::log_throttle::{LogThrottle, Occurrence};
-use crate::quota::client_table::{ClientPermit, ClientTable, PerClientLimits};
-use crate::quota::rate_limiter::RateLimiter;
-use crate::server::shutdown::ShutdownPhase;
+use crate::log_throttle::Occurrence;
+use crate::quota::shared::TooMany;
+use crate::shutdown_phase::ShutdownPhase;
 
 /// Why a connection is closed before anything is said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,83 +79,22 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// What all workers share: nothing, unless a limit asks for it.
-#[derive(Default)]
-pub(crate) struct SharedQuotas {
-    clients: Option<Arc<ClientTable>>,
-    pub(crate) rate_limiter: Option<RateLimiter>,
-}
-
-/// A worker's gate.
-pub(crate) struct Admission {
-    pub(crate) shared: Arc<SharedQuotas>,
-    rejected: LogThrottle,
-}
-
-impl SharedQuotas {
-    pub(crate) fn new(limits: &ConnectionLimits) -> SharedQuotas {
-        SharedQuotas {
-            clients: PerClientLimits::by(limits).map(|each| Arc::new(ClientTable::new(each))),
-            rate_limiter: limits.rate_all_max.map(RateLimiter::new),
-        }
-    }
-}
-
-impl SharedQuotas {
-    /// What a new generation shares with the one before it: connections that are open go on being
-    /// counted, unless there is another limit.
-    pub(crate) fn after(
-        before: Option<&Arc<SharedQuotas>>,
-        limits: &ConnectionLimits,
-    ) -> Arc<SharedQuotas> {
-        let new = SharedQuotas::new(limits);
-        Arc::new(match before {
-            Some(before) => SharedQuotas {
-                clients: match (&before.clients, new.clients) {
-                    (Some(old), Some(new)) if old.each() == new.each() => Some(Arc::clone(old)),
-                    (_, new) => new,
-                },
-                ..new
-            },
-            None => new,
-        })
-    }
-}
-
-impl Admission {
-    pub(crate) fn new(shared: Arc<SharedQuotas>) -> Admission {
-        Admission {
-            shared,
-            rejected: LogThrottle::default(),
-        }
-    }
-
-    /// A seat for a connection of `client`, where seats are counted.
-    fn permit(&self, client: IpAddr) -> Result<Option<ClientPermit>, Rejected> {
-        let Some(clients) = &self.shared.clients else {
-            return Ok(None);
-        };
-        let permit = clients.permit(client);
-        permit.map(Some).ok_or(Rejected::ClientLimit)
-    }
-
-    fn tell(&self, peer: PeerAddress, why: Rejected) {
-        if self.rejected.record(Instant::now()) == Occurrence::First {
-            tracing::warn!("connections are closed: of {peer}: {why}");
-        }
-    }
-}
-
 /// Lets a connection in, or closes it.
 pub(crate) async fn admit(mut stream: Connection) -> Result<Connection, Rejected> {
     match check(&mut stream).await {
         Ok(()) => Ok(stream),
         Err(why) => {
             if stream.phase() == ShutdownPhase::Running {
-                stream.worker.admission.tell(stream.peer(), why);
+                warn(&stream, why);
             }
             Err(why)
         }
+    }
+}
+
+fn warn(stream: &Connection, why: Rejected) {
+    if stream.worker.rejections.record(Instant::now()) == Occurrence::First {
+        tracing::warn!("connections are closed: of {}: {why}", stream.peer());
     }
 }
 
@@ -170,7 +105,10 @@ async fn check(stream: &mut Connection) -> Result<(), Rejected> {
         stream.client = PeerAddress::Tcp(client);
     }
     if let Some(client) = stream.client.ip() {
-        stream.permit = stream.worker.admission.permit(client)?;
+        stream.permit = match stream.worker.shared.permit(client) {
+            Ok(permit) => permit,
+            Err(TooMany) => return Err(Rejected::ClientLimit),
+        };
     }
     Ok(())
 }

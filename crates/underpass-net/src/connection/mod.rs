@@ -11,6 +11,7 @@ pub(crate) mod deadline;
 pub(crate) mod input;
 pub(crate) mod set;
 pub(crate) mod socket;
+pub(crate) mod worker_state;
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
@@ -28,14 +29,14 @@ use crate::connection::deadline::Deadline;
 use crate::connection::input::Input;
 use crate::connection::set::ConnectionSet;
 use crate::connection::socket::PlainSocket;
+use crate::connection::worker_state::WorkerState;
 use crate::error::ConnectionError;
 use crate::limits::{ConnectionLimits, FIRST_REQUEST_TIMEOUT, RESERVATION_TIMEOUT};
 use crate::listen::address::PeerAddress;
 use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
 use crate::quota::rate_limiter::{RateLimiters, Reservation};
-use crate::server::shutdown::ShutdownPhase;
-use crate::worker::WorkerState;
+use crate::shutdown_phase::ShutdownPhase;
 
 /// A connection that was accepted. Dropping it closes it.
 pub struct Connection {
@@ -403,7 +404,7 @@ fn rate_limiters<'b>(
     worker: &'b WorkerState,
 ) -> RateLimiters<'b> {
     let client = permit.and_then(ClientPermit::rate_limiter);
-    RateLimiters([client, worker.admission.shared.rate_limiter.as_ref()])
+    RateLimiters([client, worker.shared.rate_limiter.as_ref()])
 }
 
 /// How long until a peer is looked at; for ever where none has to be.

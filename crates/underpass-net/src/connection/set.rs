@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use tokio::sync::Notify;
 
-use crate::server::shutdown::ShutdownPhase;
+use crate::shutdown_phase::ShutdownPhase;
 
 pub(crate) struct ConnectionSet {
     phase: Cell<ShutdownPhase>,

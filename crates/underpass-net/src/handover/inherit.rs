@@ -13,24 +13,16 @@ use socket2::{Domain, SockRef, Type};
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
+use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::{Listener, Listeners};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
-use crate::server::Server;
 
 /// Sockets that were opened for this process before it started.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) activated: Vec<ActivatedSocket>,
     pub(crate) listeners: Listeners,
-}
-
-/// A socket of the service manager's. It is kept for as long as the server lives, so that a reload
-/// can take it up again.
-#[derive(Debug)]
-pub(crate) struct ActivatedSocket {
-    pub(crate) name: String,
-    pub(crate) socket: OwnedFd,
 }
 
 /// The process that this one is to take over from. It goes on serving until it is told that this
@@ -62,20 +54,14 @@ impl Inherited {
 }
 
 impl Predecessor {
-    /// This process takes connections with `server`: the other one may retire.
-    ///
-    /// # Errors
-    /// [`Error::Inherited`]: the other one is gone, or waited for too long and goes on alone.
-    pub fn tell_ready<S>(self, server: &Server<S>) -> Result<(), Error> {
+    pub(crate) fn report_ready(self) -> Result<(), Error> {
         self.peer_process
             .send(READY, None)
-            .map_err(|error| unusable("the earlier process", error))?;
-        server.own_files();
-        Ok(())
+            .map_err(|error| unusable("the earlier process", error))
     }
 
     /// This process will not take over, and why. The other one goes on.
-    pub fn tell_failed(self, why: &str) {
+    pub fn report_failure(self, why: &str) {
         // If it is gone it has nothing to be told.
         let _ = self.peer_process.send(&format!("{FAILED}{why}"), None);
     }

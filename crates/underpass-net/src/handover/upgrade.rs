@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 use crate::error::Error;
-use crate::handover::inherit::ActivatedSocket;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::UPGRADE_TIMEOUT;
+use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::Listeners;
 

@@ -7,8 +7,6 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::limits::SOCKET_MODE;
-
 /// A place to listen, as it is asked for.
 ///
 /// # Examples
@@ -44,6 +42,10 @@ pub enum ListenAt {
         name: Option<String>,
     },
 }
+
+/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
+/// connect, as with a port of this machine.
+const SOCKET_MODE: u32 = 0o666;
 
 /// Text that names no place to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]

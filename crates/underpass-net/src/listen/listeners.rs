@@ -18,8 +18,8 @@ use std::sync::Arc;
 use socket2::{Domain, SockRef};
 
 use crate::error::Error;
-use crate::handover::inherit::ActivatedSocket;
 use crate::limits::ConnectionLimits;
+use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::tcp::{self, Ipv4Mapped};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};

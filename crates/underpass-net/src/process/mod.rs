@@ -2,6 +2,7 @@
 //! manager.
 
 pub(crate) mod confine;
+pub(crate) mod cores;
 pub(crate) mod descriptors;
 pub(crate) mod notify;
 pub(crate) mod signals;

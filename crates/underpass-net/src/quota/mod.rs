@@ -3,3 +3,4 @@
 pub(crate) mod client_table;
 pub(crate) mod min_rate;
 pub(crate) mod rate_limiter;
+pub(crate) mod shared;

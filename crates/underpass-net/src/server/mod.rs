@@ -14,17 +14,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 use underpass::Policy;
 
-use crate::admission::SharedQuotas;
 use crate::error::Error;
-use crate::handover::inherit::{ActivatedSocket, Inherited};
+use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
+use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::descriptors;
-use crate::server::shutdown::{Shutdown, ShutdownPhase};
-use crate::worker::{Protocol, prepare};
+use crate::quota::shared::SharedQuotas;
+use crate::server::shutdown::Shutdown;
+use crate::shutdown_phase::ShutdownPhase;
+use crate::worker::generation::prepare;
+use crate::worker::protocol::Protocol;
 
 /// What a generation of workers is started with.
 #[derive(Clone, Debug)]
@@ -246,12 +249,18 @@ impl<S: for<'s> AddAssign<&'s S>> GenerationThreads<S> {
 }
 
 impl<S> Server<S> {
-    /// This process is the one to remove the files of its sockets.
-    pub(crate) fn own_files(&self) {
+    /// Reports to `predecessor` that this server takes connections: it may retire. From then on
+    /// this process removes the files of Unix sockets.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]: the predecessor has ended, or has stopped waiting and goes on.
+    pub fn take_over_from(&self, predecessor: Predecessor) -> Result<(), Error> {
+        predecessor.report_ready()?;
         self.shutdown
             .lock()
             .listeners
             .set_unlink(UnlinkPolicy::Unlink);
+        Ok(())
     }
 }
 

@@ -13,21 +13,7 @@ use tokio::sync::watch;
 
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
-
-/// How far a server, or a generation of its workers, has come on its way to an end. Phases only
-/// advance.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum ShutdownPhase {
-    /// Connections are taken and answered.
-    Running,
-    /// No more connections are taken. Those that are there are answered, and end with their next
-    /// answer, or when they have been idle for too long.
-    Retiring,
-    /// No connection is taken, idle ones are closed, running answers go on until the deadline.
-    Draining,
-    /// Everything ends at once.
-    Now,
-}
+use crate::shutdown_phase::ShutdownPhase;
 
 /// The switch. Clones are the same switch.
 #[derive(Clone, Debug)]
@@ -126,18 +112,6 @@ fn advance(generation: &watch::Sender<ShutdownPhase>, phase: ShutdownPhase) {
         *current = phase.max(*current);
         further
     });
-}
-
-/// Waits until the switch stands at `phase` or further, and says where.
-pub(crate) async fn reached(
-    phases: &mut watch::Receiver<ShutdownPhase>,
-    phase: ShutdownPhase,
-) -> ShutdownPhase {
-    match phases.wait_for(|&current| current >= phase).await {
-        Ok(current) => *current,
-        // The switch is gone, and with it everybody who could let the server run.
-        Err(_) => ShutdownPhase::Now,
-    }
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use crate::connection::set::ConnectionSet;
-use crate::connection::socket::{AcceptQueue, Acceptor, PlainSocket};
+use crate::connection::socket::PlainSocket;
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
+use crate::worker::acceptor::{AcceptQueue, Acceptor};
 
 /// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster, and
 /// says when it is `full`.

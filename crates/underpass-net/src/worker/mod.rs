@@ -1,11 +1,12 @@
 //! The workers: threads that each take, keep and answer their own connections.
 
 pub(crate) mod accept;
+pub(crate) mod acceptor;
+pub(crate) mod generation;
+pub(crate) mod protocol;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io;
-use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -15,168 +16,37 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
-use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
-use crate::admission::{Admission, Rejected, SharedQuotas, admit};
+use crate::admission::admit;
 use crate::connection::Connection;
 use crate::connection::set::ConnectionSet;
-use crate::connection::socket::{Acceptor, PlainSocket};
+use crate::connection::socket::PlainSocket;
+use crate::connection::worker_state::WorkerState;
 use crate::error::Error;
-use crate::limits::{
-    ConnectionLimits, READERS_MAX, ROUND_BYTES, ROUND_BYTES_WATCHED, STOP_NOW_TIMEOUT,
-    TURN_BYTES_WATCHED_MIN,
-};
+use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
 use crate::listen::address::PeerAddress;
-use crate::server::shutdown::{ShutdownPhase, reached};
+use crate::log_throttle::LogThrottle;
+use crate::quota::shared::SharedQuotas;
+use crate::shutdown_phase::{ShutdownPhase, reached};
 use crate::worker::accept::{accept, take_rest};
-
-/// What is spoken on the connections of a server.
-pub trait Protocol: Clone + Send + 'static {
-    /// What one worker keeps for all of its connections. It never leaves its thread.
-    type Worker: 'static;
-    /// What is known of a worker's work when it has ended.
-    type Summary: Send + for<'s> AddAssign<&'s Self::Summary> + 'static;
-
-    /// Called once, when the port is taken and no worker runs: the last moment with all rights.
-    ///
-    /// # Errors
-    /// Any; nothing is started.
-    fn bound(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Gives up, on a worker's thread and for the threads it makes, whatever rights the work does
-    /// not need. Called before anything else is done there.
-    ///
-    /// # Errors
-    /// Any; nothing is started.
-    fn confine(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Makes a worker's state, on its thread.
-    fn worker(&self) -> Self::Worker;
-
-    /// Speaks with one peer until the connection ends. Runs as its own task.
-    fn serve_connection(
-        worker: Rc<Self::Worker>,
-        stream: Connection,
-    ) -> impl Future<Output = ()> + 'static;
-
-    /// A connection was closed before anything was said on it.
-    fn rejected(_worker: &Self::Worker, _why: Rejected) {}
-
-    /// There are as many connections as a worker may have: others wait until one ends.
-    fn full(_worker: &Self::Worker) {}
-
-    /// Sums up. Called once, after the last connection has ended.
-    fn finish(worker: &Self::Worker) -> Self::Summary;
-}
-
-/// What every connection of a worker uses and none owns.
-pub(crate) struct WorkerState {
-    pub(crate) limits: ConnectionLimits,
-    pub(crate) connections: Rc<ConnectionSet>,
-    pub(crate) kernel: Kernel,
-    pub(crate) policy: Policy,
-    /// How many connections are being sent something.
-    pub(crate) sending: Cell<usize>,
-    /// What the next connection reads into.
-    pub(crate) spare_input: RefCell<Vec<u8>>,
-    pub(crate) admission: Admission,
-}
-
-impl WorkerState {
-    /// What a connection may send in one turn: a fair share of the round.
-    pub(crate) fn turn_bytes(&self) -> u64 {
-        let sending = self.sending.get().max(1);
-        let (round, least) = match self.connections.len() > sending {
-            true => (ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN),
-            false => (ROUND_BYTES, TURN_BYTES_MIN),
-        };
-        (round / sending as u64).clamp(least, TURN_BYTES_MAX)
-    }
-}
-
-/// The cores this process may use: what the scheduler's affinity mask allows, at least one.
-pub fn cores() -> usize {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(mask) => (mask.count() as usize).max(1),
-        Err(_) => 1,
-    }
-}
-
-/// Workers that were started together, with one configuration.
-#[derive(Debug)]
-pub(crate) struct Generation<S> {
-    pub(crate) threads: Vec<JoinHandle<S>>,
-    starts: Vec<mpsc::Sender<()>>,
-}
-
-/// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
-/// ready when this returns, and none takes any before [`Generation::go`].
-///
-/// # Errors
-/// [`Error::Worker`]; nothing is left running.
-pub(crate) fn prepare<P: Protocol>(
-    protocol: &P,
-    shares: Vec<Vec<OwnedFd>>,
-    policy: Policy,
-    limits: &ConnectionLimits,
-    shared: &Arc<SharedQuotas>,
-    phases: &watch::Receiver<ShutdownPhase>,
-) -> Result<Generation<P::Summary>, Error> {
-    let (ready, prepared) = mpsc::channel();
-    let mut generation = Generation {
-        threads: Vec::with_capacity(shares.len()),
-        starts: Vec::with_capacity(shares.len()),
-    };
-    for (number, sockets) in shares.into_iter().enumerate() {
-        let (start, started) = mpsc::channel();
-        let worker = PreparedWorker {
-            protocol: protocol.clone(),
-            sockets,
-            policy,
-            limits: limits.clone(),
-            shared: Arc::clone(shared),
-            phases: phases.clone(),
-            ready: ready.clone(),
-            started,
-        };
-        generation.threads.push(worker.spawn(number)?);
-        generation.starts.push(start);
-    }
-    drop(ready);
-    for outcome in prepared {
-        outcome?;
-    }
-    Ok(generation)
-}
-
-impl<S> Generation<S> {
-    pub(crate) fn go(&mut self) {
-        for start in self.starts.drain(..) {
-            // A worker that is gone has panicked, which its thread tells.
-            let _ = start.send(());
-        }
-    }
-}
+use crate::worker::acceptor::Acceptor;
+use crate::worker::protocol::Protocol;
 
 /// A worker before it runs.
-struct PreparedWorker<P> {
-    protocol: P,
-    sockets: Vec<OwnedFd>,
-    policy: Policy,
-    limits: ConnectionLimits,
-    shared: Arc<SharedQuotas>,
-    phases: watch::Receiver<ShutdownPhase>,
-    ready: mpsc::Sender<Result<(), Error>>,
-    started: mpsc::Receiver<()>,
+pub(crate) struct PreparedWorker<P> {
+    pub(crate) protocol: P,
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) policy: Policy,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) shared: Arc<SharedQuotas>,
+    pub(crate) phases: watch::Receiver<ShutdownPhase>,
+    pub(crate) ready: mpsc::Sender<Result<(), Error>>,
+    pub(crate) started: mpsc::Receiver<()>,
 }
 
 impl<P: Protocol> PreparedWorker<P> {
-    fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
+    pub(crate) fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
         thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || self.run())
@@ -205,7 +75,8 @@ impl<P: Protocol> PreparedWorker<P> {
                         policy: self.policy,
                         sending: Cell::new(0),
                         spare_input: RefCell::default(),
-                        admission: Admission::new(self.shared),
+                        shared: self.shared,
+                        rejections: LogThrottle::default(),
                     });
                     let work = work::<P>(acceptors, Rc::clone(&state), worker, self.phases);
                     runtime.block_on(work);
