@@ -4,7 +4,6 @@
 //! (`undocumented_unsafe_blocks`, denied through the workspace's lints).
 
 use super::{Complaint, Tree};
-use crate::workspace::Target;
 
 /// Where `unsafe` may stand.
 const UNSAFE_PLACES: &[&str] = &["crates/underpass/src/sys/", "crates/underpass/src/sys.rs"];
@@ -14,7 +13,7 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel. `endpoint.rs` asks what a descriptor is, `host.rs` what
+/// Where the mover may call the kernel. `endpoint.rs` asks what a descriptor is, `kernel.rs` what
 /// the kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/sys/",
@@ -23,7 +22,7 @@ const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/drive.rs",
     "crates/underpass/src/endpoint.rs",
     "crates/underpass/src/error.rs",
-    "crates/underpass/src/host.rs",
+    "crates/underpass/src/kernel.rs",
 ];
 
 /// What everybody may name: an error number is plain data. It is written out in full, so that
@@ -54,7 +53,7 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         package
             .targets
             .iter()
-            .filter(|target| is_shipped(target))
+            .filter(|target| target.is_shipped())
             .map(move |it| (it, level))
     });
     targets.filter_map(|(target, level)| {
@@ -64,22 +63,6 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         let is_there = rust.attributes.contains(&attribute);
         (!is_there).then(|| Complaint::new(path, format!("lacks `#![{attribute}]`")))
     })
-}
-
-fn is_shipped(target: &Target) -> bool {
-    let kinds = [
-        "lib",
-        "bin",
-        "proc-macro",
-        "custom-build",
-        "rlib",
-        "cdylib",
-        "staticlib",
-    ];
-    target
-        .kind
-        .iter()
-        .any(|kind| kinds.contains(&kind.as_str()))
 }
 
 pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {
@@ -105,7 +88,7 @@ pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
-const CALL: &str = "the kernel is called from sys, drive, host, endpoint and error only; \
+const CALL: &str = "the kernel is called from sys, drive, kernel, endpoint and error only; \
                     elsewhere only `rustix::io::Errno`, written like this, is allowed";
 
 fn is_in(places: &[&str], path: &str) -> bool {
@@ -168,7 +151,7 @@ mod tests {
             "sys/tls.rs",
             "drive/tokio.rs",
             "drive.rs",
-            "host.rs",
+            "kernel.rs",
             "endpoint.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");

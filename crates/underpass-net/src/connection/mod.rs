@@ -22,8 +22,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
-use underpass::drive::tokio::{Turn, forecast, turn};
-use underpass::{Fault, Forecast, Outbox, tcp};
+use underpass::drive::tokio::{Forecast, Sender, Turn};
+use underpass::{Fault, Outbox, tcp};
 
 use crate::connection::deadline::Deadline;
 use crate::connection::input::Input;
@@ -49,11 +49,17 @@ pub struct Connection {
     activity: PeerActivity,
     input: Input,
     /// Boxed: it is the largest part by far, and a connection is moved from hand to hand.
-    outbox: Box<Outbox>,
+    outbound: Box<Outbound>,
     deadline: Deadline,
     /// How the peer takes the present answer, once that has taken some time.
     min_rate_monitor: Option<MinRateMonitor>,
     pub(crate) worker: Rc<WorkerState>,
+}
+
+/// What is owed to the peer, and what sends it.
+struct Outbound {
+    outbox: Outbox,
+    sender: Sender,
 }
 
 /// How a wait takes it that the server stops.
@@ -94,7 +100,10 @@ impl Connection {
             permit: None,
             activity: PeerActivity::NothingReceived,
             input: Input::default(),
-            outbox: Box::new(Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max)),
+            outbound: Box::new(Outbound {
+                outbox: Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max),
+                sender: Sender::new(),
+            }),
             deadline: Deadline::new(worker.limits.idle_timeout),
             min_rate_monitor: None,
             worker,
@@ -124,12 +133,12 @@ impl Connection {
 
     /// What is owed to the peer. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
+        &mut self.outbound.outbox
     }
 
     /// The input to look at and the outbox to answer into, both at once.
     pub fn parts(&mut self) -> (&[u8], &mut Outbox) {
-        (self.input.bytes(), &mut self.outbox)
+        (self.input.bytes(), &mut self.outbound.outbox)
     }
 
     /// How far the server is on its way to an end. From [`ShutdownPhase::Retiring`] on this
@@ -198,7 +207,7 @@ impl Connection {
         let _sending = ActiveSender::on(&worker);
         self.min_rate_monitor = None;
         let mut reservation = Reservation::First;
-        while !self.outbox.is_empty() {
+        while !self.outbound.outbox.is_empty() {
             let reserved = self.await_reservation(reservation).await?;
             reservation = Reservation::Next;
             match self.turn(reserved).await? {
@@ -250,7 +259,8 @@ impl Connection {
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let worker = &*self.worker;
         let (kernel, policy) = (&worker.kernel, &worker.policy);
-        forecast(&self.outbox, &self.socket, kernel, policy, longer)
+        let Outbound { outbox, sender } = &*self.outbound;
+        sender.forecast(outbox, &self.socket, kernel, policy, longer)
     }
 
     /// Waits for this connection's share of its client's bandwidth and of that of all, where they
@@ -296,13 +306,13 @@ impl Connection {
     async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
         let worker = &*self.worker;
         let rate_limiters = rate_limiters(self.permit.as_ref(), worker);
-        let before = reserved.map(|_| self.outbox.sent_bytes());
+        let before = reserved.map(|_| self.outbound.outbox.sent_bytes());
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
-            let (outbox, socket) = (&mut self.outbox, &self.socket);
-            let (kernel, policy) = (&worker.kernel, &worker.policy);
-            let mut turn = pin!(turn(outbox, socket, kernel, policy, bytes_max));
+            let Outbound { outbox, sender } = &mut *self.outbound;
+            let (socket, kernel, policy) = (&self.socket, &worker.kernel, &worker.policy);
+            let mut turn = pin!(sender.turn(outbox, socket, kernel, policy, bytes_max));
             let mut left = worker.limits.stall_timeout;
             loop {
                 let span =
@@ -331,7 +341,8 @@ impl Connection {
             }
         };
         if let Some(before) = before {
-            rate_limiters.settle(reserved.unwrap_or(0), self.outbox.sent_bytes() - before);
+            let sent = self.outbound.outbox.sent_bytes() - before;
+            rate_limiters.settle(reserved.unwrap_or(0), sent);
         }
         turned?.map_err(move_error)
     }
