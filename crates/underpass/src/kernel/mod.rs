@@ -3,17 +3,19 @@
 //! A kernel also remembers refusals, so that the thousandth file between two devices does not ask
 //! again what the first one was told. What was refused *once* is never remembered.
 
+pub(crate) mod pool;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::account::{Cause, Refusal, Scope};
-use crate::drive::idle::Idle;
-use crate::endpoint::Endpoint;
-use crate::limits::REMEMBERED_REFUSALS_MAX;
-use crate::mechanism::Mechanism;
+use crate::kernel::pool::Idle;
 use crate::sys;
+use crate::vocabulary::account::{Cause, Refusal, Scope};
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::limits::REMEMBERED_REFUSALS_MAX;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
@@ -99,7 +101,7 @@ pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Kind;
+    use crate::vocabulary::endpoint::Kind;
 
     fn refusal(scope: Scope) -> Refusal {
         let cause = Cause::Errno(Errno::XDEV);

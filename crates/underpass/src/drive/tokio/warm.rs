@@ -14,9 +14,9 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-use crate::limits::READ_AHEAD_BYTES;
-use crate::shared_file::SharedFile;
+use crate::outbox::shared_file::SharedFile;
 use crate::sys;
+use crate::vocabulary::limits::READ_AHEAD_BYTES;
 
 /// Reads what is in the page cache; none where the disk would have to be waited for.
 ///

@@ -11,8 +11,8 @@
 
 use std::fmt;
 
-use crate::endpoint::{Endpoint, Kind, Offsets, Side, Writes};
 use crate::plan::Reason;
+use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Side, Writes};
 
 /// A kernel operation that moves payload, in the order they are tried between files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

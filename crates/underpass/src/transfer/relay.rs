@@ -4,8 +4,8 @@
 //! in, so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side
 //! only.
 
-use crate::limits::{BUFFER_BYTES, PIPE_BYTES};
-use crate::op::{Middle, Op};
+use crate::transfer::op::{Middle, Op};
+use crate::vocabulary::limits::{BUFFER_BYTES, PIPE_BYTES};
 
 /// What is between source and sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

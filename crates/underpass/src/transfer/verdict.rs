@@ -10,9 +10,9 @@
 
 use rustix::io::Errno;
 
-use crate::account::Scope;
-use crate::endpoint::{Kind, Side, Waits};
-use crate::error::Fault;
+use crate::vocabulary::account::Scope;
+use crate::vocabulary::endpoint::{Kind, Side, Waits};
+use crate::vocabulary::error::Fault;
 
 /// Which call gave the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

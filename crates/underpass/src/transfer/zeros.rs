@@ -11,11 +11,11 @@
 
 use rustix::io::Errno;
 
-use crate::endpoint::Sink;
-use crate::extent::Found;
-use crate::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
-use crate::op::{Held, Op};
 use crate::plan::Holes;
+use crate::transfer::extent::Found;
+use crate::transfer::op::{Held, Op};
+use crate::vocabulary::endpoint::Sink;
+use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
 /// What is known of the bytes that the buffer begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Kind;
+    use crate::vocabulary::endpoint::Kind;
 
     fn held(to: u64, len: usize, end: Option<u64>) -> Held {
         Held {

@@ -5,6 +5,8 @@
 //! whatever of a source file is not in the page cache is read ahead on the runtime's blocking
 //! threads before the call, so that one cold file does not stall the connections beside it.
 
+mod warm;
+
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::AsFd;
@@ -18,20 +20,19 @@ use ::tokio::net::{TcpStream, UnixStream};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::account::Account;
 use crate::drive::blocking::{Relayed, end_direction};
-use crate::drive::warm;
 use crate::drive::{Ends, RelayBuffers, perform};
-use crate::endpoint::{Endpoint, Kind, Sink, Source, Waits};
-use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_BYTES_MIN};
-use crate::op::Op;
+use crate::outbox::shared_file::SharedFile;
 use crate::outbox::{Due, FileRange, Joining, Loaded, More, Outbox, Piece};
 use crate::plan::{Plan, Policy, plan};
-use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
+use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Endpoint, Kind, Sink, Source, Waits};
+use crate::vocabulary::error::Error;
+use crate::vocabulary::limits::{READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_BYTES_MIN};
 
 /// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
 /// [`UnixStream`], or whatever keeps one, always the same.

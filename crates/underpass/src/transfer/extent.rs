@@ -11,9 +11,9 @@
 
 use rustix::io::Errno;
 
-use crate::endpoint::{Kind, Owed, Sink, Source};
-use crate::op::Op;
 use crate::plan::Holes;
+use crate::transfer::op::Op;
+use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

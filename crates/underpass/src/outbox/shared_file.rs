@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::endpoint::Endpoint;
+use crate::vocabulary::endpoint::Endpoint;
 
 #[cfg(feature = "tokio")]
-use {crate::limits::CACHED_KEPT, std::sync::Mutex, std::time::Instant};
+use {crate::vocabulary::limits::CACHED_KEPT, std::sync::Mutex, std::time::Instant};
 
 /// A file, open for as long as somebody owes a range of it. Its position is neither used nor moved.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::account::Account;
-use crate::endpoint::Side;
-use crate::errno;
-use crate::mechanism::Mechanism;
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::errno;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// Why a transfer ended before its end, sorted by who is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::limits::{BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX};
+use crate::vocabulary::limits::{BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX};
 
 /// Both ends of a pipe.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::account::Scope;
-use crate::endpoint::{Kind, Owed, Side, Sink, Source};
-use crate::errno;
 use crate::kernel::Kernel;
-use crate::limits::SPLICED_BYTES_MIN;
-use crate::mechanism::Mechanism;
+use crate::vocabulary::account::Scope;
+use crate::vocabulary::endpoint::{Kind, Owed, Side, Sink, Source};
+use crate::vocabulary::errno;
+use crate::vocabulary::limits::SPLICED_BYTES_MIN;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// What the caller allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -389,8 +389,8 @@ pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Writes;
-    use crate::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
+    use crate::vocabulary::endpoint::Writes;
+    use crate::vocabulary::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
 
     fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
         plan(source, sink, &Kernel::unprobed(), policy)

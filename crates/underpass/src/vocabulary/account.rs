@@ -4,9 +4,9 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::errno;
-use crate::limits::LISTED_REFUSALS_MAX;
-use crate::mechanism::Mechanism;
+use crate::vocabulary::errno;
+use crate::vocabulary::limits::LISTED_REFUSALS_MAX;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a refusal holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,8 +189,8 @@ mod json {
     use serde::ser::{Serialize, SerializeStruct, Serializer};
 
     use super::{Account, Cause, Refusal};
-    use crate::errno;
-    use crate::mechanism::Mechanism;
+    use crate::vocabulary::errno;
+    use crate::vocabulary::mechanism::Mechanism;
 
     impl Serialize for Cause {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

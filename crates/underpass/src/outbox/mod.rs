@@ -11,20 +11,22 @@
 //! `MSG_MORE`; nothing that is followed by nothing ever does, since the kernel would hold it back
 //! for 200 ms.
 
+pub(crate) mod shared_file;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::account::Account;
-use crate::endpoint::{Kind, Source, Waits};
-use crate::error::{Error, Fault};
-use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
-use crate::mechanism::Mechanism;
+use crate::outbox::shared_file::SharedFile;
 use crate::plan::Policy;
-use crate::shared_file::SharedFile;
-use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
+use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Kind, Source, Waits};
+use crate::vocabulary::error::{Error, Fault};
+use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
+use crate::vocabulary::mechanism::Mechanism;
 
 /// A range of an open regular file.
 #[derive(Clone, Debug)]

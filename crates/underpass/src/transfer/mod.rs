@@ -9,22 +9,29 @@
 //! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
 //! next one goes on from there. Bytes count as done when the sink has taken them.
 
+mod extent;
 mod holes;
+pub(crate) mod op;
 mod questions;
+mod relay;
+pub(crate) mod verdict;
+pub(crate) mod zeros;
 
 use rustix::io::Errno;
 
-use crate::account::{Account, Cause, Refusal, Scope};
-use crate::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source};
-use crate::error::{Error, Fault};
-use crate::extent::Extents;
-use crate::limits::{FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX};
-use crate::mechanism::Mechanism;
-use crate::op::{Middle, Op};
 use crate::plan::{Plan, is_whole};
-use crate::relay::Relay;
-use crate::verdict::{Situation, Verdict, Wait, verdict};
-use crate::zeros::Zeros;
+use crate::transfer::extent::Extents;
+use crate::transfer::op::{Middle, Op};
+use crate::transfer::relay::Relay;
+use crate::transfer::verdict::{Situation, Verdict, Wait, verdict};
+use crate::transfer::zeros::Zeros;
+use crate::vocabulary::account::{Account, Cause, Refusal, Scope};
+use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source};
+use crate::vocabulary::error::{Error, Fault};
+use crate::vocabulary::limits::{
+    FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
+};
+use crate::vocabulary::mechanism::Mechanism;
 use holes::Punching;
 use questions::Question;
 
@@ -273,7 +280,7 @@ impl Transfer {
     /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
         let explicit = self.sink.kind.offsets() == Offsets::Explicit
-            && self.sink.writes == crate::endpoint::Writes::AtOffset;
+            && self.sink.writes == crate::vocabulary::endpoint::Writes::AtOffset;
         explicit.then_some(self.to + self.done)
     }
 

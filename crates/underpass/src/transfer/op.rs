@@ -1,9 +1,9 @@
 //! One system call as plain data: what a [`Transfer`](crate::Transfer) hands out and a driver
 //! makes.
 
-use crate::endpoint::Side;
-use crate::mechanism::Mechanism;
-use crate::verdict::Call;
+use crate::transfer::verdict::Call;
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// What bytes pass through between the two calls of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
