@@ -52,7 +52,7 @@ fn between_two_file_systems_clones_are_refused_and_copies_go_on() {
         within["meaning"]
             .as_str()
             .unwrap()
-            .contains("copy-on-write")
+            .contains("reflinks")
     );
     let between = pair(&report, "A → B");
     assert_eq!(between["mechanisms"]["clone"]["errno"], "EXDEV");

@@ -1,4 +1,4 @@
-//! What happens to a server while it runs: it reloads, hands over to a new program, stops.
+//! Signals to a running server: reload, upgrade, reopening the log, stop.
 
 use std::env;
 use std::process::Command;
@@ -12,13 +12,13 @@ use underpass_serve::{Options, Server, Summary};
 use super::greeting::place;
 use super::{say, with_advice};
 
-/// Requests to reload or upgrade that wait for the one under way. More of the same add nothing.
+/// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
 const ASKS_MAX: usize = 8;
 
-/// Obeys signals from here on. `options` reads the configuration anew, whatever it consists of.
+/// Handles signals from now on. `options` reads the configuration again.
 ///
-/// A stop is obeyed at once, also while a reload or an upgrade is under way; those are done one
-/// after another on a thread of their own.
+/// A stop takes effect at once, even during a reload or an upgrade; these run one after another on
+/// a separate thread.
 pub(super) fn obey(
     server: &Arc<Server>,
     notifier: &Arc<Notifier>,
@@ -54,7 +54,7 @@ fn pass_on(
                 server.reopen_log();
             }
         }
-        // Where so many wait already one more is the same.
+        // A full queue holds the same requests already.
         Ask::Reload | Ask::Upgrade => {
             let _ = ask.try_send(asked);
         }
@@ -88,13 +88,14 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
         let status = status(self.server.running());
         match outcome {
             Ok(()) => say(&format!("reloaded; {status}")),
-            Err(why) => tracing::error!("not reloaded, going on as before: {why}"),
+            Err(why) => {
+                tracing::error!("reload failed, the previous configuration stays in effect: {why}")
+            }
         }
         self.notifier.ready(&status);
     }
 
-    /// The same arguments for the file that this program was started from, which may be another
-    /// one by now.
+    /// Starts the program's file, which may have been replaced, with the same arguments.
     fn upgrade(&self) {
         let mut arguments = env::args_os();
         let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
@@ -102,12 +103,12 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
         let upgraded = self.server.running().upgrade(command, |successor| {
             self.notifier.succeeded_by(successor.id());
             say(&format!(
-                "process {} has taken over; this one ends with its last answer",
+                "process {} has taken over; this one exits after its last response",
                 successor.id()
             ));
         });
         if let Err(error) = upgraded {
-            tracing::error!("not upgraded, going on as before: {error}");
+            tracing::error!("upgrade failed, this process continues to serve: {error}");
         }
     }
 }
