@@ -8,35 +8,35 @@ use std::time::Duration;
 const HANG: Duration = Duration::from_secs(30);
 
 /// A connection, and what was read of it too early.
-pub(super) struct Client {
-    pub(super) socket: TcpStream,
+pub(crate) struct HttpClient {
+    pub(crate) socket: TcpStream,
     unread: Vec<u8>,
 }
 
 /// The head of an answer.
 #[derive(Debug)]
-pub(super) struct Head {
-    pub(super) status: u16,
+pub(crate) struct ResponseHead {
+    pub(crate) status: u16,
     text: String,
 }
 
-impl Client {
-    pub(super) fn connect(address: SocketAddr) -> io::Result<Client> {
+impl HttpClient {
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<HttpClient> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(HANG))?;
         socket.set_write_timeout(Some(HANG))?;
         socket.set_nodelay(true)?;
-        Ok(Client {
+        Ok(HttpClient {
             socket,
             unread: Vec::new(),
         })
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
     }
 
-    pub(super) fn head(&mut self) -> io::Result<Head> {
+    pub(crate) fn head(&mut self) -> io::Result<ResponseHead> {
         let end = loop {
             let end = self.unread.windows(4).position(|four| four == b"\r\n\r\n");
             match end {
@@ -48,13 +48,13 @@ impl Client {
         let text = String::from_utf8_lossy(&head).into_owned();
         let status = text.get(9..12).and_then(|status| status.parse().ok());
         match status {
-            Some(status) => Ok(Head { status, text }),
+            Some(status) => Ok(ResponseHead { status, text }),
             None => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
     /// So many bytes of a body.
-    pub(super) fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let early = self.unread.len().min(length);
         let mut body: Vec<u8> = self.unread.drain(..early).collect();
         body.resize(length, 0);
@@ -74,15 +74,15 @@ impl Client {
     }
 }
 
-impl Head {
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+impl ResponseHead {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.text.lines().skip(1).find_map(|line| {
             let (named, value) = line.split_once(": ")?;
             named.eq_ignore_ascii_case(name).then_some(value)
         })
     }
 
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         let length = self.field("content-length");
         length.and_then(|length| length.parse().ok()).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The server as a process: started, looked at from outside, stopped.
+//! `underpass serve` as a process: started, looked at from outside, stopped.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -8,11 +8,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::site::is_log;
 use crate::workspace::{Fallible, Workspace};
 
 /// A running server. Dropped without being stopped it is killed.
-pub(super) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     output: BufReader<ChildStdout>,
     /// Its standard error goes here, so that no pipe can fill up.
@@ -25,26 +24,26 @@ const WORKERS: usize = 2;
 
 /// Descriptors that each of them keeps for later: an instance of inotify from the first file on
 /// that it is asked for twice, and the ends of 16 pipes that large bodies have left through.
-pub(super) const KEPT: usize = WORKERS * (1 + 2 * 16);
+pub(crate) const KEPT: usize = WORKERS * (1 + 2 * 16);
 
 /// What a process takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Footprint {
-    pub(super) descriptors: usize,
-    pub(super) resident_bytes: usize,
+pub(crate) struct Footprint {
+    pub(crate) descriptors: usize,
+    pub(crate) resident_bytes: usize,
     /// The most that it ever had in memory.
-    pub(super) peak_bytes: usize,
+    pub(crate) peak_bytes: usize,
 }
 
 /// How it ended.
-pub(super) struct End {
+pub(crate) struct ServerEnd {
     code: Option<i32>,
-    pub(super) farewell: String,
+    pub(crate) farewell: String,
     errors: String,
 }
 
 /// Builds the tool and says where it is.
-pub(super) fn build(workspace: &Workspace) -> Fallible<PathBuf> {
+pub(crate) fn build(workspace: &Workspace) -> Fallible<PathBuf> {
     let metadata = workspace
         .cargo("build")
         .args(["-p", "underpass-cli"])
@@ -57,10 +56,11 @@ pub(super) fn build(workspace: &Workspace) -> Fallible<PathBuf> {
     Ok(beside.join("underpass"))
 }
 
-impl Server {
-    pub(super) fn start(program: &Path, folder: &Path) -> Fallible<Server> {
+impl ServerProcess {
+    /// Starts the program with a folder to serve.
+    pub(crate) fn start(mut program: Command, folder: &Path) -> Fallible<ServerProcess> {
         let errors = tempfile::NamedTempFile::new()?;
-        let mut child = Command::new(program)
+        let mut child = program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--workers", &WORKERS.to_string()])
             .arg(folder)
@@ -75,7 +75,7 @@ impl Server {
         let address = greeting.split_once("http://").map(|(_, rest)| rest);
         let address = address.and_then(|rest| rest.split(['/', ' ', '\n']).next());
         let address = address.ok_or_else(|| format!("no address in {greeting:?}"))?;
-        Ok(Server {
+        Ok(ServerProcess {
             address: address.parse()?,
             child,
             output,
@@ -83,11 +83,11 @@ impl Server {
         })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         let state = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let is_dead = state.is_ok_and(|state| state.contains(") Z "));
         !is_dead
@@ -96,7 +96,7 @@ impl Server {
                 .is_some_and(|process| test_kill_process(process).is_ok())
     }
 
-    pub(super) fn footprint(&self) -> Fallible<Footprint> {
+    pub(crate) fn footprint(&self) -> Fallible<Footprint> {
         let process = format!("/proc/{}", self.child.id());
         let status = fs::read_to_string(format!("{process}/status"))?;
         let bytes = |name: &str| {
@@ -112,7 +112,7 @@ impl Server {
         })
     }
 
-    pub(super) fn stop(mut self) -> Fallible<End> {
+    pub(crate) fn stop(mut self) -> Fallible<ServerEnd> {
         if let Some(process) = self.process() {
             kill_process(process, Signal::TERM)?;
         }
@@ -120,7 +120,7 @@ impl Server {
         self.output.read_to_string(&mut farewell)?;
         let code = self.child.wait()?.code();
         let (_, farewell) = farewell.split_once("stopped").unwrap_or(("", &farewell));
-        Ok(End {
+        Ok(ServerEnd {
             code,
             farewell: format!("stopped{farewell}"),
             errors: fs::read_to_string(self.errors.path())?,
@@ -132,7 +132,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It has ended if it was stopped.
         let _ = self.child.kill();
@@ -140,10 +140,9 @@ impl Drop for Server {
     }
 }
 
-impl End {
-    /// What it should not have said, and an exit code that is not 0.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let is_expected = |line: &&str| line.contains("connection closed: ") && is_log(line);
+impl ServerEnd {
+    /// The lines of its standard error that are not expected, and an exit code that is not 0.
+    pub(crate) fn complaints(&self, is_expected: impl Fn(&str) -> bool) -> Vec<String> {
         let mut complaints: Vec<_> = self
             .errors
             .lines()
