@@ -5,15 +5,15 @@ use std::sync::Arc;
 use underpass::Mechanism;
 use underpass_net::{Inherited, Running, Setup};
 
-use crate::board::{Board, Metrics, Presence};
-use crate::digest::Digests;
+use crate::answer::reply::Joining;
+use crate::connection::worker::Summary;
 use crate::error::Error;
 use crate::log::{Log, LogOptions};
+use crate::metrics::board::{Board, Metrics, Presence};
 use crate::monitor::{Beside, Monitor};
 use crate::options::Options;
-use crate::reply::Joining;
-use crate::site::Sites;
-use crate::worker::Summary;
+use crate::site::digest::Digests;
+use crate::site::sites::Sites;
 use crate::{Http, StatusOptions};
 
 /// A server at work. Dropping it ends everything at once.

@@ -12,9 +12,11 @@ use underpass::Mechanism;
 use underpass_net::{Phase, TurnedAway};
 
 use super::process;
-use crate::board::{Board, Counts};
 use crate::log::Log;
-use crate::tally::{Counter, DURATION_CLASSES, End, Late, METHODS, STATUSES, Tally, cause_name};
+use crate::metrics::board::{Board, Counts};
+use crate::metrics::tally::{
+    Counter, DURATION_CLASSES, End, Late, METHODS, STATUSES, Tally, cause_name,
+};
 
 /// Everything there is to tell.
 pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {

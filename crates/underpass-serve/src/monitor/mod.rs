@@ -34,17 +34,17 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 use underpass_net::{Phase, Shutdown};
 
-use crate::board::{Board, Presence};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
 use crate::error::Error;
-use crate::head::{Progress, Request, Scan};
+use crate::http::clock::date_bytes;
+use crate::http::decimal::push_decimal;
+use crate::http::status::{Refusal, Status};
 use crate::limits::{
     ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
 };
-use crate::request_line::Method;
-use crate::status::{Refusal, Status};
-use crate::target::Target;
+use crate::metrics::board::{Board, Presence};
+use crate::request::head::{Progress, Request, Scan};
+use crate::request::request_line::Method;
+use crate::request::target::Target;
 
 /// Who may ask for metrics, and where.
 #[derive(Clone, Debug, Default, Deserialize)]
