@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use support::{Server, pattern};
 use tempfile::TempDir;
-use underpass_net::{Phase, ProxyProtocol};
+use underpass_net::{ProxyProtocol, ShutdownPhase};
 use underpass_serve::{Access, Options, StatusAddress};
 use underpass_testkit::{HttpClient, wait_for, wait_until};
 
@@ -366,7 +366,10 @@ fn health_is_told_until_the_last_answer_has_left() {
     let mut busy = HttpClient::connect_slow(told.server.address());
     busy.ask("/f");
     busy.head();
-    told.server.running().shutdown().advance(Phase::Draining);
+    told.server
+        .running()
+        .shutdown()
+        .advance(ShutdownPhase::Draining);
     for path in ["/health", "/ready"] {
         assert_eq!(told.get(path), (503, "stopping\n".into()));
     }

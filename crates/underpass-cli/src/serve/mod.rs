@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
-use underpass_serve::{Error, Server, Summary};
+use underpass_serve::{Error, FileServer, Summary};
 
 mod addresses;
 mod arguments;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         Ok(served) => served,
         Err(why) => {
             if let Some(predecessor) = predecessor {
-                predecessor.tell_failed(&why);
+                predecessor.report_failure(&why);
             }
             return Err(why);
         }
@@ -45,8 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let running = served.server.running();
     match predecessor {
         // The predecessor reports the new main process to the service manager.
-        Some(predecessor) => predecessor
-            .tell_ready(running)
+        Some(predecessor) => running
+            .take_over_from(predecessor)
             .map_err(|error| error.to_string())?,
         None => served.notifier.ready(&life::status(running)),
     }
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// A running server that handles signals.
 struct Served {
-    server: Arc<Server>,
+    server: Arc<FileServer>,
     notifier: Arc<Notifier>,
 }
 
@@ -76,7 +76,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
         .map_err(|error| with_advice(&error.into()))?;
     let server = underpass_serve::serve_on(&options, inherited);
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
-    let notifier = Arc::new(Notifier::of_environment());
+    let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
     life::obey(&server, &notifier, move || self::options(&again))?;
     let tried = match (arguments.only, options.sites.first()) {
@@ -137,7 +137,7 @@ fn with_advice(error: &Error) -> String {
             "stop that process, or choose another port with --listen ADDR:PORT"
         }
         Error::Net(Net::AddressNotHere { .. }) => {
-            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all interfaces"
+            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all"
         }
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port of 1024 or higher with --listen ADDR:PORT"
