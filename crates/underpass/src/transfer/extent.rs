@@ -11,7 +11,7 @@
 
 use rustix::io::Errno;
 
-use crate::plan::Holes;
+use crate::plan::policy::Holes;
 use crate::transfer::op::Op;
 use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
 

@@ -4,8 +4,8 @@
 use rustix::io::Errno;
 
 use super::holes::Punching;
+use super::verdict::call_missing;
 use super::{Phase, Step, Transfer};
-use crate::kernel::call_missing;
 use crate::transfer::op::Op;
 use crate::vocabulary::account::{Cause, Scope};
 use crate::vocabulary::endpoint::{Owed, Side};
