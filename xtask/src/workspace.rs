@@ -131,11 +131,34 @@ impl Metadata {
 }
 
 impl Package {
+    /// The packages of this workspace that it ships with.
+    pub(crate) fn dependencies_on_ours(&self) -> impl Iterator<Item = &Dependency> {
+        self.dependencies
+            .iter()
+            .filter(|dependency| dependency.path.is_some() && dependency.kind.is_none())
+    }
+
     /// The integration-test targets.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Target> {
         self.targets
             .iter()
             .filter(|target| target.kind.iter().any(|kind| kind == "test"))
+    }
+}
+
+impl Target {
+    /// Whether it is a library or a program, or builds one: no test, no example.
+    pub(crate) fn is_shipped(&self) -> bool {
+        let kinds = [
+            "lib",
+            "bin",
+            "proc-macro",
+            "custom-build",
+            "rlib",
+            "cdylib",
+            "staticlib",
+        ];
+        self.kind.iter().any(|kind| kinds.contains(&kind.as_str()))
     }
 }
 

@@ -6,25 +6,16 @@
 //!  path ─► resolve ─► File ──┘   (conditions, ranges)         (heads and file ranges)
 //! ```
 //!
-//! | module | what it knows |
+//! | folder | concern |
 //! |---|---|
-//! | `head`, `request_line`, `fields`, `framing`, `host`, `target`, `path` | what a request says |
-//! | `chunked`, `body` | where it ends |
-//! | `options`, `settings`, `mistakes` | what is asked of a server, and what is wrong with it |
-//! | `forwarded` | whom a request is from, behind proxies |
-//! | `site`, `resolve` | who answers for a name, and what a path leads to beneath its root |
-//! | `file`, `open_files`, `watch` | what is known of a file, and for how long |
-//! | [`rules`], `mime` | what the configuration of a site says of a path |
-//! | `coding`, `precompressed`, `compressed` | what a client takes, what lies there, what is made |
-//! | `query`, `accept` | what else is asked for, in which form |
-//! | `validator`, `condition`, `range`, `multipart`, `disposition` | what of it is to be sent |
-//! | `folder`, `listing`, `archive`, `calendar` | a folder as a page, as JSON, as a tar file |
-//! | `digest`, `repr_digest`, `structured`, `base64` | hashes of files, and who wants them |
-//! | `feed`, `workshop` | bodies that are made while they are sent |
-//! | `answer`, `status`, `reply`, `clock`, `decimal` | what an answer is and how it is written |
-//! | `connection`, `worker` | the order of it all |
-//! | `visit`, `tally`, `board` | what is known of an exchange, and counted |
-//! | `log`, `monitor`, `explain` | what is told of it: lines, metrics, its way |
+//! | `http` | what HTTP defines: statuses, dates, tags, codings, types |
+//! | `request` | what a request says, and where it ends |
+//! | `options` | what is asked of a server, and what is wrong with it |
+//! | `site` | what a path leads to, what is known of a file; [`rules`]: its configuration |
+//! | `body` | bodies that are made while they are sent: listings, archives, compressed files |
+//! | `answer` | what an answer is and how it is written |
+//! | `connection` | the order of it all |
+//! | `metrics`, `log`, `monitor` | what is counted and written down |
 //! | `fuzz` | what holds for any bytes, for tests and fuzzers |
 //!
 //! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
@@ -34,85 +25,43 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Confine, Protocol, Proxies, Stream, TurnedAway, User, confine};
+use underpass_net::{Confine, Connection, Protocol, Proxies, Rejected, User, confine};
 
-mod accept;
 mod answer;
-mod archive;
-mod base64;
-mod board;
 mod body;
-mod calendar;
-mod chunked;
-mod clock;
-mod coding;
-mod compressed;
-mod condition;
 mod connection;
-mod decimal;
-mod digest;
-mod disposition;
 mod error;
-mod explain;
-mod feed;
-mod fields;
-mod file;
-mod folder;
-mod forwarded;
-mod framing;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
-mod head;
-mod host;
+mod http;
 mod limits;
-mod listing;
 mod log;
-mod mime;
-mod mistakes;
+mod metrics;
 mod monitor;
-mod multipart;
-mod open_files;
 mod options;
-mod path;
-mod precompressed;
-mod query;
-mod range;
-mod reply;
-mod repr_digest;
-mod request_line;
-mod resolve;
-pub mod rules;
+mod request;
 mod server;
-mod settings;
 mod site;
-mod status;
-mod structured;
-mod tally;
-mod target;
-mod validator;
-mod visit;
-mod watch;
-mod worker;
-mod workshop;
 
-use board::{Board, Presence};
-use digest::Digests;
-use reply::Joining;
-use site::Sites;
+use answer::reply::Joining;
+use metrics::board::{Board, Presence};
+use site::digest::Digests;
+use site::sites::Sites;
 
-pub use coding::Coding;
 pub use error::Error;
-pub use forwarded::client;
+pub use http::coding::Coding;
+pub use http::mime::TypeOptions;
 pub use limits::Limits;
 pub use log::{Access, LogFormat, LogOptions, Reopen};
-pub use mime::TypeOptions;
 pub use monitor::{StatusAddress, StatusOptions};
 pub use options::{Explain, Options, SiteOptions};
+pub use request::forwarded::client;
 
-pub use server::{Server, serve, serve_on};
-pub use settings::{Channel, Setting};
-pub use worker::{Summary, Worker};
+pub use connection::worker::{Summary, Worker};
+pub use options::settings::{Channel, Setting};
+pub use server::{FileServer, serve, serve_on};
+pub use site::rules;
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
 /// what [`serve`] would open, but takes no port and starts nothing.
@@ -120,7 +69,7 @@ pub use worker::{Summary, Worker};
 /// # Errors
 /// None: mistakes are the result, an empty list if there are none.
 pub fn check(options: &Options) -> Vec<Error> {
-    site::check(&options.sites)
+    site::sites::check(&options.sites)
 }
 
 /// HTTP as a protocol of the network ground.
@@ -156,11 +105,14 @@ impl Protocol for Http {
         Worker::new(self)
     }
 
-    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
-        connection::converse(worker, stream)
+    fn serve_connection(
+        worker: Rc<Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        connection::converse::serve_connection(worker, stream)
     }
 
-    fn turned_away(worker: &Worker, why: TurnedAway) {
+    fn rejected(worker: &Worker, why: Rejected) {
         worker.tally().turned_away[why.number()].add(1);
     }
 

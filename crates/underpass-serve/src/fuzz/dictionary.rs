@@ -1,7 +1,7 @@
 //! Structured fields, and what is made of one.
 
-use crate::repr_digest::{Wanted, wanted};
-use crate::structured::{Value, read_dictionary};
+use crate::answer::repr_digest::{Wanted, wanted};
+use crate::http::structured::{Value, read_dictionary};
 
 /// A dictionary is what taking it apart at its commas comes to, as far as that can read it; two of
 /// them that can be read are one; and a member nobody knows changes nothing of what is wanted.

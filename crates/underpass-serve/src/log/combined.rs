@@ -13,8 +13,8 @@ use std::time::UNIX_EPOCH;
 use httpdate::HttpDate;
 
 use super::record::{Part, Record};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
+use crate::http::clock::date_bytes;
+use crate::http::decimal::push_decimal;
 
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {

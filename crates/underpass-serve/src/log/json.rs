@@ -11,9 +11,9 @@ use httpdate::HttpDate;
 use underpass::{Account, Mechanism};
 
 use super::record::{Part, Record};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
-use crate::tally::{End, cause_name};
+use crate::http::clock::date_bytes;
+use crate::http::decimal::push_decimal;
+use crate::metrics::tally::{End, cause_name};
 
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use underpass::{Account, Beside};
 
-use crate::head::Request;
-use crate::tally::End;
+use crate::metrics::tally::End;
+use crate::request::head::Request;
 
 /// One answer, told after it has left, or has not.
 #[derive(Debug)]

@@ -32,19 +32,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use underpass_net::{Phase, Shutdown};
+use underpass_net::{Shutdown, ShutdownPhase};
 
-use crate::board::{Board, Presence};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
 use crate::error::Error;
-use crate::head::{Progress, Request, Scan};
+use crate::http::clock::date_bytes;
+use crate::http::decimal::push_decimal;
+use crate::http::status::{Refusal, Status};
 use crate::limits::{
     ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
 };
-use crate::request_line::Method;
-use crate::status::{Refusal, Status};
-use crate::target::Target;
+use crate::metrics::board::{Board, Presence};
+use crate::request::head::{Progress, Request, Scan};
+use crate::request::request_line::Method;
+use crate::request::target::Target;
 
 /// Who may ask for metrics, and where.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -323,8 +323,8 @@ fn answer(request: &Request<'_>, sources: &Sources) -> Vec<u8> {
             written(Status::Ok, &text, method)
         }
         b"health" | b"ready" => match sources.shutdown.phase() {
-            Phase::Running => written(Status::Ok, "ok\n", method),
-            Phase::Retiring | Phase::Draining | Phase::Now => {
+            ShutdownPhase::Running => written(Status::Ok, "ok\n", method),
+            ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now => {
                 written(Status::ServiceUnavailable, "stopping\n", method)
             }
         },

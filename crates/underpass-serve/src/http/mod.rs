@@ -1,0 +1,13 @@
+//! What HTTP's documents define, apart from requests and answers: statuses, dates, tags, codings,
+//! types.
+
+pub(crate) mod base64;
+pub(crate) mod calendar;
+pub(crate) mod clock;
+pub(crate) mod coding;
+pub(crate) mod decimal;
+pub(crate) mod disposition;
+pub(crate) mod mime;
+pub(crate) mod status;
+pub(crate) mod structured;
+pub(crate) mod validator;

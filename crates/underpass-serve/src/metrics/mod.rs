@@ -1,0 +1,4 @@
+//! What workers count.
+
+pub(crate) mod board;
+pub(crate) mod tally;

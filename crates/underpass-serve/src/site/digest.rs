@@ -1,0 +1,329 @@
+//! Hashes of files, for those who want to compare without downloading.
+//!
+//! ```text
+//!  known for (device, inode, time, size)? ─── yes ──────────────────────────────► hash
+//!        └─ no ─► one of few places, or wait ─► read on a blocking thread ─► still the same file?
+//! ```
+//!
+//! A hash costs a client one line and the server a read of the whole file. So few files are read at
+//! once over all workers, few requests wait for their turn, what was computed is remembered, and
+//! when the client goes away the reading stops. A file that changes while it is read has no hash.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Stat, fstat};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use underpass::SharedFile;
+
+use crate::http::validator::FileTime;
+use crate::limits::{
+    DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
+};
+
+/// A hash function.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Algorithm {
+    Sha256,
+    Blake3,
+}
+
+impl Algorithm {
+    pub(crate) fn named(value: &[u8]) -> Option<Algorithm> {
+        match value {
+            b"sha256" => Some(Algorithm::Sha256),
+            b"blake3" => Some(Algorithm::Blake3),
+            _ => None,
+        }
+    }
+}
+
+/// A hash of 256 bits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+impl Digest {
+    /// For those who need the length of a line only.
+    pub(crate) const UNKNOWN: Digest = Digest([0; 32]);
+
+    /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
+    /// and the line begins with a backslash.
+    pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
+        let mut hex = String::with_capacity(64);
+        for byte in self.0 {
+            // Writing into memory cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
+        let mut line = Vec::with_capacity(68 + name.len());
+        if name.iter().any(|byte| b"\\\n\r".contains(byte)) {
+            line.push(b'\\');
+        }
+        line.extend_from_slice(hex.as_bytes());
+        line.extend_from_slice(b"  ");
+        for &byte in name {
+            match byte {
+                b'\\' => line.extend_from_slice(b"\\\\"),
+                b'\n' => line.extend_from_slice(b"\\n"),
+                b'\r' => line.extend_from_slice(b"\\r"),
+                other => line.push(other),
+            }
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+/// Why there is no hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NoDigest {
+    /// Too many wait for one.
+    Busy,
+    /// The file changed while it was read.
+    Changed,
+    /// It cannot be read.
+    Failed(Errno),
+}
+
+impl From<Errno> for NoDigest {
+    fn from(errno: Errno) -> NoDigest {
+        NoDigest::Failed(errno)
+    }
+}
+
+/// One state of a file, hashed in one way.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Key {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: FileTime,
+    /// The change of anything, which nobody can set back.
+    changed: FileTime,
+    algorithm: Algorithm,
+}
+
+impl Key {
+    fn of(stat: &Stat, algorithm: Algorithm) -> Key {
+        Key {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: FileTime::of(stat),
+            changed: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: stat.st_ctime_nsec as u32,
+            },
+            algorithm,
+        }
+    }
+
+    /// Whether no later change can have the same times.
+    fn is_settled(&self) -> bool {
+        let now = std::time::SystemTime::now();
+        let since = now
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let latest = self.changed.max(self.modified).seconds;
+        let settles = i64::try_from(DATE_SETTLES_AFTER.as_secs()).unwrap_or(i64::MAX);
+        i64::try_from(since.as_secs()).is_ok_and(|now| now.saturating_sub(latest) > settles)
+    }
+}
+
+/// The hashes of a server, shared by its workers.
+#[derive(Debug)]
+pub(crate) struct Digests {
+    known: Mutex<Known>,
+    places: Semaphore,
+    waiting: Semaphore,
+}
+
+/// What was computed, the oldest first.
+#[derive(Debug, Default)]
+struct Known {
+    digests: HashMap<Key, Digest>,
+    ages: VecDeque<Key>,
+}
+
+impl Default for Digests {
+    fn default() -> Digests {
+        Digests {
+            known: Mutex::default(),
+            places: Semaphore::new(DIGESTS_AT_ONCE_MAX),
+            waiting: Semaphore::new(DIGESTS_AT_ONCE_MAX + DIGESTS_WAITING_MAX),
+        }
+    }
+}
+
+impl Digests {
+    /// The hash of a file. When the future is dropped the reading stops, within a piece.
+    pub(crate) async fn find(
+        &self,
+        file: Arc<SharedFile>,
+        algorithm: Algorithm,
+    ) -> Result<Digest, NoDigest> {
+        let key = Key::of(&fstat(&file)?, algorithm);
+        if let Some(digest) = self.known(key) {
+            return Ok(digest);
+        }
+        let Ok(_waits) = self.waiting.try_acquire() else {
+            return Err(NoDigest::Busy);
+        };
+        let Ok(_place) = self.places.acquire().await else {
+            return Err(NoDigest::Busy);
+        };
+        // Somebody may have asked for the same one before.
+        if let Some(digest) = self.known(key) {
+            return Ok(digest);
+        }
+        let wanted = Arc::new(Wanted(AtomicBool::new(true)));
+        let _gone = Gone(Arc::clone(&wanted));
+        let read = move || read(&file, key, &wanted);
+        let digest = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| NoDigest::Failed(Errno::IO))??;
+        if key.is_settled() {
+            self.keep(key, digest);
+        }
+        Ok(digest)
+    }
+
+    fn known(&self, key: Key) -> Option<Digest> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.digests.get(&key).copied()
+    }
+
+    fn keep(&self, key: Key, digest: Digest) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.digests.insert(key, digest).is_none() {
+            known.ages.push_back(key);
+        }
+        if known.ages.len() > DIGESTS_KEPT_MAX
+            && let Some(oldest) = known.ages.pop_front()
+        {
+            known.digests.remove(&oldest);
+        }
+    }
+}
+
+/// Whether somebody still waits.
+#[derive(Debug)]
+struct Wanted(AtomicBool);
+
+/// Says that nobody does, when it is dropped.
+struct Gone(Arc<Wanted>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Reads a whole file, which must be the same before and after.
+fn read(file: &SharedFile, key: Key, wanted: &Wanted) -> Result<Digest, NoDigest> {
+    let mut hasher = match key.algorithm {
+        Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
+        Algorithm::Blake3 => Hasher::Blake3(Box::default()),
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    let mut offset = 0;
+    while offset < key.size && wanted.0.load(Ordering::Relaxed) {
+        match rustix::io::pread(file, &mut buffer[..], offset) {
+            Ok(0) => return Err(NoDigest::Changed),
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                offset += read as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(NoDigest::Failed(errno)),
+        }
+    }
+    if offset != key.size || Key::of(&fstat(file)?, key.algorithm) != key {
+        return Err(NoDigest::Changed);
+    }
+    Ok(hasher.finish())
+}
+
+enum Hasher {
+    Sha256(Sha256),
+    /// It keeps a stack of two kilobytes.
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl Hasher {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Hasher::Sha256(hasher) => hasher.update(bytes),
+            Hasher::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+        }
+    }
+
+    fn finish(self) -> Digest {
+        match self {
+            Hasher::Sha256(hasher) => Digest(hasher.finalize().into()),
+            Hasher::Blake3(hasher) => Digest(hasher.finalize().into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn key(file: &SharedFile) -> Key {
+        Key::of(&fstat(file).unwrap(), Algorithm::Sha256)
+    }
+
+    #[test]
+    fn lines_are_those_of_sha256sum() {
+        let digest = Digest([0xab; 32]);
+        let hex = "ab".repeat(32);
+        assert_eq!(digest.line(b"a b"), format!("{hex}  a b\n").into_bytes());
+        let escaped = format!("\\{hex}  a\\\\b\\nc\n").into_bytes();
+        assert_eq!(digest.line(b"a\\b\nc"), escaped);
+    }
+
+    #[test]
+    fn a_file_that_changed_has_no_hash() {
+        let mut content = tempfile::tempfile().unwrap();
+        content.write_all(b"hello").unwrap();
+        let file = SharedFile::new(content.try_clone().unwrap().into());
+        let wanted = Wanted(AtomicBool::new(true));
+        let before = key(&file);
+        assert!(read(&file, before, &wanted).is_ok());
+        content.write_all(b"!").unwrap();
+        assert_eq!(read(&file, before, &wanted), Err(NoDigest::Changed));
+        content.set_len(3).unwrap();
+        assert_eq!(read(&file, before, &wanted), Err(NoDigest::Changed));
+    }
+
+    #[test]
+    fn nobody_waits_and_the_reading_stops() {
+        let content = tempfile::tempfile().unwrap();
+        content.set_len(1 << 40).unwrap();
+        let file = SharedFile::new(File::into(content));
+        let wanted = Wanted(AtomicBool::new(false));
+        assert_eq!(read(&file, key(&file), &wanted), Err(NoDigest::Changed));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let digests = Digests::default();
+        let content = tempfile::tempfile().unwrap();
+        let file = SharedFile::new(File::into(content));
+        let first = key(&file);
+        for inode in 0..=DIGESTS_KEPT_MAX as u64 {
+            digests.keep(Key { inode, ..first }, Digest([0; 32]));
+        }
+        let known = |inode| digests.known(Key { inode, ..first }).is_some();
+        assert!(!known(0) && known(1) && known(DIGESTS_KEPT_MAX as u64));
+    }
+}

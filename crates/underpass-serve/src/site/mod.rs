@@ -1,0 +1,12 @@
+//! A served folder: what a path leads to, what is known of a file, what the configuration says of
+//! it.
+
+pub(crate) mod digest;
+pub(crate) mod file;
+pub(crate) mod folder;
+pub(crate) mod open_files;
+pub(crate) mod precompressed;
+pub(crate) mod resolve;
+pub mod rules;
+pub(crate) mod sites;
+pub(crate) mod watch;
