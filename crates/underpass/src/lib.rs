@@ -53,7 +53,8 @@ pub mod tcp;
 mod transfer;
 mod vocabulary;
 
-pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
+pub use drive::blocking::{Progress, copy_file, recv_file, relay_streams, send_file};
+pub use drive::half_close::Relayed;
 pub use kernel::Kernel;
 pub use outbox::{Beside, Due, FileRange, Joining, Loaded, More, Outbox, Piece, Unsent};
 pub use plan::facts::{KernelFacts, Pipes};

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 
+use crate::drive::half_close::{Relayed, end_direction};
 use crate::drive::perform::{Ends, RelayBuffers, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
@@ -307,9 +307,6 @@ pub fn recv_file(
     Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
-/// What each direction of a relay came to: from the first socket to the second, and back.
-pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
-
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
 /// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
@@ -336,18 +333,6 @@ fn relay_one_way(
     let relayed = run();
     end_direction(&relayed, from, to);
     relayed
-}
-
-/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
-pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
-    // The peer may have closed already: there is nobody left to tell.
-    match relayed {
-        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
-        Err(_) => {
-            let _gone = rustix::net::shutdown(from, Shutdown::Both);
-            let _gone = rustix::net::shutdown(to, Shutdown::Both);
-        }
-    }
 }
 
 /// How long a wait may keep the caller's hook from being asked.
