@@ -5,8 +5,10 @@ use std::sync::Arc;
 use underpass::Mechanism;
 use underpass_net::{Inherited, Running, Setup};
 
+use crate::StatusOptions;
 use crate::answer::reply::Joining;
-use crate::connection::worker::Summary;
+use crate::connection::http::Http;
+use crate::connection::worker::{Shared, Summary};
 use crate::error::Error;
 use crate::log::{Log, LogOptions};
 use crate::metrics::board::{Board, Metrics, Presence};
@@ -14,7 +16,6 @@ use crate::monitor::{Beside, Monitor};
 use crate::options::Options;
 use crate::site::digest::Digests;
 use crate::site::sites::Sites;
-use crate::{Http, StatusOptions};
 
 /// A server at work. Dropping it ends everything at once.
 #[derive(Debug)]
@@ -141,15 +142,17 @@ fn setup(
 ) -> Setup<Http> {
     Setup {
         protocol: Http {
-            sites,
-            limits: options.requests.clone(),
-            joining: joining(options),
-            board: Arc::clone(board),
-            presence: presence.clone(),
-            digests: Arc::clone(digests),
+            shared: Shared {
+                sites,
+                limits: options.requests.clone(),
+                joining: joining(options),
+                board: Arc::clone(board),
+                _presence: presence.clone(),
+                digests: Arc::clone(digests),
+                proxies: options.connections.proxy.clone(),
+            },
             user: options.user.clone(),
             confine: options.confine,
-            proxies: options.connections.proxy.clone(),
         },
         listen: options.listen.clone(),
         workers: options

@@ -14,8 +14,10 @@ use rustix::io::Errno;
 
 use crate::answer::repr_digest::{Wanted, wanted};
 use crate::body::compressed::Place;
-use crate::body::listing::View;
+use crate::body::listing::view::View;
+use crate::http::coding::is_compressed;
 use crate::http::coding::{Acceptable, Coding};
+use crate::http::digest::Algorithm;
 use crate::http::status::{BUSY, Refusal, Status};
 use crate::limits::Limits;
 use crate::request::accept::preferred;
@@ -26,10 +28,8 @@ use crate::request::query::{Compression, Query};
 use crate::request::range::{Selection, Span, select};
 use crate::request::request_line::{Method, Version};
 use crate::request::target::Target;
-use crate::site::digest::Algorithm;
 use crate::site::file::File;
 use crate::site::folder::Folder;
-use crate::site::precompressed::is_compressed;
 use crate::site::resolve::Found;
 use crate::site::rules::{
     Archives, Asked, Candidate, Compressible, Extras, Hashes, Listings, Redirection, Rewritten,

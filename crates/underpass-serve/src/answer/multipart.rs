@@ -16,8 +16,8 @@
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::http::decimal::{push_decimal, push_hex};
-use crate::http::mime::MediaType;
 use crate::request::range::Span;
+use crate::site::rules::mime::MediaType;
 
 /// Separates the parts. Random for every answer, so that no file can imitate it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,7 +108,7 @@ pub(crate) fn push_content_range(head: &mut Vec<u8>, span: Span, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::mime::{TypeOptions, Types};
+    use crate::site::rules::mime::{TypeOptions, Types};
 
     #[test]
     fn the_layout_and_its_length() {

@@ -12,13 +12,13 @@ use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::http::clock::DATE_BYTES;
 use crate::http::decimal::push_decimal;
+use crate::http::digest::Digest;
 use crate::http::disposition::push_attachment;
 use crate::http::status::{Refusal, Status};
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
 use crate::request::range::Span;
 use crate::request::request_line::{Method, Version};
-use crate::site::digest::Digest;
 use crate::site::file::File;
 use crate::site::rules::{Redirection, Rules};
 

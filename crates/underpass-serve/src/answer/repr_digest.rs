@@ -1,8 +1,8 @@
 //! `Want-Repr-Digest` and `Repr-Digest` (RFC 9530): a hash of what is sent that comes with it.
 
 use crate::http::base64::base64;
+use crate::http::digest::Digest;
 use crate::http::structured::{Value, read_dictionary};
-use crate::site::digest::Digest;
 use crate::site::rules::push_field;
 
 /// The hash that a client wants, of those that are offered.

@@ -18,19 +18,19 @@ use underpass::{Fault, Forecast, Piece};
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::answer::explain;
+use crate::answer::explain::Explain;
 use crate::answer::reply::Sending;
 use crate::body::feed::{Broken, Delimiter, Feeding};
 use crate::body::workshop::{Hashing, Purpose};
 use crate::connection::request_body::{self, Body, Plan, Unskipped};
 use crate::connection::visit::{Attention, BodyLength, Meter, Visit};
 use crate::connection::worker::{Owed, Worker};
+use crate::http::digest::Digest;
 use crate::http::status::{Refusal, Status};
 use crate::limits::Place;
 use crate::metrics::tally::{End, Late};
-use crate::options::Explain;
 use crate::request::head::{Expect, Persistence, Progress, Request, Scan, method_of};
 use crate::request::request_line::Method;
-use crate::site::digest::Digest;
 
 /// How a connection goes on after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,7 +81,7 @@ async fn exchanges(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> N
     let mut requests = 0;
     loop {
         requests += 1;
-        let place = worker.limits.place(requests);
+        let place = worker.limits().place(requests);
         match exchange(worker, stream, visit, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
             Next::Request => tokio::task::consume_budget().await,
@@ -109,7 +109,7 @@ async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place
             }
         }
         Ok(Step::Skip(body, head)) => {
-            let skipped = Box::pin(body.skip(stream, &worker.limits)).await;
+            let skipped = Box::pin(body.skip(stream, worker.limits())).await;
             let answer = answer_after_body(worker, stream, visit, &scan, &head, skipped, place);
             Box::pin(answer).await
         }
@@ -146,7 +146,7 @@ fn begin(
     let request = scan.parse(input)?;
     visit.understand(&input[..scan.length()], Some(&request), || worker.words());
     visit.client = worker.client(peer, &request);
-    let step = match request_body::plan(&request, &worker.limits) {
+    let step = match request_body::plan(&request, worker.limits()) {
         Plan::Nothing => {
             let persistence = persistence(&request, phase, place);
             let last = match request.persistence {
@@ -179,7 +179,7 @@ async fn read_head(
     stream: &mut Stream,
     visit: &mut Visit,
 ) -> Result<Scan, Unread> {
-    let mut scan = Scan::within(&worker.limits);
+    let mut scan = Scan::within(worker.limits());
     let mut patience = Patience::Idle;
     stream.expect_when_idle();
     loop {
@@ -192,7 +192,7 @@ async fn read_head(
             }
             if patience == Patience::Idle {
                 patience = Patience::Busy;
-                stream.expect_within(worker.limits.head_timeout);
+                stream.expect_within(worker.limits().head_timeout);
             }
         }
         match stream.fill(patience).await {

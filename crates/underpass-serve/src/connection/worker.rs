@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use underpass::{Account, Outbox};
 use underpass_net::{Burst, Forwarded, Proxies, Trouble};
 
-use crate::Http;
 use crate::answer::decide::{Answer, Lookup, answer};
+use crate::answer::explain::Explain;
 use crate::answer::reply::{Circumstances, Joining, Sending, refuse, reply};
 use crate::body::compressed::Place;
 use crate::body::feed::Feeding;
@@ -20,29 +20,41 @@ use crate::body::workshop::{Declined, Hashing, Occasion, Purpose, Workshop, repl
 use crate::connection::visit::{Attention, Meter, Visit};
 use crate::http::clock::Clock;
 use crate::http::coding::Coding;
+use crate::http::digest::Digest;
 use crate::http::status::{Refusal, Status};
 use crate::limits::Limits;
 use crate::log::{Log, Pen};
 use crate::metrics::board::{Board, Presence};
 use crate::metrics::tally::{End, Tally};
-use crate::options::Explain;
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, Request};
 use crate::request::path::SitePath;
 use crate::request::request_line::{Method, Version};
-use crate::site::digest::{Digest, NoDigest};
+use crate::site::digest::Digests;
+use crate::site::digest::NoDigest;
 use crate::site::file::File;
 use crate::site::open_files::OpenFiles;
 use crate::site::precompressed::sibling;
 use crate::site::resolve::{Found, folder};
 use crate::site::sites::{Site, Sites};
 
+/// What all workers of a generation have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) limits: Limits,
+    pub(crate) joining: Joining,
+    pub(crate) digests: Arc<Digests>,
+    pub(crate) board: Arc<Board>,
+    /// Dropped with the last worker.
+    pub(crate) _presence: Presence,
+    pub(crate) proxies: Proxies,
+}
+
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
 pub struct Worker {
-    pub(crate) limits: Limits,
-    joining: Joining,
-    sites: Arc<Sites>,
+    shared: Shared,
     /// Of each site, in their order.
     files: Vec<Rc<OpenFiles>>,
     clock: Clock,
@@ -52,13 +64,10 @@ pub struct Worker {
     requests: Cell<u64>,
     account: RefCell<Account>,
     workshop: Workshop,
-    board: Arc<Board>,
     tally: Arc<Tally>,
     pen: Option<Pen>,
     /// Where the next exchange's words are written down, as `spare` for heads.
     words: RefCell<Vec<u8>>,
-    _presence: Presence,
-    proxies: Proxies,
 }
 
 /// What is still to be done for an answer, beside sending what is in the outbox.
@@ -133,45 +142,44 @@ impl Open<'_> {
 }
 
 impl Worker {
-    pub(crate) fn new(http: &Http) -> Worker {
-        let (sites, board) = (Arc::clone(&http.sites), Arc::clone(&http.board));
-        let tally = board.tally();
+    pub(crate) fn new(shared: &Shared) -> Worker {
+        let tally = shared.board.tally();
         let files = || OpenFiles::counted(Arc::clone(&tally));
         Worker {
-            limits: http.limits.clone(),
-            joining: http.joining,
-            files: sites.all().iter().map(|_| files()).collect(),
-            sites,
+            files: shared.sites.all().iter().map(|_| files()).collect(),
             clock: Clock::default(),
             trouble: Trouble::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
-            workshop: Workshop::new(Arc::clone(&http.digests)),
-            pen: board.log.as_ref().map(Log::pen),
-            board,
+            workshop: Workshop::new(Arc::clone(&shared.digests)),
+            pen: shared.board.log.as_ref().map(Log::pen),
             tally,
             words: RefCell::default(),
-            _presence: http.presence.clone(),
-            proxies: http.proxies.clone(),
+            shared: shared.clone(),
         }
+    }
+
+    /// The bounds of requests.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
     }
 
     /// A connection is there; `meter` measures its task where that is asked for.
     pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<Meter>) -> Visit {
         self.tally.connections_accepted.add(1);
-        let number = self.board.next_connection();
-        Visit::new(number, client, self.board.attention, meter)
+        let number = self.shared.board.next_connection();
+        Visit::new(number, client, self.shared.board.attention, meter)
     }
 
     /// Whom a request is from, on a connection of `peer`.
     pub(crate) fn client(&self, peer: Option<IpAddr>, request: &Request<'_>) -> Option<IpAddr> {
-        let field = match self.proxies.forwarded {
+        let field = match self.shared.proxies.forwarded {
             Forwarded::Off => return peer,
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };
-        client(peer, field.value(), &self.proxies)
+        client(peer, field.value(), &self.shared.proxies)
     }
 
     /// A connection has ended, however that came.
@@ -186,12 +194,12 @@ impl Worker {
 
     /// How closely connections are watched.
     pub(crate) fn attention(&self) -> Attention {
-        self.board.attention
+        self.shared.board.attention
     }
 
     /// Whether answers explain themselves.
     pub(crate) fn explain(&self) -> Explain {
-        self.board.explain
+        self.shared.board.explain
     }
 
     /// Room to write down what a client said.
@@ -208,7 +216,7 @@ impl Worker {
     ) -> Owed {
         self.requests.set(self.requests.get() + 1);
         let now = SystemTime::now();
-        let number = self.sites.number_of(request.authority);
+        let number = self.shared.sites.number_of(request.authority);
         let open = self.open(number, now);
         let rules = &open.site.rules;
         let origin = request.fields.origin.take();
@@ -217,12 +225,12 @@ impl Worker {
             version: request.version,
             persistence,
             date: self.clock.date(now),
-            joining: self.joining,
+            joining: self.shared.joining,
             rules,
             admitted: rules.cors.admit(origin.as_deref()),
             digest: None,
         };
-        match answer(request, rules, &self.limits, &open) {
+        match answer(request, rules, &self.shared.limits, &open) {
             Answer::Listing(folder, view) => {
                 let made = self.workshop.list(folder, view, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)
@@ -251,7 +259,7 @@ impl Worker {
 
     fn open(&self, number: usize, now: SystemTime) -> Open<'_> {
         Open {
-            site: &self.sites.all()[number],
+            site: &self.shared.sites.all()[number],
             files: &self.files[number],
             workshop: &self.workshop,
             now,
@@ -306,7 +314,7 @@ impl Worker {
             version: occasion.version,
             persistence: occasion.persistence,
             date: self.clock.date(now),
-            joining: self.joining,
+            joining: self.shared.joining,
             rules: &open.site.rules,
             admitted: occasion.admitted.as_deref(),
             digest: None,
@@ -336,8 +344,8 @@ impl Worker {
             version: Version::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
-            joining: self.joining,
-            rules: &self.sites.all()[0].rules,
+            joining: self.shared.joining,
+            rules: &self.shared.sites.all()[0].rules,
             admitted: None,
             digest: None,
         };

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use percent_encoding::percent_decode;
 use underpass_net::{Forwarded, Proxies};
 
-use crate::body::listing::order::{Direction, Key};
 use crate::http::coding::{Acceptable, Coding};
+use crate::http::digest::Algorithm;
 use crate::request::accept::preferred;
 use crate::request::forwarded::client;
 use crate::request::query::{Compression, Download, Format, Query};
-use crate::site::digest::Algorithm;
+use crate::request::query::{Direction, Key};
 
 /// Of each parameter the first value that means something counts, whatever stands around it; and
 /// what is not known changes nothing.

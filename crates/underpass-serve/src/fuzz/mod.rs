@@ -18,7 +18,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use percent_encoding::percent_decode;
 
 use crate::answer::multipart::{Boundary, Multipart};
-use crate::http::mime::{TypeOptions, Types};
 use crate::http::validator::{FileTime, Validators};
 use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, Limits};
 use crate::options::Options;
@@ -29,6 +28,7 @@ use crate::request::path::{Form, SitePath};
 use crate::request::range::{Selection, Span, select};
 use crate::request::request_line::is_token;
 use crate::request::target::Target;
+use crate::site::rules::mime::{TypeOptions, Types};
 
 pub use dictionary::dictionary;
 pub use fields::{accept, codings, forwarded, query};

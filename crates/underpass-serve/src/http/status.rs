@@ -3,35 +3,40 @@
 use std::fmt;
 
 /// A status of RFC 9110, section 15.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Status {
-    Ok,
-    NoContent,
-    PartialContent,
-    MovedPermanently,
-    Found,
-    NotModified,
-    TemporaryRedirect,
-    PermanentRedirect,
-    BadRequest,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
-    NotAcceptable,
-    RequestTimeout,
-    PreconditionFailed,
-    UriTooLong,
-    RangeNotSatisfiable,
-    ExpectationFailed,
-    MisdirectedRequest,
-    HeadTooLarge,
-    InternalServerError,
-    NotImplemented,
-    ServiceUnavailable,
-    VersionNotSupported,
+    Ok = 200,
+    NoContent = 204,
+    PartialContent = 206,
+    MovedPermanently = 301,
+    Found = 302,
+    NotModified = 304,
+    TemporaryRedirect = 307,
+    PermanentRedirect = 308,
+    BadRequest = 400,
+    Forbidden = 403,
+    NotFound = 404,
+    MethodNotAllowed = 405,
+    NotAcceptable = 406,
+    RequestTimeout = 408,
+    PreconditionFailed = 412,
+    UriTooLong = 414,
+    RangeNotSatisfiable = 416,
+    ExpectationFailed = 417,
+    MisdirectedRequest = 421,
+    HeadTooLarge = 431,
+    InternalServerError = 500,
+    NotImplemented = 501,
+    ServiceUnavailable = 503,
+    VersionNotSupported = 505,
 }
 
 impl Status {
+    /// The three digits.
+    pub(crate) fn code(self) -> u16 {
+        self as u16
+    }
+
     /// The code and the reason phrase, as they stand in a status line.
     pub(crate) fn line(self) -> &'static str {
         match self {

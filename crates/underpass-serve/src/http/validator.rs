@@ -10,11 +10,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 use rustix::fs::Stat;
+use serde::Deserialize;
 
 use crate::http::clock::{DATE_BYTES, date_bytes};
 use crate::http::coding::Coding;
 use crate::http::decimal::push_hex;
 use crate::limits::DATE_SETTLES_AFTER;
+
+/// What entity-tags are made of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Etag {
+    /// Modification time, size and inode: nothing that changed is missed.
+    #[default]
+    MtimeSizeInode,
+    /// Modification time and size: copies of a file on several hosts have the same, if they were
+    /// copied with their times. A file that is replaced by one of equal size and time is taken for
+    /// the old one.
+    MtimeSize,
+}
 
 /// The validators of one state of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]

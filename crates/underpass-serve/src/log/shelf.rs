@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use underpass_net::{Burst, Trouble};
 
+use super::options::LogFormat;
 use super::record::Record;
-use super::{LogFormat, combined, json};
+use super::{combined, json};
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::options::{Access, Reopen};
 use super::shelf::Shelves;
-use super::{Access, Reopen};
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
 

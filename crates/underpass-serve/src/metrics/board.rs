@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use crate::answer::explain::Explain;
 use crate::connection::visit::Attention;
 use crate::log::{Log, LogFormat};
 use crate::metrics::tally::Tally;
-use crate::options::Explain;
 
 /// The counts of all workers, and the log.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use std::fmt;
 
 use toml::{Table, Value};
 
-use crate::error::Error;
 use crate::options::Options;
 
 /// One option and what it is to be.
@@ -85,7 +84,7 @@ impl Setting {
     }
 
     /// The options with this one set, in `table` and as they are then.
-    fn apply(&self, table: &mut Table) -> Result<Options, String> {
+    pub(super) fn apply(&self, table: &mut Table) -> Result<Options, String> {
         let mut first = None;
         for value in self.readings() {
             let mut changed = Value::Table(table.clone());
@@ -174,30 +173,6 @@ fn table(place: &mut Value) -> &mut Table {
     }
 }
 
-/// What `text`, which is read already, and `settings` come to.
-///
-/// # Errors
-/// [`Error::Config`]: all settings that make no sense.
-pub(crate) fn apply(text: &str, settings: &[Setting]) -> Result<Options, Error> {
-    let mut options = Options::parse(text)?;
-    if settings.is_empty() {
-        return Ok(options);
-    }
-    let mut table: Table =
-        toml::from_str(text).map_err(|error| Error::Config(error.to_string()))?;
-    let mut wrong = Vec::new();
-    for setting in settings {
-        match setting.apply(&mut table) {
-            Ok(changed) => options = changed,
-            Err(why) => wrong.push(format!("{setting}: {why}")),
-        }
-    }
-    match wrong.is_empty() {
-        true => Ok(options),
-        false => Err(Error::Config(wrong.join("\n\n"))),
-    }
-}
-
 /// The parts of a dotted key, as TOML reads it; nothing where it is none.
 fn steps(key: &str) -> Option<Vec<String>> {
     if key.contains(['\n', '\r']) {
@@ -229,6 +204,7 @@ impl fmt::Display for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::read::apply;
 
     fn set(text: &str, settings: &[&str]) -> Result<Options, String> {
         let settings: Vec<_> = settings

@@ -3,9 +3,8 @@
 //! Pages give their scripts and pictures queries of their own (`app.js?hash=3f2a`), so whatever is
 //! not known, or has another value than one that is known, says nothing.
 
-use crate::body::listing::order::{Direction, Key, Order};
+use crate::http::digest::Algorithm;
 use crate::request::path::decode_lossy;
-use crate::site::digest::Algorithm;
 
 /// The known parameters of a query. Of one that stands twice the first counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -123,6 +122,70 @@ impl Compression {
         match self {
             Compression::Plain => "application/x-tar",
             Compression::Zstd => "application/zstd",
+        }
+    }
+}
+
+/// What is compared, and which way round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Order {
+    pub(crate) key: Key,
+    pub(crate) direction: Direction,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Key {
+    Name,
+    Size,
+    Date,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Direction {
+    Ascending,
+    Descending,
+}
+
+impl Key {
+    pub(crate) const ALL: [Key; 3] = [Key::Name, Key::Size, Key::Date];
+
+    pub(crate) fn named(value: &[u8]) -> Option<Key> {
+        Key::ALL
+            .into_iter()
+            .find(|key| key.name().as_bytes() == value)
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Key::Name => "name",
+            Key::Size => "size",
+            Key::Date => "date",
+        }
+    }
+}
+
+impl Direction {
+    pub(crate) fn named(value: &[u8]) -> Option<Direction> {
+        match value {
+            b"asc" => Some(Direction::Ascending),
+            b"desc" => Some(Direction::Descending),
+            _ => None,
+        }
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Direction::Ascending => "asc",
+            Direction::Descending => "desc",
+        }
+    }
+
+    pub(crate) fn reversed(self) -> Direction {
+        match self {
+            Direction::Ascending => Direction::Descending,
+            Direction::Descending => Direction::Ascending,
         }
     }
 }

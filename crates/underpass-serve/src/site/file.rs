@@ -1,6 +1,6 @@
 //! A regular file of the site, open, with everything an answer says about it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::http::coding::Coding;
 use crate::http::validator::{FileTime, Validators};
 use crate::limits::CONTENT_BYTES_MAX;
 use crate::request::path::SitePath;
-use crate::site::precompressed::Siblings;
 use crate::site::rules::{Etag, Label, push_field};
 
 /// An open file under the path that led to it.
@@ -43,6 +42,18 @@ pub(crate) struct State {
     pub(crate) changed: FileTime,
     /// When anything of it changed, its times included: nobody sets this one.
     touched: FileTime,
+}
+
+/// What is known of the copies of one state of a file.
+pub(crate) type Siblings = RefCell<[Sibling; Coding::ALL.len()]>;
+
+/// What is known of one copy.
+#[derive(Debug, Default)]
+pub(crate) enum Sibling {
+    #[default]
+    Unknown,
+    Missing,
+    There(Rc<State>),
 }
 
 impl File {

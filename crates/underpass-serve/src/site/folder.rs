@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::http::validator::FileTime;
 use crate::request::path::SitePath;
-use crate::site::resolve::look_through;
+use crate::site::beneath::look_through;
 use crate::site::rules::Sight;
 use crate::site::sites::Site;
 

@@ -1,6 +1,8 @@
 //! A served folder: what a path leads to, what is known of a file, what the configuration says of
 //! it.
 
+pub(crate) mod beneath;
+pub(crate) mod check;
 pub(crate) mod digest;
 pub(crate) mod file;
 pub(crate) mod folder;

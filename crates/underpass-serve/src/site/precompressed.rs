@@ -4,28 +4,15 @@
 //! a file is looked for when somebody takes that coding, and remembered, missing or not, for as
 //! long as the file is kept open; for each answer the copy is looked at anew, as the file is.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use rustix::fs::fstat;
 
 use crate::http::coding::Coding;
-use crate::site::file::{File, State};
+use crate::site::file::{File, Sibling};
 use crate::site::resolve::{Found, open_file};
 use crate::site::sites::Site;
-
-/// What is known of the copies of one state of a file.
-pub(crate) type Siblings = RefCell<[Sibling; Coding::ALL.len()]>;
-
-/// What is known of one copy.
-#[derive(Debug, Default)]
-pub(crate) enum Sibling {
-    #[default]
-    Unknown,
-    Missing,
-    There(Rc<State>),
-}
 
 /// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
 pub(crate) fn sibling(site: &Site, file: &File, coding: Coding, now: SystemTime) -> Option<File> {
@@ -63,10 +50,4 @@ fn look_for(site: &Site, file: &File, coding: Coding, now: SystemTime) -> Siblin
         Found::File(copy) => Sibling::There(copy.state),
         _ => Sibling::Missing,
     }
-}
-
-/// Whether a name says that the file is compressed already.
-pub(crate) fn is_compressed(path: &[u8]) -> bool {
-    let mut all = Coding::ALL.into_iter();
-    all.any(|coding| path.ends_with(coding.suffix().as_bytes()))
 }

@@ -1,21 +1,19 @@
 //! From a path to an open file, beneath the root.
 //!
-//! The kernel resolves the name (`openat2`), and nothing on the way leads out: neither `..`, nor
-//! an absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
-//! swapping of folders while it happens. Everything that is decided afterwards is decided on the
-//! opened descriptor, so nothing can change between looking and sending.
+//! Everything after opening is decided on the open descriptor, so nothing can change between
+//! looking and sending.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
-use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::request::path::{Form, SitePath};
+use crate::site::beneath::{OPEN, open};
 use crate::site::file::File;
 use crate::site::folder::Folder;
-use crate::site::rules::{Label, Symlinks};
+use crate::site::rules::Label;
 use crate::site::sites::Site;
 
 /// What a path leads to.
@@ -36,13 +34,6 @@ pub(crate) enum Found {
     Failed(Errno),
 }
 
-/// Opening never waits (`NONBLOCK`: a FIFO would wait for its writer), never makes a terminal ours
-/// and is never inherited.
-const OPEN: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
-
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(site: &Site, path: SitePath, now: SystemTime) -> Found {
     match path.form() {
@@ -58,15 +49,9 @@ pub(crate) fn folder(site: &Site, path: SitePath) -> Found {
         name => name,
     };
     let flags = OPEN | OFlags::DIRECTORY;
-    let opened = open(site.root(), name, flags, beneath(site.rules.symlinks));
+    let opened = open(site.root(), name, flags, site.rules.symlinks);
     let opened = opened.and_then(|opened| Folder::new(opened, site, path));
     opened.map_or_else(missing, Found::NoIndex)
-}
-
-/// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
-pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    open(root, b".", flags, beneath(Symlinks::Inside)).map(drop)
 }
 
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
@@ -107,43 +92,9 @@ pub(crate) fn open_file(
     now: SystemTime,
     label: impl FnOnce(&[u8]) -> Label,
 ) -> Found {
-    match open(
-        site.root(),
-        path.bytes(),
-        OPEN,
-        beneath(site.rules.symlinks),
-    ) {
+    match open(site.root(), path.bytes(), OPEN, site.rules.symlinks) {
         Ok(opened) => known(opened, path, now, label),
         Err(errno) => missing(errno),
-    }
-}
-
-/// What a link in a folder leads to, seen from `root`. Whoever lists a folder has more patience
-/// than whoever answers for a file: a link that is missing would be a wrong answer.
-pub(crate) fn look_through(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    symlinks: Symlinks,
-) -> Result<Stat, Errno> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        match open(root, path, flags, beneath(symlinks)) {
-            Err(Errno::AGAIN) if tries < LINK_TRIES_MAX => std::thread::yield_now(),
-            opened => return fstat(opened?),
-        }
-    }
-}
-
-/// How names are resolved: never through links that only `/proc` has, and nothing above the root
-/// unless all links are followed. (A path has no `..` of its own.)
-fn beneath(symlinks: Symlinks) -> ResolveFlags {
-    let always = ResolveFlags::NO_MAGICLINKS;
-    match symlinks {
-        Symlinks::None => always | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        Symlinks::Inside => always | ResolveFlags::BENEATH,
-        Symlinks::All => always,
     }
 }
 
@@ -165,24 +116,6 @@ fn known(
         }
         FileType::Directory => Found::Folder(path),
         _ => Found::Nothing,
-    }
-}
-
-/// EAGAIN: a rename or a mount elsewhere on the system got in the way of a link's `..`
-/// (openat2(2)).
-fn open(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-    resolve: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) if tries < RESOLVE_TRIES_MAX => {}
-            outcome => return outcome,
-        }
     }
 }
 

@@ -2,16 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::options::SiteOptions;
-use crate::request::path::SitePath;
-use crate::site::resolve::{self, Found};
-use crate::site::rules::{HostName, Names, Rules, Symlinks, TryRule, UrlPath};
+use crate::site::beneath;
+use crate::site::rules::{HostName, Names, Rules, Symlinks};
 
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
@@ -33,14 +31,14 @@ pub(crate) struct Sites {
 
 impl Site {
     /// Opens the folder and makes sure that names can be kept beneath it.
-    fn open(options: &SiteOptions) -> Result<Site, Error> {
+    pub(crate) fn open(options: &SiteOptions) -> Result<Site, Error> {
         let rules = Rules::new(options).map_err(|what| Error::Site {
             root: options.root.clone(),
             what,
         })?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let root = open_folder(&options.root)?;
-        match resolve::probe(root.as_fd()) {
+        match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(Site {
                 root,
                 rules,
@@ -49,23 +47,6 @@ impl Site {
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
             Err(errno) => failed(options.root.clone(), errno),
         }
-    }
-
-    /// Pages that the configuration names and that are not there.
-    fn missing_pages(&self, options: &SiteOptions) -> Vec<Error> {
-        let pages = options.fallback.iter().chain(options.error_pages.values());
-        let pages = pages.map(UrlPath::path);
-        let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
-        let now = SystemTime::now();
-        let missing = pages.filter(|page| {
-            let found = resolve::find(self, (*page).clone(), now);
-            !matches!(found, Found::File(_))
-        });
-        let told = |page: &SitePath| Error::Site {
-            root: options.root.clone(),
-            what: format!("/{page:?} is to be sent, and there is no such file"),
-        };
-        missing.map(told).collect()
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
@@ -86,21 +67,6 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Error> {
         path: path.to_owned(),
         errno,
     })
-}
-
-/// All that is wrong with these sites.
-pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
-    let mut wrong = Vec::new();
-    for site in options {
-        match Site::open(site) {
-            Ok(open) => wrong.extend(open.missing_pages(site)),
-            Err(error) => wrong.push(error),
-        }
-    }
-    if wrong.is_empty() {
-        wrong.extend(Sites::open(options).err());
-    }
-    wrong
 }
 
 impl Sites {

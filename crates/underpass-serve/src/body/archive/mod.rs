@@ -28,8 +28,8 @@ use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
+use crate::site::beneath::look_through;
 use crate::site::folder::{Folder, is_dots};
-use crate::site::resolve::look_through;
 use crate::site::rules::{Sight, Symlinks};
 
 /// A tar file being made.

@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::body::listing::order::{Direction, Key};
-use crate::body::listing::{Sorting, Totals, View};
+use crate::body::listing::view::{Sorting, Totals, View};
 use crate::http::base64::base64;
 use crate::http::calendar::Moment;
 use crate::request::path::encoded;
+use crate::request::query::{Direction, Key};
 use crate::site::folder::{Entry, Kind};
 use crate::site::rules::Archives;
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use crate::body::listing::{Sorting, Totals, View};
+use crate::body::listing::view::{Sorting, Totals, View};
 use crate::http::calendar::Moment;
 use crate::request::path::encoded;
 use crate::site::folder::{Entry, Kind};

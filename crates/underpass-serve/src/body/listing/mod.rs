@@ -14,6 +14,7 @@
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod order;
+pub(crate) mod view;
 
 use std::io;
 use std::sync::Arc;
@@ -21,38 +22,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
 
 use crate::body::feed::{Batch, Feed, Progress};
-use crate::body::listing::order::Order;
+use crate::body::listing::view::{Sorting, Totals, View};
 use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
-use crate::request::path::SitePath;
 use crate::request::query::Format;
-use crate::site::folder::{Entries, Entry, Folder, Kind, Look};
-use crate::site::rules::Archives;
-
-/// What a listing is asked to be.
-#[derive(Clone, Debug)]
-pub(crate) struct View {
-    pub(crate) path: SitePath,
-    pub(crate) format: Format,
-    pub(crate) order: Order,
-    /// Only names that contain this are listed.
-    pub(crate) search: Vec<u8>,
-    pub(crate) archives: Archives,
-}
-
-/// Whether the rows have the order that was asked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sorting {
-    Sorted,
-    Unsorted,
-}
-
-/// What was listed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Totals {
-    pub(crate) folders: u64,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
-}
+use crate::site::folder::{Entries, Entry, Folder, Look};
 
 /// Room in memory for the entries of all listings of a worker.
 #[derive(Clone, Debug, Default)]
@@ -234,22 +207,6 @@ impl Drop for Share {
     }
 }
 
-impl Totals {
-    fn count(&mut self, entry: &Entry) {
-        match entry.kind {
-            Kind::Folder => self.folders += 1,
-            Kind::File { size } => {
-                self.files += 1;
-                self.bytes = self.bytes.saturating_add(size);
-            }
-        }
-    }
-
-    fn entries(&self) -> u64 {
-        self.folders + self.files
-    }
-}
-
 /// Whether a name contains what is searched for, letters of ASCII without their case.
 fn contains(name: &[u8], search: &[u8]) -> bool {
     search.is_empty()
@@ -261,6 +218,7 @@ fn contains(name: &[u8], search: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::folder::Kind;
 
     #[test]
     fn a_search_is_in_any_letter_case() {

@@ -2,71 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::request::query::{Direction, Key, Order};
 use crate::site::folder::{Entry, Kind};
-
-/// What is compared, and which way round.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Order {
-    pub(crate) key: Key,
-    pub(crate) direction: Direction,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Key {
-    Name,
-    Size,
-    Date,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Direction {
-    Ascending,
-    Descending,
-}
-
-impl Key {
-    pub(crate) const ALL: [Key; 3] = [Key::Name, Key::Size, Key::Date];
-
-    pub(crate) fn named(value: &[u8]) -> Option<Key> {
-        Key::ALL
-            .into_iter()
-            .find(|key| key.name().as_bytes() == value)
-    }
-
-    /// As it stands in a query.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Key::Name => "name",
-            Key::Size => "size",
-            Key::Date => "date",
-        }
-    }
-}
-
-impl Direction {
-    pub(crate) fn named(value: &[u8]) -> Option<Direction> {
-        match value {
-            b"asc" => Some(Direction::Ascending),
-            b"desc" => Some(Direction::Descending),
-            _ => None,
-        }
-    }
-
-    /// As it stands in a query.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Direction::Ascending => "asc",
-            Direction::Descending => "desc",
-        }
-    }
-
-    pub(crate) fn reversed(self) -> Direction {
-        match self {
-            Direction::Ascending => Direction::Descending,
-            Direction::Descending => Direction::Ascending,
-        }
-    }
-}
 
 impl Order {
     pub(crate) fn sort(self, entries: &mut [Entry]) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::site::rules::FieldValue;
+use crate::site::rules::field::FieldValue;
 
 /// What `Content-Type` says, by the extension of a name.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,0 +1,52 @@
+//! HTTP as a protocol of the network ground.
+
+use std::rc::Rc;
+
+use underpass_net::{Confine, Protocol, Stream, TurnedAway, User, confine};
+
+use crate::connection::converse::converse;
+use crate::connection::worker::{Shared, Summary, Worker};
+
+/// What is spoken on connections, and what workers do before they take any.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    pub(crate) shared: Shared,
+    pub(crate) user: Option<User>,
+    pub(crate) confine: Confine,
+}
+
+impl Protocol for Http {
+    type Worker = Worker;
+    type Summary = Summary;
+
+    fn bound(&self) -> Result<(), underpass_net::Error> {
+        match &self.user {
+            Some(user) => user.assume(),
+            None => Ok(()),
+        }
+    }
+
+    fn confine(&self) -> Result<(), underpass_net::Error> {
+        confine(&self.shared.sites.readable(), self.confine).map(drop)
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(&self.shared)
+    }
+
+    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
+        converse(worker, stream)
+    }
+
+    fn turned_away(worker: &Worker, why: TurnedAway) {
+        worker.tally().turned_away[why.number()].add(1);
+    }
+
+    fn full(worker: &Worker) {
+        worker.tally().full.add(1);
+    }
+
+    fn finish(worker: &Worker) -> Summary {
+        worker.finish()
+    }
+}
