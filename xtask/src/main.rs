@@ -37,7 +37,7 @@ enum Command {
     /// Run everything that must pass
     Test(test::Arguments),
     /// Check what the compiler can't: sizes, walls, licences, links, forbidden things
-    Tidy,
+    Tidy(tidy::Arguments),
     /// Write the generated pages anew
     Docs,
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let workspace = Workspace::here();
     let done = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&workspace, &arguments),
-        Command::Tidy => tidy::run(&workspace),
+        Command::Tidy(arguments) => tidy::run(&workspace, &arguments),
         Command::Docs => docs::run(&workspace),
         Command::Peers(arguments) => peers::run(&workspace, &arguments),
         Command::Soak(arguments) => soak::run(&workspace, &arguments),

@@ -139,6 +139,22 @@ impl Package {
     }
 }
 
+impl Target {
+    /// Whether it is a library or a program, or builds one: no test, no example.
+    pub(crate) fn is_shipped(&self) -> bool {
+        let kinds = [
+            "lib",
+            "bin",
+            "proc-macro",
+            "custom-build",
+            "rlib",
+            "cdylib",
+            "staticlib",
+        ];
+        self.kind.iter().any(|kind| kinds.contains(&kind.as_str()))
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod fake {
     //! Packages for the tests of the checks.

@@ -10,7 +10,7 @@ pub enum Error {
     /// The kernel refused something.
     System {
         /// What was being done.
-        doing: String,
+        context: String,
         /// What the kernel said.
         source: io::Error,
     },
@@ -25,7 +25,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::System { doing, source } => write!(f, "{doing}: {source}"),
+            Error::System { context, source } => write!(f, "{context}: {source}"),
             Error::Answer(what) => write!(f, "wrong answer: {what}"),
             Error::Contender(what) | Error::Setting(what) => f.write_str(what),
         }
@@ -38,8 +38,8 @@ impl Error {
     /// Says whose it is.
     pub(crate) fn of(self, name: &str) -> Error {
         match self {
-            Error::System { doing, source } => Error::System {
-                doing: format!("{name}: {doing}"),
+            Error::System { context, source } => Error::System {
+                context: format!("{name}: {context}"),
                 source,
             },
             Error::Answer(what) => Error::Answer(format!("{name}: {what}")),
@@ -55,14 +55,14 @@ pub(crate) fn all(done: impl Iterator<Item = Result<()>>) -> Result<()> {
 }
 
 /// Adds what was being done to an error of the kernel.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
+pub(crate) trait ErrorContext<T> {
+    fn context(self, context: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for std::result::Result<T, E> {
+    fn context(self, context: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::System {
-            doing: doing(),
+            context: context(),
             source: source.into(),
         })
     }

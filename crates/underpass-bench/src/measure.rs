@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
+use crate::contender::process::{self, Processors};
+use crate::contender::scratch::Scratch;
+use crate::document::{Document, Experiment, RunOutcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket, tree};
+use crate::experiment::{ExperimentContext, RunScale, cold, copy, http, many, small, socket, tree};
 use crate::machine::{self, Machine};
-use crate::process::{self, Seats};
-use crate::progress::Progress;
-use crate::run::{Run, has_too_few_rounds, warn_of_noise};
-use crate::scratch::Scratch;
+use crate::rounds::progress::RunProgress;
+use crate::rounds::run::{RoundRunner, has_too_few_rounds, warn_of_noise};
 
 const ROUNDS_FULL: usize = 7;
 
@@ -25,26 +25,26 @@ const PATIENCE_FULL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// A file through a TCP socket.
-    Socket(socket::Options),
+    Socket(socket::SocketOptions),
     /// A file to a file.
-    Copy(copy::Options),
+    Copy(copy::FileCopyOptions),
     /// Connections that ask servers for files.
-    Http(http::Options),
+    Http(http::HttpOptions),
     /// Small bodies: in one write with their head, or by sendfile behind it.
-    Small(small::Options),
+    Small(small::SmallOptions),
     /// Hot requests while cold files stream.
-    Cold(cold::Options),
+    Cold(cold::ColdOptions),
     /// Many slow readers of one file.
-    Many(many::Options),
+    Many(many::ManyOptions),
     /// Whole trees and special files, by programs.
-    Tree(tree::Options),
+    Tree(tree::TreeOptions),
 }
 
 /// How all of it is measured.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// Whether there is a hurry.
-    pub scale: Scale,
+    pub scale: RunScale,
     /// Rounds that count; 7, or 6 in a hurry, if none.
     pub rounds: Option<usize>,
     /// How long a case may wait for a quiet machine and repeat disturbed rounds.
@@ -64,7 +64,7 @@ pub struct Settings {
 /// The machine can't do what is needed, or one of our own delivers wrong bytes before anything is
 /// measured, or all contenders of an experiment fail. One that can't take part, or fails in the
 /// middle, is none: it is left out from there on, with a note.
-pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Result<Document> {
+pub fn measure(wanted: &[Wanted], settings: &RunSettings, stop: &AtomicBool) -> Result<Document> {
     let start = Instant::now();
     let date = machine::today();
     let mut warnings = machine::warnings();
@@ -80,8 +80,8 @@ pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Res
         warnings.push("fewer than 6 rounds can't tell a ratio; see --rounds".to_owned());
     }
     let outcome = match stop.load(Ordering::Relaxed) {
-        true => Outcome::Interrupted,
-        false => Outcome::Complete,
+        true => RunOutcome::Interrupted,
+        false => RunOutcome::Complete,
     };
     Ok(Document {
         schema: SCHEMA,
@@ -101,26 +101,26 @@ pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Res
 
 fn play_all(
     wanted: &[Wanted],
-    settings: &Settings,
+    settings: &RunSettings,
     stop: &AtomicBool,
     scratch: &Scratch,
 ) -> Result<Vec<Experiment>> {
-    let seats = Seats::find();
+    let seats = Processors::find();
     if let Some(processor) = seats.bench {
         process::bind_to(processor)?;
     }
     let scale = settings.scale;
     let rounds = settings.rounds().max(1);
     let weights = wanted.iter().map(|wanted| wanted.weight(scale, rounds));
-    let progress = Progress::of(weights.sum());
+    let progress = RunProgress::of(weights.sum());
     let machine = settings.machine(scratch);
-    let ground = Ground {
+    let ground = ExperimentContext {
         scratch,
         seats,
         machine: &machine,
         scale,
     };
-    let run = Run {
+    let run = RoundRunner {
         rounds,
         patience: settings.patience(),
         stop,
@@ -137,7 +137,7 @@ fn play_all(
 }
 
 impl Wanted {
-    fn weight(&self, scale: Scale, rounds: usize) -> u64 {
+    fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         match self {
             Wanted::Socket(options) => socket::weight(options, scale, rounds),
             Wanted::Copy(options) => copy::weight(options, scale, rounds),
@@ -149,7 +149,7 @@ impl Wanted {
         }
     }
 
-    fn play(&self, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+    fn play(&self, ground: &ExperimentContext, run: &RoundRunner) -> Result<Vec<Experiment>> {
         match self {
             Wanted::Socket(options) => socket::run(options, ground, run),
             Wanted::Copy(options) => copy::run(options, ground, run),
@@ -162,7 +162,7 @@ impl Wanted {
     }
 }
 
-impl Settings {
+impl RunSettings {
     fn rounds(&self) -> usize {
         let usual = self.scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
         self.rounds.unwrap_or(usual)

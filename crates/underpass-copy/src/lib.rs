@@ -3,36 +3,16 @@
 
 #![forbid(unsafe_code)]
 
-mod backup;
 mod compare;
-mod crew;
-mod decide;
-mod dest;
 mod entry;
-mod event;
-mod existing;
-mod fifo;
-mod file;
-mod filter;
-mod ledger;
-mod level;
-mod listing;
+mod fs;
 mod metadata;
-mod operand;
 mod options;
-mod parents;
-mod problem;
-mod progress;
-mod quote;
+mod report;
 mod run;
-mod seen;
-mod special;
-mod staged;
-mod summary;
-mod survey;
-mod sync;
-mod throttle;
+mod tree;
 mod walk;
+mod workers;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -40,25 +20,25 @@ use std::sync::atomic::AtomicBool;
 
 use underpass::Kernel;
 
-use crew::Crew;
-use entry::Hand;
-use filter::Filter;
-use ledger::{Ledger, Order};
+use entry::execute::Hand;
+use report::reporter::{Ledger, Order};
 use run::{Operands, Run};
+use tree::filter::Filter;
+use workers::pool::Crew;
 
-pub use event::{
-    Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
-};
 pub use options::{
     Backup, Borders, Dangling, Durability, Effect, Existing, FolderLinks, Leftovers, Links,
     MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
     Target, Update, Verification, Wish,
 };
-pub use problem::{OtherEnd, Problem, Severity, What, Worded};
-pub use progress::Progress;
-pub use quote::{Charset, Quoted, QuotedIfNeeded, Word};
-pub use summary::{Ended, Summary};
-pub use survey::survey;
+pub use report::event::{
+    Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
+};
+pub use report::problem::{OtherEnd, Problem, Severity, What, Worded};
+pub use report::progress::Progress;
+pub use report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
+pub use report::summary::{Ended, Summary};
+pub use walk::survey::survey;
 
 /// Who is around while a copy goes on.
 #[derive(Clone, Copy)]
@@ -117,7 +97,7 @@ pub fn copy(operands: &[OsString], options: &Options, around: Around<'_>) -> Sum
             std::thread::Builder::new().spawn_scoped(scope, work).ok()
         });
         let others = others.count();
-        operand::copy_all(&Hand::of(&run), operands);
+        walk::operands::copy_all(&Hand::of(&run), operands);
         for _ in 0..others {
             run.crew.dismiss();
         }

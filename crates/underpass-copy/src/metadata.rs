@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::options::{Preserve, Wish};
-use crate::problem::{Severity, What};
+use crate::report::problem::{Severity, What};
 use grip::Grip;
 
 /// A file whose metadata is read or set.

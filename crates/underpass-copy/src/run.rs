@@ -12,20 +12,20 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Around;
-use crate::crew::Crew;
-use crate::decide::{Deref, Terms, WithBackup};
-use crate::filter::Filter;
-use crate::ledger::Ledger;
-use crate::level::{Folder, Folders, Level, Surroundings};
+use crate::entry::decide::{Deref, Terms, WithBackup};
+use crate::fs::sync;
 use crate::metadata::{self, Held, Process};
 use crate::options::{
     Backup, Durability, Effect, Links, MakingWay, Manner, Options, Recursion, Specials, Wish,
 };
-use crate::problem::{Problem, What};
-use crate::seen::Seen;
-use crate::summary::{Ended, Summary};
-use crate::sync;
-use crate::throttle::Throttle;
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::Ledger;
+use crate::report::summary::{Ended, Summary};
+use crate::tree::filter::Filter;
+use crate::tree::inode_table::Seen;
+use crate::tree::level::{Folder, Folders, Level, Surroundings};
+use crate::workers::pool::Crew;
+use crate::workers::throttle::Throttle;
 
 /// A copy that is going on.
 pub(crate) struct Run<'a> {

@@ -16,8 +16,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
-use underpass::drive::tokio::{Turn, forecast, turn};
-use underpass::{Fault, Forecast, Outbox, tcp};
+use underpass::drive::tokio::{Forecast, Sender, Turn};
+use underpass::{Fault, Outbox, tcp};
 
 use crate::address::Peer;
 use crate::addresses::Seat;
@@ -43,11 +43,17 @@ pub struct Stream {
     heard: Heard,
     input: Input,
     /// Boxed: it is the largest part by far, and a connection is moved from hand to hand.
-    outbox: Box<Outbox>,
+    outbound: Box<Outbound>,
     deadline: Deadline,
     /// How the peer takes the present answer, once that has taken some time.
     pace: Option<Pace>,
     pub(crate) ground: Rc<Ground>,
+}
+
+/// What is owed to the peer, and what sends it.
+struct Outbound {
+    outbox: Outbox,
+    sender: Sender,
 }
 
 /// How a wait takes it that the server stops.
@@ -84,7 +90,10 @@ impl Stream {
             seat: None,
             heard: Heard::Nothing,
             input: Input::default(),
-            outbox: Box::new(Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max)),
+            outbound: Box::new(Outbound {
+                outbox: Outbox::new().joined_bytes_max(ground.limits.joined_bytes_max),
+                sender: Sender::new(),
+            }),
             deadline: Deadline::new(ground.limits.idle_timeout),
             pace: None,
             ground,
@@ -114,12 +123,12 @@ impl Stream {
 
     /// What is owed to the peer. [`Stream::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
+        &mut self.outbound.outbox
     }
 
     /// The input to look at and the outbox to answer into, both at once.
     pub fn parts(&mut self) -> (&[u8], &mut Outbox) {
-        (self.input.bytes(), &mut self.outbox)
+        (self.input.bytes(), &mut self.outbound.outbox)
     }
 
     /// How far the server is on its way to an end. From [`Phase::Retiring`] on this connection
@@ -185,7 +194,7 @@ impl Stream {
         let _sending = Sending::on(&ground);
         self.pace = None;
         let mut claim = Claim::First;
-        while !self.outbox.is_empty() {
+        while !self.outbound.outbox.is_empty() {
             let paid = self.await_slot(claim).await?;
             claim = Claim::Next;
             match self.turn(paid).await? {
@@ -234,7 +243,8 @@ impl Stream {
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let ground = &*self.ground;
         let (kernel, policy) = (&ground.kernel, &ground.policy);
-        forecast(&self.outbox, &self.socket, kernel, policy, longer)
+        let Outbound { outbox, sender } = &*self.outbound;
+        sender.forecast(outbox, &self.socket, kernel, policy, longer)
     }
 
     /// Waits for this connection's share of its client's bandwidth and of that of all, where they
@@ -277,13 +287,13 @@ impl Stream {
     async fn turn(&mut self, mut paid: Option<u64>) -> Result<Turn, StreamError> {
         let ground = &*self.ground;
         let shares = shares(self.seat.as_ref(), ground);
-        let before = paid.map(|_| self.outbox.sent_bytes());
+        let before = paid.map(|_| self.outbound.outbox.sent_bytes());
         let turn_bytes = ground.turn_bytes();
         let turned = {
             let bytes_max = paid.map_or(turn_bytes, |paid| paid.min(turn_bytes));
-            let (outbox, socket) = (&mut self.outbox, &self.socket);
-            let (kernel, policy) = (&ground.kernel, &ground.policy);
-            let mut turn = pin!(turn(outbox, socket, kernel, policy, bytes_max));
+            let Outbound { outbox, sender } = &mut *self.outbound;
+            let (socket, kernel, policy) = (&self.socket, &ground.kernel, &ground.policy);
+            let mut turn = pin!(sender.turn(outbox, socket, kernel, policy, bytes_max));
             let mut left = ground.limits.stall_timeout;
             loop {
                 let span = until_look(&ground.limits, self.pace.as_ref()).min(left);
@@ -309,7 +319,10 @@ impl Stream {
             }
         };
         if let Some(before) = before {
-            shares.settle(paid.unwrap_or(0), self.outbox.sent_bytes() - before);
+            shares.settle(
+                paid.unwrap_or(0),
+                self.outbound.outbox.sent_bytes() - before,
+            );
         }
         turned?.map_err(move_error)
     }

@@ -132,7 +132,11 @@ impl Account {
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {
-        self.tallies[mechanism.index()].calls += 1;
+        self.called_times(mechanism, 1);
+    }
+
+    pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
+        self.tallies[mechanism.index()].calls += calls;
     }
 
     pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {

@@ -69,9 +69,7 @@ pub use error::{Error, Fault};
 pub use kernel::Kernel;
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use op::{Held, Middle, Op};
-pub use outbox::{Beside, FileRange, Outbox, Piece};
-#[cfg(feature = "tokio")]
-pub use outbox::{Forecast, Joining, Warmth};
+pub use outbox::{Beside, Due, FileRange, Joining, Loaded, More, Outbox, Piece, Unsent};
 pub use plan::{Aliasing, Choice, Cloning, Holes, Plan, Policy, Reason, plan};
 pub use shared_file::SharedFile;
 pub use transfer::{Step, Transfer};

@@ -200,14 +200,12 @@ impl Op {
     }
 
     /// Whether it takes bytes out of the source into a middle.
-    #[cfg(feature = "tokio")]
-    pub(crate) const fn fills(self) -> bool {
+    pub const fn fills(self) -> bool {
         matches!(self, Self::Fill { .. })
     }
 
     /// Whether it brings bytes to the sink.
-    #[cfg(feature = "tokio")]
-    pub(crate) const fn writes(self) -> bool {
+    pub const fn writes(self) -> bool {
         matches!(
             self,
             Self::Sendfile { .. } | Self::Splice { .. } | Self::Drain { .. }
@@ -215,8 +213,7 @@ impl Op {
     }
 
     /// Offset and length of what it reads from a source that has offsets.
-    #[cfg(feature = "tokio")]
-    pub(crate) const fn reads(self) -> Option<(u64, u64)> {
+    pub const fn reads(self) -> Option<(u64, u64)> {
         match self {
             Self::Sendfile {
                 from: Some(from),

@@ -1,13 +1,15 @@
 //! What a socket is still owed, in order: heads that are bytes, and ranges of files.
 //!
 //! ```text
-//!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ one socket
+//!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ a driver ──▶ one socket
 //! ```
 //!
-//! Like the transfer it drives for each range it is a state machine without system calls. It
-//! decides what leaves together: a small body is read behind its head and both leave in one call;
-//! before a large one the head leaves with `MSG_MORE`; and nothing that is followed by nothing
-//! ever does, since the kernel would hold it back for 200 ms.
+//! An outbox is a queue with its account. It makes no system calls and knows nothing of the
+//! socket: that is what a driver keeps beside it, for instance
+//! `drive::tokio::Sender`. The outbox decides what leaves together: a small body is
+//! read behind its head and both leave in one call; before a large one the head leaves with
+//! `MSG_MORE`; nothing that is followed by nothing ever does, since the kernel would hold it back
+//! for 200 ms.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,18 +18,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::account::Account;
-use crate::drive::perform::Middles;
-use crate::endpoint::{Endpoint, Kind, Source, Waits};
+use crate::endpoint::{Kind, Source, Waits};
 use crate::error::{Error, Fault};
-use crate::kernel::Kernel;
 use crate::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::mechanism::Mechanism;
-#[cfg(feature = "tokio")]
-use crate::plan::Plan;
 use crate::plan::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::Raised;
-use crate::transfer::{Step, Transfer};
 use crate::verdict::{Call, Situation, Verdict, Wait, verdict};
 
 /// A range of an open regular file.
@@ -42,7 +38,11 @@ pub struct FileRange {
 }
 
 impl FileRange {
-    pub(crate) fn source(&self) -> Result<Source<&SharedFile>, Errno> {
+    /// The range as the source of a transfer. The kernel is asked what the file is the first time.
+    ///
+    /// # Errors
+    /// As [`Source::range`].
+    pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
         Source::range_of(&*self.file, self.file.end()?, self.offset, self.len)
     }
 }
@@ -65,6 +65,14 @@ pub enum Piece {
 }
 
 impl Piece {
+    /// How many bytes it is, heads and payload.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) | Self::Joined { bytes, .. } => bytes.len() as u64,
+            Self::Range(range) => range.len,
+        }
+    }
+
     /// The buffer of a head that a body is being read behind.
     fn joining(&mut self) -> Option<&mut Vec<u8>> {
         if let Piece::Bytes(bytes) = self {
@@ -79,24 +87,72 @@ impl Piece {
     }
 }
 
-/// What a socket is still owed, in order. It belongs to one socket for as long as it lives.
+/// What a socket is still owed, in order, and the account of what it took.
+///
+/// Whoever owes something pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
+/// [`drive`](crate::drive). A driver of another crate uses one of two faces:
+///
+/// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `send(2)`, a small
+///   body to be read behind its head, or a range to be moved by a [`Transfer`](crate::Transfer).
+///   The driver makes the call and records its result: [`sent`](Self::sent), [`load`](Self::load),
+///   [`moved`](Self::moved) and [`ended`](Self::ended).
+/// - **Through a buffer of the driver**, which encrypts or compresses, for instance.
+///   [`unsent`](Self::unsent) lists what is owed; the driver reads as much of it as it has room
+///   for. When the socket has taken what became of the first `n` bytes,
+///   [`advance`](Self::advance) records them. What was read and not recorded stays owed, so that
+///   the account never runs ahead of the socket.
+///
+/// A driver may be dropped at any time and another one may go on: the outbox knows what is left.
+///
+/// ```
+/// use std::os::unix::net::UnixStream;
+/// use std::io::{Read, Write};
+/// use std::os::unix::fs::FileExt;
+/// use underpass::{FileRange, Outbox, Piece, SharedFile, Unsent};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # std::fs::write(dir.path().join("a"), "the body")?;
+/// let file = std::fs::File::open(dir.path().join("a"))?;
+/// let mut outbox = Outbox::new();
+/// outbox.push(Piece::Bytes(b"head: ".to_vec()));
+/// let shared = SharedFile::new(file.try_clone()?.into());
+/// outbox.push(Piece::Range(FileRange { file: shared, offset: 0, len: 8 }));
+///
+/// // A driver with a buffer: all that is owed leaves upside down, in one call.
+/// let (mut ours, mut theirs) = UnixStream::pair()?;
+/// let mut buffer = Vec::new();
+/// for unsent in outbox.unsent(0) {
+///     match unsent {
+///         Unsent::Bytes(bytes) => buffer.extend_from_slice(bytes),
+///         Unsent::Range { offset, len, .. } => {
+///             let mut body = vec![0; len as usize];
+///             file.read_exact_at(&mut body, offset)?;
+///             buffer.extend_from_slice(&body);
+///         }
+///     }
+/// }
+/// buffer.iter_mut().for_each(|byte| *byte = !*byte);
+/// ours.write_all(&buffer)?;
+/// outbox.advance(buffer.len() as u64, 2);
+///
+/// assert!(outbox.is_empty());
+/// assert_eq!(outbox.account().bytes(), 8); // the head is no payload
+/// # drop(ours);
+/// # let mut got = Vec::new();
+/// # theirs.read_to_end(&mut got)?;
+/// # assert_eq!(got.iter().map(|byte| !byte).collect::<Vec<_>>(), b"head: the body");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: VecDeque<Piece>,
-    front: Front,
+    /// Bytes of the first piece that are sent, where it has bytes. A range shrinks instead.
+    front_sent: usize,
     account: Account,
-    pub(crate) beside: Beside,
+    beside: Beside,
     spare: Vec<u8>,
     joined_max: JoinedMax,
-    /// What the socket is, once a driver has looked.
-    pub(crate) sink: Option<Known>,
-    /// What the first range's transfer is relayed through, kept between turns.
-    pub(crate) middles: Middles,
-    /// The first range is known to be in the page cache up to this offset.
-    pub(crate) warm_until: u64,
-    /// Whether a driver has corked the socket.
-    #[cfg(feature = "tokio")]
-    pub(crate) cork: Cork,
 }
 
 /// What happened beside the payload that the [`Account`] tells of.
@@ -110,36 +166,13 @@ pub struct Beside {
     pub cold_time: Duration,
 }
 
-/// How the first range of an outbox is going to leave, as far as that can be said before.
-#[cfg(feature = "tokio")]
-#[derive(Clone, Copy, Debug)]
-pub struct Forecast {
-    /// The mechanisms that will be tried, and why not the others.
-    pub plan: Plan,
-    /// Whether it leaves with its head.
-    pub joining: Joining,
-    /// Whether its beginning is in the page cache.
-    pub warmth: Warmth,
-}
-
 /// Whether a body leaves with its head in one call.
-#[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joining {
     /// It is read behind its head.
     Joined,
     /// It leaves on its own.
     Apart,
-}
-
-/// Whether a range has to be waited for.
-#[cfg(feature = "tokio")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warmth {
-    /// It is in the page cache.
-    Cached,
-    /// The disk has to be asked.
-    Cold,
 }
 
 /// What head and body may come to together, in bytes, to leave in one call.
@@ -152,75 +185,50 @@ impl Default for JoinedMax {
     }
 }
 
-/// Whether packets that aren't full wait for more.
-#[cfg(feature = "tokio")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cork {
-    /// They leave; nobody knows yet whether waiting would do any good.
-    #[default]
-    Untried,
-    /// They leave, since waiting would do no good.
-    Useless,
-    /// They wait.
-    In,
-    /// They leave.
-    Out,
-}
-
-/// What a driver has found out about the socket, once for all calls.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) end: Endpoint,
-    pub(crate) raised: Option<Raised>,
-}
-
-impl Known {
-    pub(crate) fn of(end: Endpoint) -> Self {
-        let raised = Raised::by(end.kind);
-        Self { end, raised }
-    }
-}
-
-/// What is known of the first piece beyond itself.
-#[derive(Debug, Default)]
-struct Front {
-    /// Bytes of it that are sent.
-    sent: usize,
-    /// Boxed: most connections, most of the time, have none.
-    transfer: Option<Box<Transfer>>,
-}
-
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum More {
+pub enum More {
+    /// Another piece follows: send with `MSG_MORE`.
     Follows,
+    /// Nothing follows.
     Nothing,
 }
 
-/// What has to be done next.
+/// What a driver does next ([`Outbox::due`]).
 #[derive(Debug)]
-pub(crate) enum Due<'a> {
-    /// Send these bytes.
+pub enum Due<'a> {
+    /// Send these bytes, and record the result by [`Outbox::sent`].
     Send(&'a [u8], More),
-    /// Read the body behind its head ([`Outbox::load`]).
+    /// Read the body behind its head, by [`Outbox::load`].
     Load,
-    /// Make a transfer of this range ([`Outbox::begin`]).
-    Begin(FileRange),
-    /// Make the call that this transfer of this file asks for, through these middles.
-    Move(&'a mut Transfer, &'a mut Middles, Arc<SharedFile>),
+    /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
+    /// moved. What is recorded is no longer part of the range that is due next.
+    Range(&'a FileRange),
 }
 
 /// What reading a body behind its head came to.
 #[derive(Debug)]
-pub(crate) enum Loaded {
-    /// Some of it, or all.
+pub enum Loaded {
+    /// Some of it is read, or all.
     Some,
-    /// Nothing: this range is not in the page cache.
-    #[cfg_attr(
-        not(feature = "tokio"),
-        expect(dead_code, reason = "the blocking driver waits for the disk")
-    )]
+    /// Nothing is read: this range is not in the page cache.
     Cold(FileRange),
+}
+
+/// A part of what an outbox still owes ([`Outbox::unsent`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Unsent<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// A range of a file.
+    Range {
+        /// The file.
+        file: &'a Arc<SharedFile>,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
 }
 
 impl Outbox {
@@ -239,11 +247,7 @@ impl Outbox {
 
     /// Owes one more piece, after all others. Empty ones are nothing.
     pub fn push(&mut self, piece: Piece) {
-        let empty = match &piece {
-            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.is_empty(),
-            Piece::Range(range) => range.len == 0,
-        };
-        if !empty {
+        if piece.len() > 0 {
             self.pieces.push_back(piece);
         }
     }
@@ -254,28 +258,18 @@ impl Outbox {
     }
 
     /// What has been sent of the ranges, and how, up to now. Heads are not counted.
-    pub fn account(&self) -> Account {
-        let mut account = self.account.clone();
-        if let Some(transfer) = &self.front.transfer {
-            account.add(transfer.account());
-        }
-        account
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Bytes that the socket took since account and [`Beside`] began, heads and ranges.
     pub fn sent_bytes(&self) -> u64 {
-        let transfer = self.front.transfer.as_ref();
-        let under_way = transfer.map_or(0, |transfer| transfer.account().bytes());
-        self.beside.bytes + self.account.bytes() + under_way
+        self.beside.bytes + self.account.bytes()
     }
 
     /// The account up to now, and a new one begins: for those who count per answer.
     pub fn take_account(&mut self) -> Account {
-        let mut account = std::mem::take(&mut self.account);
-        if let Some(transfer) = &mut self.front.transfer {
-            account.add(&transfer.take_account());
-        }
-        account
+        std::mem::take(&mut self.account)
     }
 
     /// What happened beside the payload up to now, and a new count begins.
@@ -283,7 +277,8 @@ impl Outbox {
         std::mem::take(&mut self.beside)
     }
 
-    /// What is still owed, in order. Of the first piece a part may have been sent.
+    /// What is still owed, in order. Of the first piece, if it has bytes, a part may have been
+    /// sent; a range is what is left of it.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter()
     }
@@ -292,8 +287,8 @@ impl Outbox {
     /// What is added is head, and goes in front of a body that is in the piece.
     pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
         match self.pieces.front_mut() {
-            Some(Piece::Bytes(head)) if self.front.sent == 0 => amend(head),
-            Some(Piece::Joined { bytes, head }) if self.front.sent == 0 => {
+            Some(Piece::Bytes(head)) if self.front_sent == 0 => amend(head),
+            Some(Piece::Joined { bytes, head }) if self.front_sent == 0 => {
                 let before = bytes.len();
                 amend(bytes);
                 *head += bytes.len().saturating_sub(before);
@@ -312,7 +307,6 @@ impl Outbox {
     }
 
     /// Whether the body leaves with its head, should that become so much longer.
-    #[cfg(feature = "tokio")]
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
         match policy.allows(Mechanism::ReadWrite) && self.joins_with(longer) {
             true => Joining::Joined,
@@ -325,33 +319,45 @@ impl Outbox {
         std::mem::take(&mut self.spare)
     }
 
-    /// What has to be done next under the same policy as ever; `None` when nothing is owed.
-    pub(crate) fn due(&mut self, policy: &Policy) -> Option<Due<'_>> {
-        let joins = policy.allows(Mechanism::ReadWrite) && self.joins();
-        let more = if self.pieces.len() > 1 {
-            More::Follows
-        } else {
-            More::Nothing
+    /// What a driver does next, under the policy that it keeps for the whole outbox; `None` when
+    /// nothing is owed.
+    pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
+        let more = match self.pieces.len() {
+            0 | 1 => More::Nothing,
+            _ => More::Follows,
         };
         match self.pieces.front()? {
-            Piece::Bytes(_) | Piece::Joined { .. } if joins => Some(Due::Load),
+            Piece::Range(range) => Some(Due::Range(range)),
+            _ if self.joining(policy, 0) == Joining::Joined => Some(Due::Load),
             Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
-                Some(Due::Send(&bytes[self.front.sent..], more))
+                Some(Due::Send(&bytes[self.front_sent..], more))
             }
-            Piece::Range(range) => match &mut self.front.transfer {
-                Some(transfer) => Some(Due::Move(
-                    transfer,
-                    &mut self.middles,
-                    Arc::clone(&range.file),
-                )),
-                None => Some(Due::Begin(range.clone())),
-            },
         }
     }
 
-    /// Whether the first two pieces are a head and a body that leave in one call.
-    fn joins(&self) -> bool {
-        self.joins_with(0)
+    /// What is still owed beyond the first `skipped` bytes, in order, for a driver that reads it
+    /// into a buffer of its own. What the driver has in its buffer already, and the socket has not
+    /// taken yet, is what it skips.
+    pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
+        let mut passed = skipped.saturating_add(self.front_sent as u64);
+        self.pieces.iter().filter_map(move |piece| {
+            let len = piece.len();
+            let skip = passed.min(len);
+            passed -= skip;
+            if skip == len {
+                return None;
+            }
+            Some(match piece {
+                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                    Unsent::Bytes(&bytes[usize::try_from(skip).unwrap_or(usize::MAX)..])
+                }
+                Piece::Range(range) => Unsent::Range {
+                    file: &range.file,
+                    offset: range.offset + skip,
+                    len: len - skip,
+                },
+            })
+        })
     }
 
     fn joins_with(&self, longer: u64) -> bool {
@@ -364,12 +370,16 @@ impl Outbox {
         };
         // While a body is being read, what the head gains the body loses: the answer stays.
         let joined = (head.len() as u64 + longer).saturating_add(body.len);
-        self.front.sent == 0 && joined <= self.joined_max.0
+        self.front_sent == 0 && joined <= self.joined_max.0
     }
 
-    /// Reads the body behind its head, where [`Due::Load`] was due, by one call of `read`, which
-    /// may answer `None`: not without blocking.
-    pub(crate) fn load(
+    /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
+    /// buffer, from this offset of the file on. `read` answers `None` where it would block; then
+    /// nothing is read, and the driver sees to it that the range is in the page cache.
+    ///
+    /// # Errors
+    /// The body can't be read, or the file ended before it: what is owed can't be sent.
+    pub fn load(
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
     ) -> Result<Loaded, Error> {
@@ -392,7 +402,7 @@ impl Outbox {
 
     fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
-        match verdict(Call::FillBuffer, result, &self.situation()) {
+        match verdict(Call::FillBuffer, result, &self.situation(Waits::Polls)) {
             Verdict::Moved(bytes) => self.shorten_body(bytes),
             Verdict::Again => (),
             Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
@@ -413,13 +423,21 @@ impl Outbox {
         }
     }
 
-    /// So many bytes of the head were sent, or why not.
-    pub(crate) fn sent(&mut self, result: Result<u64, Errno>) -> Result<Option<Wait>, Error> {
+    /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
+    /// when it is full; the answer is what the driver waits for.
+    ///
+    /// # Errors
+    /// The socket can't be sent to: what is owed can't be sent.
+    pub fn sent(
+        &mut self,
+        result: Result<u64, Errno>,
+        waits: Waits,
+    ) -> Result<Option<Wait>, Error> {
         if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
             self.account.called(Mechanism::ReadWrite);
         }
-        match verdict(Call::DrainBuffer, result, &self.situation()) {
-            Verdict::Moved(bytes) => self.advance(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        match verdict(Call::DrainBuffer, result, &self.situation(waits)) {
+            Verdict::Moved(bytes) => drop(self.pass_bytes(bytes)),
             Verdict::Wait(wait) => return Ok(Some(wait)),
             Verdict::Again => (),
             Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
@@ -428,25 +446,104 @@ impl Outbox {
         Ok(None)
     }
 
-    fn advance(&mut self, bytes: usize) {
+    /// Records what a transfer of the range that was due has moved since this was last recorded
+    /// ([`Transfer::take_account`](crate::Transfer::take_account)).
+    pub fn moved(&mut self, account: &Account) {
+        self.account.add(account);
+        self.pass_range(account.bytes() + account.holes);
+    }
+
+    /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
+    /// out of a buffer of the driver, and that the driver made so many system `calls` for it. What
+    /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
+    /// ignored.
+    pub fn advance(&mut self, bytes: u64, calls: u64) {
+        self.account.called_times(Mechanism::ReadWrite, calls);
+        let mut left = bytes;
+        while left > 0 && !self.pieces.is_empty() {
+            left -= match self.pieces.front() {
+                Some(Piece::Range(range)) => {
+                    let payload = range.len.min(left);
+                    self.account.moved(Mechanism::ReadWrite, payload);
+                    self.pass_range(payload);
+                    payload
+                }
+                _ => self.pass_bytes(left),
+            };
+        }
+    }
+
+    /// Records a wait for the disk, because a range was not in the page cache.
+    pub fn waited_for_disk(&mut self, span: Duration) {
+        self.beside.cold_reads += 1;
+        self.beside.cold_time += span;
+    }
+
+    /// An error of this outbox's driver, with the account up to now. `errno` is what the kernel
+    /// said, if it said anything.
+    pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
+        Error {
+            fault,
+            mechanism: Some(Mechanism::ReadWrite),
+            errno,
+            lost: 0,
+            account: Box::new(self.account.clone()),
+        }
+    }
+
+    /// Records how the transfer of a range ended ([`Transfer::finish`](crate::Transfer::finish)),
+    /// or that it could not begin.
+    ///
+    /// # Errors
+    /// The transfer's error, with the account of this outbox in the place of the transfer's own.
+    pub fn ended(&mut self, outcome: Result<Account, Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(account) => {
+                self.moved(&account);
+                Ok(())
+            }
+            Err(mut error) => {
+                self.moved(&error.account);
+                *error.account = self.account.clone();
+                Err(error)
+            }
+        }
+    }
+
+    /// The socket has at most `most` bytes more of the first piece, which has bytes. Answers how
+    /// many that are.
+    fn pass_bytes(&mut self, most: u64) -> u64 {
         let (total, payload_from) = match self.pieces.front() {
             Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
             Some(Piece::Joined { bytes, head }) => (bytes.len(), *head),
-            _ => return,
+            _ => return 0,
         };
-        let sent = self.front.sent;
-        self.front.sent = sent.saturating_add(bytes).min(total);
-        let payload = self.front.sent.max(payload_from) - sent.max(payload_from);
+        let sent = self.front_sent;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.front_sent = sent.saturating_add(most).min(total);
+        let payload = self.front_sent.max(payload_from) - sent.max(payload_from);
         self.account.moved(Mechanism::ReadWrite, payload as u64);
-        self.beside.bytes += (self.front.sent - sent - payload) as u64;
-        if self.front.sent == total {
+        let passed = self.front_sent - sent;
+        self.beside.bytes += (passed - payload) as u64;
+        if self.front_sent == total {
             self.pop();
+        }
+        passed as u64
+    }
+
+    /// The socket has `bytes` more of the first piece, which is a range.
+    fn pass_range(&mut self, bytes: u64) {
+        if let Some(Piece::Range(range)) = self.pieces.front_mut() {
+            range.offset += bytes;
+            range.len = range.len.saturating_sub(bytes);
+            if range.len == 0 {
+                self.pop();
+            }
         }
     }
 
     fn pop(&mut self) {
-        self.front = Front::default();
-        self.warm_until = 0;
+        self.front_sent = 0;
         if let Some(Piece::Bytes(mut bytes) | Piece::Joined { mut bytes, .. }) =
             self.pieces.pop_front()
         {
@@ -457,75 +554,13 @@ impl Outbox {
         }
     }
 
-    /// The offset at which the first range ends; 0 where the first piece is none.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn range_end(&self) -> u64 {
-        match self.pieces.front() {
-            Some(Piece::Range(range)) => range.offset + range.len,
-            _ => 0,
-        }
-    }
-
-    /// The transfer of the first range, made from its descriptor.
-    pub(crate) fn begin(&mut self, transfer: Transfer) {
-        self.front.transfer = Some(Box::new(transfer));
-    }
-
-    /// What the range's transfer made of its last result.
-    pub(crate) fn stepped(&mut self, step: Step, kernel: &Kernel) -> Result<(), Error> {
-        let over = matches!(step, Step::Done | Step::Failed)
-            || self
-                .front
-                .transfer
-                .as_ref()
-                .is_some_and(|transfer| transfer.next_op().is_none());
-        if !over {
-            return Ok(());
-        }
-        let Some(transfer) = self.front.transfer.take() else {
-            return Ok(());
-        };
-        std::mem::take(&mut self.middles).give_back(kernel, transfer.held());
-        match transfer.finish() {
-            Ok(account) => {
-                self.account.add(&account);
-                self.pop();
-                Ok(())
-            }
-            Err(mut error) => {
-                self.account.add(&error.account);
-                *error.account = self.account.clone();
-                Err(error)
-            }
-        }
-    }
-
-    /// A call beside the payload failed; what was sent stays told.
-    pub(crate) fn failed(&self, errno: Errno) -> Error {
-        Error {
-            account: Box::new(self.account.clone()),
-            ..Error::of_call(errno)
-        }
-    }
-
-    fn situation(&self) -> Situation {
+    fn situation(&self, sink_waits: Waits) -> Situation {
         Situation {
             source: Kind::File,
-            sink: self.sink.map_or(Kind::Tcp, |known| known.end.kind),
+            sink: Kind::Tcp,
             source_waits: Waits::Blocks,
-            sink_waits: self.sink.map_or(Waits::Polls, |known| known.end.waits),
+            sink_waits,
             done: self.account.bytes(),
-        }
-    }
-
-    fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
-        let mechanism = Some(Mechanism::ReadWrite);
-        Error {
-            fault,
-            mechanism,
-            errno,
-            lost: 0,
-            account: Box::new(self.account.clone()),
         }
     }
 }

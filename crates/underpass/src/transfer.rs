@@ -140,8 +140,8 @@ impl Transfer {
         &self.account
     }
 
-    /// What has happened so far, which is forgotten here; the cursor stays.
-    pub(crate) fn take_account(&mut self) -> Account {
+    /// What has happened since the account was last taken, and a new one begins; the cursor stays.
+    pub fn take_account(&mut self) -> Account {
         std::mem::take(&mut self.account)
     }
 
@@ -172,20 +172,26 @@ impl Transfer {
         })
     }
 
-    /// The ends, for whoever remembers refusals by them.
-    pub(crate) fn ends(&self) -> (Endpoint, Endpoint) {
+    /// What source and sink are.
+    pub fn ends(&self) -> (Endpoint, Endpoint) {
         (self.source, self.sink)
     }
 
-    /// Waiting for a side failed: nothing can be done but tell.
-    pub(crate) fn abandon(&mut self, errno: Errno) {
+    /// Ends the transfer, because waiting for a side failed with `errno`.
+    pub fn abandon(&mut self, errno: Errno) {
         if let Phase::Moving(mechanism) | Phase::Asking(mechanism, _) = self.phase {
             self.fail(mechanism, Fault::Kernel, Some(errno));
         }
     }
 
-    /// Bytes the middle holds.
-    pub(crate) fn held(&self) -> u64 {
+    /// Whether what the sink has not got yet is this range of the source.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_at(&self, offset: u64, len: u64) -> bool {
+        self.from + self.done == offset && self.owed == Owed::Exactly(self.done + len)
+    }
+
+    /// Bytes that were taken from the source and that the sink has not got yet.
+    pub fn held(&self) -> u64 {
         self.relay.held()
     }
 

@@ -4,7 +4,6 @@
 //! (`undocumented_unsafe_blocks`, denied through the workspace's lints).
 
 use super::{Complaint, Tree};
-use crate::workspace::Target;
 
 /// Where `unsafe` may stand.
 const UNSAFE_PLACES: &[&str] = &["crates/underpass/src/sys/", "crates/underpass/src/sys.rs"];
@@ -54,7 +53,7 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         package
             .targets
             .iter()
-            .filter(|target| is_shipped(target))
+            .filter(|target| target.is_shipped())
             .map(move |it| (it, level))
     });
     targets.filter_map(|(target, level)| {
@@ -64,22 +63,6 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         let is_there = rust.attributes.contains(&attribute);
         (!is_there).then(|| Complaint::new(path, format!("lacks `#![{attribute}]`")))
     })
-}
-
-fn is_shipped(target: &Target) -> bool {
-    let kinds = [
-        "lib",
-        "bin",
-        "proc-macro",
-        "custom-build",
-        "rlib",
-        "cdylib",
-        "staticlib",
-    ];
-    target
-        .kind
-        .iter()
-        .any(|kind| kinds.contains(&kind.as_str()))
 }
 
 pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {

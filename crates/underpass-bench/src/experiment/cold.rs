@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label};
+use super::observation::{self as read, FileResidency, ServerSample, latencies, targets_of};
+use super::serving::{ServerSet, ServerVariant};
+use super::{ExperimentContext, RunScale, size_label};
+use crate::contender::named::NamedCommand;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Connection, Lane, Pace, Quota, Specimen, Waiting};
-use crate::named::Named;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::throttle::Throttle;
+use crate::load::{ConnectionReuse, FileSet, LoadPace, LoadStream, Quota, TestFile, WaitMode};
+use crate::machine::throttle::DiskThrottle;
+use crate::rounds::interleave::Played;
+use crate::rounds::run::{MetricReader, RoundRunner, Workload, read_off};
 
 /// The file system on which nothing is ever cold.
 const IN_MEMORY: &str = "tmpfs";
@@ -41,9 +41,9 @@ const READ_IN_A_MILLISECOND: u64 = 500_000;
 
 /// What to ask for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ColdOptions {
     /// Servers beside our own.
-    pub servers: Vec<Named>,
+    pub servers: Vec<NamedCommand>,
     /// Mechanisms that our server is also measured with when it may use no other.
     pub only: Vec<Mechanism>,
     /// Size of a cold file in bytes.
@@ -53,17 +53,17 @@ pub struct Options {
     /// Connections over which they stream.
     pub streams: usize,
     /// Where the streams come from.
-    pub streamed: Streamed,
+    pub streamed: StreamOrigin,
     /// What servers may read from the disk, in MiB per second: as root, by a control group. As
     /// fast as it goes if none.
     pub disk_mib: Option<u64>,
     /// What the client does while no answer is there.
-    pub waiting: Waiting,
+    pub waiting: WaitMode,
 }
 
 /// Where streams come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Streamed {
+pub enum StreamOrigin {
     /// The page cache is dropped before each round.
     #[default]
     FromDisk,
@@ -71,23 +71,23 @@ pub enum Streamed {
     FromMemory,
 }
 
-impl Default for Options {
+impl Default for ColdOptions {
     /// Two streams of files of 100 MiB, our server as it is.
-    fn default() -> Options {
-        Options {
+    fn default() -> ColdOptions {
+        ColdOptions {
             servers: Vec::new(),
             only: Vec::new(),
             size: SIZE,
             files: None,
             streams: 2,
-            streamed: Streamed::FromDisk,
+            streamed: StreamOrigin::FromDisk,
             disk_mib: None,
-            waiting: Waiting::default(),
+            waiting: WaitMode::default(),
         }
     }
 }
 
-const METRICS: [Metric<Observation>; 8] = [
+const METRICS: [MetricReader<ServerSample>; 8] = [
     read::P50,
     read::P99,
     read::WORST,
@@ -99,15 +99,19 @@ const METRICS: [Metric<Observation>; 8] = [
 ];
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &ColdOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = (1 + options.only.len() + options.servers.len()) as u64;
     contenders * (rounds as u64 + 1) * options.weight_of_play(scale)
 }
 
 /// Asks all servers; on a file system in memory it is said that nothing was.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &ColdOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     let mut experiment = options.describe(ground.scale, run.rounds);
-    if options.streamed == Streamed::FromDisk && ground.machine.file_system == IN_MEMORY {
+    if options.streamed == StreamOrigin::FromDisk && ground.machine.file_system == IN_MEMORY {
         experiment.notes.push(format!(
             "not run: the files would be on {IN_MEMORY}, where nothing is ever cold; name a \
              directory on a disk"
@@ -115,8 +119,8 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
         return Ok(vec![experiment]);
     }
     let throttle = options.throttle(ground)?;
-    let variants = Variant::of_mechanisms(&options.only);
-    let mut bench = Bench::start("cold", &variants, &options.servers, ground, throttle)?;
+    let variants = ServerVariant::of_mechanisms(&options.only);
+    let mut bench = ServerSet::start("cold", &variants, &options.servers, ground, throttle)?;
     experiment.contenders = bench.contenders();
     experiment.notes.extend(bench.left_out());
     run.progress.begin("cold");
@@ -126,13 +130,18 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 }
 
 /// The one case; nothing if it was stopped before a round was complete.
-fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Result<Option<Case>> {
-    let hot = Batch {
+fn play(
+    options: &ColdOptions,
+    bench: &mut ServerSet,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Option<Case>> {
+    let hot = FileSet {
         name: "hot",
         count: HOT_FILES,
         bytes: HOT_BYTES,
     };
-    let cold = Batch {
+    let cold = FileSet {
         name: "cold",
         count: options.files(ground.scale),
         bytes: options.size,
@@ -140,7 +149,7 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
     let (hot, cold) = (hot.make(bench.site())?, cold.make(bench.site())?);
     bench.verify(&hot)?;
     bench.verify(&cold)?;
-    let mut streaming = Streaming {
+    let mut streaming = StreamWorkload {
         bench,
         hot,
         cold,
@@ -156,61 +165,61 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
 }
 
 /// The load on the stage.
-struct Streaming<'b> {
-    bench: &'b mut Bench,
-    hot: Vec<Specimen>,
-    cold: Vec<Specimen>,
+struct StreamWorkload<'b> {
+    bench: &'b mut ServerSet,
+    hot: Vec<TestFile>,
+    cold: Vec<TestFile>,
     streams: usize,
-    streamed: Streamed,
-    waiting: Waiting,
+    streamed: StreamOrigin,
+    waiting: WaitMode,
     stop: &'b AtomicBool,
 }
 
-impl Trial for Streaming<'_> {
-    type Observation = Observation;
-    type Contenders = Bench;
+impl Workload for StreamWorkload<'_> {
+    type Sample = ServerSample;
+    type ContenderSet = ServerSet;
 
-    fn contenders(&mut self) -> &mut Bench {
+    fn contenders(&mut self) -> &mut ServerSet {
         self.bench
     }
 
-    fn play(&mut self, contender: usize) -> Result<Observation> {
+    fn play(&mut self, contender: usize) -> Result<ServerSample> {
         match self.streamed {
-            Streamed::FromDisk => self.cold.iter().try_for_each(Specimen::evict)?,
-            Streamed::FromMemory => self.cold.iter().try_for_each(Specimen::warm)?,
+            StreamOrigin::FromDisk => self.cold.iter().try_for_each(TestFile::evict)?,
+            StreamOrigin::FromMemory => self.cold.iter().try_for_each(TestFile::warm)?,
         }
-        self.hot.iter().try_for_each(Specimen::warm)?;
+        self.hot.iter().try_for_each(TestFile::warm)?;
         let server = self.bench.server(contender)?;
         let (hot, cold) = (
-            targets_of(&self.hot, server, Connection::Kept),
-            targets_of(&self.cold, server, Connection::Kept),
+            targets_of(&self.hot, server, ConnectionReuse::KeepAlive),
+            targets_of(&self.cold, server, ConnectionReuse::KeepAlive),
         );
-        let requests = Lane {
+        let requests = LoadStream {
             targets: &hot,
             connections: HOT_CONNECTIONS,
-            pace: Pace::Open {
+            pace: LoadPace::Open {
                 interval: HOT_INTERVAL,
                 span: None,
             },
             receive_bytes_max: RECEIVE_BYTES_BESIDE,
         };
-        let streams = Lane {
+        let streams = LoadStream {
             targets: &cold,
             connections: self.streams,
-            pace: Pace::Closed(Quota::Requests(cold.len() as u64)),
+            pace: LoadPace::ClosedLoad(Quota::Requests(cold.len() as u64)),
             receive_bytes_max: RECEIVE_BYTES_BESIDE,
         };
         self.bench
             .observe(contender, vec![requests, streams], self.waiting, self.stop)
     }
 
-    fn is_disturbed(&self, observation: &Observation) -> bool {
+    fn is_disturbed(&self, observation: &ServerSample) -> bool {
         observation.window.is_disturbed()
     }
 }
 
-impl Streaming<'_> {
-    fn told(&mut self, load: String, played: &Played<Observation>) -> Case {
+impl StreamWorkload<'_> {
+    fn told(&mut self, load: String, played: &Played<ServerSample>) -> Case {
         Case {
             label: format!("{} streams", self.streams),
             x: self.streams as f64,
@@ -220,8 +229,8 @@ impl Streaming<'_> {
             notes: self.bench.notes(
                 played,
                 match self.streamed {
-                    Streamed::FromDisk => Pages::OnDisk,
-                    Streamed::FromMemory => Pages::Cached,
+                    StreamOrigin::FromDisk => FileResidency::OnDisk,
+                    StreamOrigin::FromMemory => FileResidency::Cached,
                 },
             ),
             ..Case::default()
@@ -229,24 +238,24 @@ impl Streaming<'_> {
     }
 }
 
-impl Options {
-    fn files(&self, scale: Scale) -> usize {
+impl ColdOptions {
+    fn files(&self, scale: RunScale) -> usize {
         let usual = scale.pick(FILES_FULL, FILES_QUICK);
         self.files.unwrap_or(usual).max(1)
     }
 
-    fn throttle(&self, ground: &Ground) -> Result<Option<Throttle>> {
+    fn throttle(&self, ground: &ExperimentContext) -> Result<Option<DiskThrottle>> {
         let Some(mib) = self.disk_mib else {
             return Ok(None);
         };
         if !rustix::process::geteuid().is_root() {
             return Err(Error::Setting("limiting the disk takes root".into()));
         }
-        Throttle::create(ground.scratch.path(), mib << 20).map(Some)
+        DiskThrottle::create(ground.scratch.path(), mib << 20).map(Some)
     }
 
     /// Of one contender, in milliseconds.
-    fn weight_of_play(&self, scale: Scale) -> u64 {
+    fn weight_of_play(&self, scale: RunScale) -> u64 {
         let bytes = self.size * self.files(scale) as u64;
         let speed = self
             .disk_mib
@@ -255,15 +264,15 @@ impl Options {
     }
 
     /// In plain words.
-    fn load(&self, scale: Scale) -> String {
+    fn load(&self, scale: RunScale) -> String {
         let (files, size) = (self.files(scale), size_label(self.size));
         let disk = match self.disk_mib {
             Some(mib) => format!(" from a disk that delivers {mib} MiB a second at the most"),
             None => String::new(),
         };
         let state = match self.streamed {
-            Streamed::FromDisk => "dropped from the page cache before",
-            Streamed::FromMemory => "in the page cache too",
+            StreamOrigin::FromDisk => "dropped from the page cache before",
+            StreamOrigin::FromMemory => "in the page cache too",
         };
         format!(
             "a hot file of {} every {HOT_INTERVAL:?} while {files} files of {size}, {state}, \
@@ -273,11 +282,11 @@ impl Options {
         )
     }
 
-    fn describe(&self, scale: Scale, rounds: usize) -> Experiment {
+    fn describe(&self, scale: RunScale, rounds: usize) -> Experiment {
         let limit = self.disk_mib.map(|mib| format!(", {mib} MiB/s"));
         let (files, size) = (self.files(scale), size_label(self.size));
         let (kind, title, where_from, reading) = match self.streamed {
-            Streamed::FromDisk => (
+            StreamOrigin::FromDisk => (
                 "",
                 "A hot file while cold ones stream",
                 "not in memory",
@@ -285,7 +294,7 @@ impl Options {
                  everybody whom that thread serves. A server that waits for the disk shows it in \
                  the last percent of its answers to the hot requests.",
             ),
-            Streamed::FromMemory => (
+            StreamOrigin::FromMemory => (
                 "hot ",
                 "A small file while large ones stream from memory",
                 "in memory too",
@@ -320,15 +329,15 @@ mod tests {
 
     #[test]
     fn the_load_is_told_in_words() {
-        let mut options = Options::default();
+        let mut options = ColdOptions::default();
         assert_eq!(
-            options.load(Scale::Quick),
+            options.load(RunScale::Quick),
             "a hot file of 1 KiB every 500µs while 2 files of 100 MiB, dropped from the page cache \
              before, stream over 2 other connections"
         );
         options.disk_mib = Some(80);
         let limit = "from a disk that delivers 80 MiB a second at the most";
-        assert!(options.load(Scale::Full).ends_with(limit));
-        assert_eq!(weight(&options, Scale::Quick, 6), 7 * (60 + 2500));
+        assert!(options.load(RunScale::Full).ends_with(limit));
+        assert_eq!(weight(&options, RunScale::Quick, 6), 7 * (60 + 2500));
     }
 }

@@ -5,23 +5,23 @@ use std::thread;
 
 use underpass::{Cloning, Mechanism, limits};
 
-use super::transfer::{self, Transfer};
-use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
+use super::transfer::{self, TransferSample};
+use super::{ExperimentContext, RunScale, TRACED, size_label, sizes_of_cases};
+use crate::contender::mover::MoverSettings;
+use crate::contender::named::NamedCommand;
+use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::scratch::Scratch;
+use crate::contender::worker_process::{MechanismCounts, WorkerProcess};
 use crate::content;
-use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
-use crate::error::{self, Doing as _, Error, Result};
-use crate::lineup::{Contenders, Lineup};
+use crate::document::{Axis, Case, Contender, Experiment, SystemCalls, Unit};
+use crate::error::{self, Error, ErrorContext as _, Result};
 use crate::machine::file_system;
-use crate::mover::Settings;
-use crate::named::Named;
-use crate::porter::{Journey, Porter};
-use crate::proc;
-use crate::process::{self, Program, Seats};
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::scratch::Scratch;
-use crate::trace;
-use crate::window::{observe, observe_children};
+use crate::machine::proc;
+use crate::machine::trace;
+use crate::machine::window::{observe, observe_children};
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{ContenderList, ContenderSet};
+use crate::rounds::run::{MetricReader, RoundRunner, Workload, read_off};
 
 /// From 10 KiB to 1 GiB, each ten times the one before, as near as powers of two allow.
 const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
@@ -40,22 +40,23 @@ const BUFFERS: [u64; 3] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10];
 
 /// What to copy, and where.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct FileCopyOptions {
     /// In bytes; from 10 KiB to 1 GiB if empty.
     pub sizes: Vec<u64>,
     /// The folders to copy in, an experiment each; that of temporary files if empty.
     pub folders: Vec<PathBuf>,
     /// Other porters: each COMMAND keeps the contract of porters.
-    pub peers: Vec<Named>,
+    pub peers: Vec<NamedCommand>,
     /// Programs that copy `{from}` to `{to}` once and end.
-    pub programs: Vec<Named>,
+    pub programs: Vec<NamedCommand>,
 }
 
 /// What tells most about copies, before what tells of all transfers.
-const METRICS_FIRST: [Metric<Transfer>; 2] = [transfer::OPERATIONS, transfer::CPU_PER_OPERATION];
+const METRICS_FIRST: [MetricReader<TransferSample>; 2] =
+    [transfer::OPERATIONS, transfer::CPU_PER_OPERATION];
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &FileCopyOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = 5 + BUFFERS.len() + options.peers.len() + options.programs.len();
     let sizes = options.sizes(scale);
     let all: u64 = sizes.iter().map(|&size| weight_of(size)).sum();
@@ -71,7 +72,11 @@ fn times(size: u64) -> u64 {
 }
 
 /// Copies by all contenders; an experiment for each folder.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &FileCopyOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     if options.folders.is_empty() {
         let folder = ground.scratch.subdirectory("copy")?;
         return Ok(vec![run_in(&folder, options, ground, run)?]);
@@ -93,19 +98,24 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     Ok(experiments)
 }
 
-fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Result<Experiment> {
-    let mut bench = Bench {
-        place: Place {
+fn run_in(
+    folder: &Path,
+    options: &FileCopyOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Experiment> {
+    let mut bench = CopyContenders {
+        place: CopyPaths {
             from: folder.join("from"),
             to: folder.join("to"),
             seats: ground.seats,
         },
         entrants: Vec::new(),
-        lineup: Lineup::default(),
+        lineup: ContenderList::default(),
     };
     let left_out = bench.admit_all(options)?;
     let names = bench.entrants.iter().map(|e| e.program.name.clone());
-    bench.lineup = Lineup::of(names);
+    bench.lineup = ContenderList::of(names);
     let mut experiment = describe(&bench, folder, run.rounds);
     experiment.notes.extend(left_out);
     for size in options.sizes(ground.scale) {
@@ -121,57 +131,57 @@ fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Resul
         let count = |size, notes: &mut _| bench.count_calls(size, ground, run, notes);
         transfer::add_calls(&mut experiment, count)?;
     }
-    let stopped = bench.entrants.iter_mut().map(Entrant::stop);
+    let stopped = bench.entrants.iter_mut().map(CopyContender::stop);
     error::all(stopped)?;
     Ok(experiment)
 }
 
-struct Bench {
-    place: Place,
-    entrants: Vec<Entrant>,
-    lineup: Lineup,
+struct CopyContenders {
+    place: CopyPaths,
+    entrants: Vec<CopyContender>,
+    lineup: ContenderList,
 }
 
 /// What is copied where, and on which processor.
-struct Place {
+struct CopyPaths {
     from: PathBuf,
     to: PathBuf,
-    seats: Seats,
+    seats: Processors,
 }
 
 /// One of those measured.
-struct Entrant {
-    program: Program,
-    doer: Doer,
+struct CopyContender {
+    program: CommandSpec,
+    doer: CopyMethod,
 }
 
 /// How it is had to copy.
-enum Doer {
+enum CopyMethod {
     /// It goes on and does as it is told.
-    Porter(Porter),
+    WorkerProcess(WorkerProcess),
     /// It is started anew for each copy.
-    Program,
+    CommandSpec,
 }
 
-impl Entrant {
+impl CopyContender {
     fn stop(&mut self) -> Result<()> {
         match &mut self.doer {
-            Doer::Porter(porter) => porter.stop(),
-            Doer::Program => Ok(()),
+            CopyMethod::WorkerProcess(porter) => porter.stop(),
+            CopyMethod::CommandSpec => Ok(()),
         }
     }
 
     fn version(&self) -> &str {
         match &self.doer {
-            Doer::Porter(porter) => porter.version(),
-            Doer::Program => &self.program.version,
+            CopyMethod::WorkerProcess(porter) => porter.version(),
+            CopyMethod::CommandSpec => &self.program.version,
         }
     }
 
     fn pid(&self) -> Option<u32> {
         match &self.doer {
-            Doer::Porter(porter) => Some(porter.pid()),
-            Doer::Program => None,
+            CopyMethod::WorkerProcess(porter) => Some(porter.pid()),
+            CopyMethod::CommandSpec => None,
         }
     }
 
@@ -183,17 +193,17 @@ impl Entrant {
 
     fn times(&self, size: u64) -> u64 {
         match self.doer {
-            Doer::Porter(_) => times(size),
-            Doer::Program => times(size).min(PROGRAM_TIMES_MAX),
+            CopyMethod::WorkerProcess(_) => times(size),
+            CopyMethod::CommandSpec => times(size).min(PROGRAM_TIMES_MAX),
         }
     }
 }
 
-impl Bench {
+impl CopyContenders {
     /// Lets those in that copy a small file as it is; says why of the others.
-    fn admit_all(&mut self, options: &Options) -> Result<Vec<String>> {
+    fn admit_all(&mut self, options: &FileCopyOptions) -> Result<Vec<String>> {
         let mut left_out = Vec::new();
-        let own = transfer::mover("underpass", Settings::default())?;
+        let own = transfer::mover("underpass", MoverSettings::default())?;
         let journeys = self.admit_porter(own, &mut left_out)?;
         let shares_blocks = journeys
             .iter()
@@ -204,37 +214,37 @@ impl Bench {
         for peer in &options.peers {
             self.admit_porter(peer.program(&[]), &mut left_out)?;
         }
-        let Place { from, to, .. } = &self.place;
+        let CopyPaths { from, to, .. } = &self.place;
         let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
         let places = [("{from}", &*from), ("{to}", &*to)];
         let programs = options.programs.iter();
-        let programs: Vec<Program> = programs.map(|named| named.program(&places)).collect();
+        let programs: Vec<CommandSpec> = programs.map(|named| named.program(&places)).collect();
         for mut program in programs {
             program.version = process::version_of(&program);
-            let doer = Doer::Program;
-            self.admit(Ok(Entrant { program, doer }), &mut left_out)?;
+            let doer = CopyMethod::CommandSpec;
+            self.admit(Ok(CopyContender { program, doer }), &mut left_out)?;
         }
         Ok(left_out)
     }
 
     fn admit_porter(
         &mut self,
-        program: Program,
+        program: CommandSpec,
         left_out: &mut Vec<String>,
-    ) -> Result<Vec<Journey>> {
-        let porter = Porter::start(&program, self.place.seats.contender);
-        let entrant = porter.map(|porter| Entrant {
+    ) -> Result<Vec<MechanismCounts>> {
+        let porter = WorkerProcess::start(&program, self.place.seats.contender);
+        let entrant = porter.map(|porter| CopyContender {
             program,
-            doer: Doer::Porter(porter),
+            doer: CopyMethod::WorkerProcess(porter),
         });
         self.admit(entrant, left_out)
     }
 
     fn admit(
         &mut self,
-        entrant: Result<Entrant>,
+        entrant: Result<CopyContender>,
         left_out: &mut Vec<String>,
-    ) -> Result<Vec<Journey>> {
+    ) -> Result<Vec<MechanismCounts>> {
         let tried = entrant.and_then(|mut entrant| {
             let journeys = self.place.verify(&mut entrant)?;
             Ok((entrant, journeys))
@@ -252,10 +262,10 @@ impl Bench {
         }
     }
 
-    fn case(&mut self, size: u64, run: &Run) -> Result<Option<Case>> {
+    fn case(&mut self, size: u64, run: &RoundRunner) -> Result<Option<Case>> {
         content::make(&self.place.from, size, 1)?;
         content::flush_to_disk(&self.place.from)?;
-        let mut copying = Copying { bench: self, size };
+        let mut copying = CopyWorkload { bench: self, size };
         let played = run.play(&mut copying, weight_of(size))?;
         remove(&self.place.to)?;
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
@@ -265,15 +275,15 @@ impl Bench {
     fn count_calls(
         &mut self,
         size: u64,
-        ground: &Ground,
-        run: &Run,
+        ground: &ExperimentContext,
+        run: &RoundRunner,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<Calls>> {
+    ) -> Result<Vec<SystemCalls>> {
         content::make(&self.place.from, size, 1)?;
         let log = ground.scratch.path().join("calls.log");
-        let mut copying = Copying { bench: self, size };
-        let count = |copying: &mut Copying, contender: usize| {
-            let Bench {
+        let mut copying = CopyWorkload { bench: self, size };
+        let count = |copying: &mut CopyWorkload, contender: usize| {
+            let CopyContenders {
                 place, entrants, ..
             } = &mut *copying.bench;
             let entrant = &mut entrants[contender];
@@ -282,14 +292,14 @@ impl Bench {
             };
             let copy = || place.copy(entrant, 1).map(drop);
             let calls = trace::count_calls(pid, &log, copy)?;
-            Ok(Some(Calls::of(contender, 1, calls)))
+            Ok(Some(SystemCalls::of(contender, 1, calls)))
         };
         let all = run.once_each(&mut copying, TRACED, 0, notes, count)?;
         remove(&self.place.to)?;
         Ok(all.into_iter().flatten().collect())
     }
 
-    fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
+    fn told(&self, size: u64, played: &Played<TransferSample>) -> Case {
         Case {
             label: size_label(size),
             x: size as f64,
@@ -302,8 +312,8 @@ impl Bench {
     }
 }
 
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
+impl ContenderSet for CopyContenders {
+    fn lineup(&mut self) -> &mut ContenderList {
         &mut self.lineup
     }
 
@@ -314,34 +324,34 @@ impl Contenders for Bench {
 }
 
 /// A case on the stage.
-struct Copying<'b> {
-    bench: &'b mut Bench,
+struct CopyWorkload<'b> {
+    bench: &'b mut CopyContenders,
     size: u64,
 }
 
-impl Trial for Copying<'_> {
-    type Observation = Transfer;
-    type Contenders = Bench;
+impl Workload for CopyWorkload<'_> {
+    type Sample = TransferSample;
+    type ContenderSet = CopyContenders;
 
-    fn contenders(&mut self) -> &mut Bench {
+    fn contenders(&mut self) -> &mut CopyContenders {
         self.bench
     }
 
-    fn play(&mut self, contender: usize) -> Result<Transfer> {
-        let Bench {
+    fn play(&mut self, contender: usize) -> Result<TransferSample> {
+        let CopyContenders {
             place, entrants, ..
         } = &mut *self.bench;
         content::warm(&place.from)?;
         place.observe(&mut entrants[contender], self.size)
     }
 
-    fn is_disturbed(&self, transfer: &Transfer) -> bool {
+    fn is_disturbed(&self, transfer: &TransferSample) -> bool {
         transfer.is_disturbed()
     }
 }
 
-impl Place {
-    fn verify(&self, entrant: &mut Entrant) -> Result<Vec<Journey>> {
+impl CopyPaths {
+    fn verify(&self, entrant: &mut CopyContender) -> Result<Vec<MechanismCounts>> {
         let sha256 = content::make(&self.from, (3 << 20) + 17, 0)?;
         let journeys = self.copy(entrant, 1)?;
         let name = &entrant.program.name;
@@ -359,15 +369,15 @@ impl Place {
     }
 
     /// Copies so many times, each time into a new file.
-    fn copy(&self, entrant: &mut Entrant, times: u64) -> Result<Vec<Journey>> {
+    fn copy(&self, entrant: &mut CopyContender, times: u64) -> Result<Vec<MechanismCounts>> {
         match &mut entrant.doer {
-            Doer::Porter(porter) => {
+            CopyMethod::WorkerProcess(porter) => {
                 let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
                 Ok(porter
                     .job(&["copy", &from, &to, &times.to_string()])?
                     .journeys)
             }
-            Doer::Program => {
+            CopyMethod::CommandSpec => {
                 let program = &entrant.program;
                 let run_all = || (0..times).try_for_each(|_| self.run_once(program));
                 let done = thread::scope(|scope| scope.spawn(run_all).join());
@@ -378,7 +388,7 @@ impl Place {
     }
 
     /// Runs a program to its end. What this thread starts is on the processor it is on itself.
-    fn run_once(&self, program: &Program) -> Result<()> {
+    fn run_once(&self, program: &CommandSpec) -> Result<()> {
         if let Some(processor) = self.seats.contender {
             process::bind_to(processor)?;
         }
@@ -386,7 +396,7 @@ impl Place {
         process::run_to_its_end(program)
     }
 
-    fn observe(&self, entrant: &mut Entrant, size: u64) -> Result<Transfer> {
+    fn observe(&self, entrant: &mut CopyContender, size: u64) -> Result<TransferSample> {
         let times = entrant.times(size);
         let stored = entrant.storage_read_bytes()?;
         let (journeys, window) = match entrant.pid() {
@@ -394,14 +404,14 @@ impl Place {
             None => observe_children(|| self.copy(entrant, times))?,
         };
         let stored_bytes = entrant.storage_read_bytes()?.saturating_sub(stored);
-        let copied = std::fs::metadata(&self.to).doing(|| "looking at the copy".into())?;
+        let copied = std::fs::metadata(&self.to).context(|| "looking at the copy".into())?;
         if copied.len() != size {
             let what = format!("the copy has {} bytes of {size}", copied.len());
             return Err(Error::Answer(what));
         }
         // What is not written to disk yet never has to be.
         remove(&self.to)?;
-        Ok(Transfer {
+        Ok(TransferSample {
             window,
             times,
             bytes: times * size,
@@ -411,19 +421,19 @@ impl Place {
     }
 }
 
-impl Options {
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+impl FileCopyOptions {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 }
 
 /// One of each mechanism, and where blocks can be shared also what comes first without that.
-fn movers(shares_blocks: bool) -> Result<Vec<Program>> {
+fn movers(shares_blocks: bool) -> Result<Vec<CommandSpec>> {
     let mut movers = Vec::new();
     if shares_blocks {
-        let unshared = Settings {
+        let unshared = MoverSettings {
             cloning: Cloning::Never,
-            ..Settings::default()
+            ..MoverSettings::default()
         };
         movers.push(transfer::mover("underpass, nothing shared", unshared)?);
     }
@@ -444,13 +454,13 @@ fn movers(shares_blocks: bool) -> Result<Vec<Program>> {
 fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).doing(|| format!("removing {}", path.display()))
+            Err(error).context(|| format!("removing {}", path.display()))
         }
         _ => Ok(()),
     }
 }
 
-fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
+fn describe(bench: &CopyContenders, folder: &Path, rounds: usize) -> Experiment {
     let file_system = file_system(folder);
     let entrants = bench.entrants.iter();
     let contenders = entrants.map(|entrant| Contender {
@@ -460,7 +470,7 @@ fn describe(bench: &Bench, folder: &Path, rounds: usize) -> Experiment {
     let started = bench
         .entrants
         .iter()
-        .any(|e| matches!(e.doer, Doer::Program));
+        .any(|e| matches!(e.doer, CopyMethod::CommandSpec));
     let notes = started.then(|| {
         "contenders whose command names the files are started anew for each copy, and the time \
          of starting and ending them counts"

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use underpass::Mechanism;
 
-use super::closed::Load;
-use super::observation::{self as read, Observation};
-use super::serving::{Bench, Variant};
-use super::{Ground, Scale, sizes_of_cases};
+use super::closed::LoadSettings;
+use super::observation::{self as read, ServerSample};
+use super::serving::{ServerSet, ServerVariant};
+use super::{ExperimentContext, RunScale, sizes_of_cases};
+use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
-use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
+use crate::load::{ConnectionReuse, Quota, WaitMode, allow_connections};
+use crate::rounds::run::{MetricReader, RoundRunner};
 
 /// What is asked for, if nobody says otherwise, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -30,9 +30,9 @@ const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 
 /// What to ask for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct HttpOptions {
     /// Servers beside our own.
-    pub servers: Vec<Named>,
+    pub servers: Vec<NamedCommand>,
     /// Mechanisms that our server is also measured with when it may use no other.
     pub only: Vec<Mechanism>,
     /// Sizes of the files in bytes, a case each; one of 300 MB if empty, of 20 MB in a hurry.
@@ -42,35 +42,35 @@ pub struct Options {
     /// Connections open at once, each asking again when its answer is complete.
     pub connections: usize,
     /// What becomes of a connection after an answer.
-    pub connection: Connection,
+    pub connection: ConnectionReuse,
     /// Requests of a round, all connections together; as many as begin in a while if none.
     pub requests: Option<u64>,
     /// What the client does while no answer is there.
-    pub waiting: Waiting,
+    pub waiting: WaitMode,
 }
 
-impl Default for Options {
+impl Default for HttpOptions {
     /// 30 connections and one file: our server as it is, and by splice or read/write only.
-    fn default() -> Options {
-        Options {
+    fn default() -> HttpOptions {
+        HttpOptions {
             servers: Vec::new(),
             only: vec![Mechanism::Splice, Mechanism::ReadWrite],
             sizes: Vec::new(),
             files: 1,
             connections: 30,
-            connection: Connection::Kept,
+            connection: ConnectionReuse::KeepAlive,
             requests: None,
-            waiting: Waiting::default(),
+            waiting: WaitMode::default(),
         }
     }
 }
 
 /// What tells most about large files.
-const METRICS_LARGE: [Metric<Observation>; 3] =
+const METRICS_LARGE: [MetricReader<ServerSample>; 3] =
     [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
 
 /// The same for small ones.
-const METRICS_SMALL: [Metric<Observation>; 4] = [
+const METRICS_SMALL: [MetricReader<ServerSample>; 4] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
@@ -78,7 +78,7 @@ const METRICS_SMALL: [Metric<Observation>; 4] = [
 ];
 
 /// What tells of any.
-const METRICS_FURTHER: [Metric<Observation>; 8] = [
+const METRICS_FURTHER: [MetricReader<ServerSample>; 8] = [
     read::CPU_SHARE,
     read::P50,
     read::P90,
@@ -90,7 +90,7 @@ const METRICS_FURTHER: [Metric<Observation>; 8] = [
 ];
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &HttpOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = (1 + options.only.len() + options.servers.len()) as u64;
     // Beside the rounds: a warm-up, one for memory, one for how bodies travel, one under strace.
     let plays = rounds as u64 + 4;
@@ -100,10 +100,14 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 }
 
 /// Asks all servers for files of each size.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &HttpOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     allow_connections(options.connections)?;
-    let variants = Variant::of_mechanisms(&options.only);
-    let mut bench = Bench::start("http", &variants, &options.servers, ground, None)?;
+    let variants = ServerVariant::of_mechanisms(&options.only);
+    let mut bench = ServerSet::start("http", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play_all(options, &mut bench, &mut experiment, ground, run);
@@ -112,11 +116,11 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 }
 
 fn play_all(
-    options: &Options,
-    bench: &mut Bench,
+    options: &HttpOptions,
+    bench: &mut ServerSet,
     experiment: &mut Experiment,
-    ground: &Ground,
-    run: &Run,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
 ) -> Result<()> {
     for size in options.sizes(ground.scale) {
         if run.is_stopped() {
@@ -135,7 +139,7 @@ fn play_all(
 }
 
 /// What tells most about files of that size comes first.
-fn metrics(size: u64) -> impl Iterator<Item = &'static Metric<Observation>> {
+fn metrics(size: u64) -> impl Iterator<Item = &'static MetricReader<ServerSample>> {
     let first: &[_] = match size {
         LARGE.. => &METRICS_LARGE,
         _ => &METRICS_SMALL,
@@ -143,13 +147,13 @@ fn metrics(size: u64) -> impl Iterator<Item = &'static Metric<Observation>> {
     first.iter().chain(&METRICS_FURTHER)
 }
 
-impl Options {
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+impl HttpOptions {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         sizes_of_cases(&self.sizes, &[scale.pick(SIZE_FULL, SIZE_QUICK)])
     }
 
-    fn load(&self, scale: Scale) -> Load {
-        Load {
+    fn load(&self, scale: RunScale) -> LoadSettings {
+        LoadSettings {
             name: "http",
             files: self.files,
             connections: self.connections,
@@ -160,7 +164,7 @@ impl Options {
     }
 
     /// Of one round of one contender, in milliseconds.
-    fn weight_of(&self, size: u64, scale: Scale) -> u64 {
+    fn weight_of(&self, size: u64, scale: RunScale) -> u64 {
         let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
         let one_each = self.connections as u64 * size / MOVED_IN_A_MILLISECOND;
         match self.requests {
@@ -169,10 +173,10 @@ impl Options {
         }
     }
 
-    fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
+    fn describe(&self, bench: &ServerSet, rounds: usize) -> Experiment {
         let connections = match self.connection {
-            Connection::Kept => self.connections.to_string(),
-            Connection::Anew => format!("{} new", self.connections),
+            ConnectionReuse::KeepAlive => self.connections.to_string(),
+            ConnectionReuse::PerRequest => format!("{} new", self.connections),
         };
         let variant = match self.files {
             0 | 1 => format!("{connections} connections"),
@@ -187,8 +191,9 @@ impl Options {
                  processor, the client another. Bodies were compared by hash beforehand and \
                  counted to their last byte while measuring.",
                 match self.connection {
-                    Connection::Kept => "and asks again",
-                    Connection::Anew => "to the end of the connection, and opens the next one",
+                    ConnectionReuse::KeepAlive => "and asks again",
+                    ConnectionReuse::PerRequest =>
+                        "to the end of the connection, and opens the next one",
                 }
             ),
             reading: "Processor time is what the server costs and does not depend on how fast the \

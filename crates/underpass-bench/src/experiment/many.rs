@@ -14,21 +14,23 @@ use std::time::{Duration, Instant};
 
 use underpass::Mechanism;
 
-use super::observation::{self as read, Held, Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, Variant, WATCHED};
-use super::{Ground, Scale, size_label};
+use super::observation::{
+    self as read, FileResidency, HeldConnections, ServerSample, latencies, targets_of,
+};
+use super::serving::{ServerSet, ServerVariant, WATCHED};
+use super::{ExperimentContext, RunScale, size_label};
+use crate::contender::named::NamedCommand;
+use crate::contender::server::ServerProcess;
 use crate::document::{Case, Experiment, Timeline};
 use crate::error::{Error, Result};
 use crate::load::{
-    Batch, Client, Connection, Crowd, Lane, Pace, Pastime, Specimen, Target, Waiting,
-    allow_connections,
+    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream,
+    RequestTarget, TestFile, WaitMode, allow_connections,
 };
-use crate::named::Named;
-use crate::proc;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::server::Server;
-use crate::window::observe;
+use crate::machine::proc;
+use crate::machine::window::observe;
+use crate::rounds::interleave::Played;
+use crate::rounds::run::{MetricReader, RoundRunner, Workload, read_off};
 
 /// Larger than what all buffers between a server and a slow reader hold.
 const SIZE_FULL: u64 = 1 << 30;
@@ -57,9 +59,9 @@ const JUDGED_CONNECTIONS: usize = 1000;
 
 /// What to ask for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ManyOptions {
     /// Servers beside our own.
-    pub servers: Vec<Named>,
+    pub servers: Vec<NamedCommand>,
     /// Mechanisms that our server is also measured with when it may use no other.
     pub only: Vec<Mechanism>,
     /// Size of the file in bytes; 1 GiB if none, 64 MiB in a hurry.
@@ -67,23 +69,23 @@ pub struct Options {
     /// Connections at once.
     pub connections: usize,
     /// What they do.
-    pub pastime: Pastime,
+    pub pastime: ClientBehavior,
 }
 
-impl Default for Options {
+impl Default for ManyOptions {
     /// A thousand readers, our server as it is.
-    fn default() -> Options {
-        Options {
+    fn default() -> ManyOptions {
+        ManyOptions {
             servers: Vec::new(),
             only: Vec::new(),
             size: None,
             connections: PROMISED_CONNECTIONS,
-            pastime: Pastime::SlowReading,
+            pastime: ClientBehavior::SlowReader,
         }
     }
 }
 
-const METRICS: [Metric<Observation>; 8] = [
+const METRICS: [MetricReader<ServerSample>; 8] = [
     read::PEAK_RESIDENT,
     read::RESIDENT_EACH,
     read::P99,
@@ -95,18 +97,22 @@ const METRICS: [Metric<Observation>; 8] = [
 ];
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &ManyOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = (1 + options.only.len() + options.servers.len()) as u64;
     // Beside the rounds a warm-up, and one for looking at memory.
     contenders * (rounds as u64 + 2) * options.weight_of_play(scale)
 }
 
 /// Lets readers at all servers in turns, each started anew for it.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &ManyOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     allow_connections(options.connections + HOT_CONNECTIONS)?;
     run.progress.begin("many");
-    let variants = Variant::of_mechanisms(&options.only);
-    let mut bench = Bench::start("many", &variants, &options.servers, ground, None)?;
+    let variants = ServerVariant::of_mechanisms(&options.only);
+    let mut bench = ServerSet::start("many", &variants, &options.servers, ground, None)?;
     let mut experiment = options.describe(&bench, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play(options, &mut bench, ground, run);
@@ -115,25 +121,30 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 }
 
 /// The one case; nothing if it was stopped before a round was complete.
-fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Result<Option<Case>> {
-    let batch = Batch {
+fn play(
+    options: &ManyOptions,
+    bench: &mut ServerSet,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Option<Case>> {
+    let batch = FileSet {
         name: "large",
         count: 1,
         bytes: options.size(ground.scale),
     };
-    let small = Batch {
+    let small = FileSet {
         name: "small",
         count: 1,
         bytes: HOT_BYTES,
     };
     let hot = small.make(bench.site())?;
     let large = match options.pastime {
-        Pastime::SlowReading => batch.make(bench.site())?,
-        Pastime::Idling => Vec::new(),
+        ClientBehavior::SlowReader => batch.make(bench.site())?,
+        ClientBehavior::Idle => Vec::new(),
     };
     bench.verify(&hot)?;
     bench.verify(&large)?;
-    let mut reading = Reading {
+    let mut reading = HoldWorkload {
         bench,
         hot,
         large,
@@ -148,47 +159,47 @@ fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Res
         return Ok(None);
     }
     let mut case = reading.told(&played);
-    let watch = |reading: &mut Reading, contender| reading.timelines_of(contender);
+    let watch = |reading: &mut HoldWorkload, contender| reading.timelines_of(contender);
     let lines = run.once_each(&mut reading, WATCHED, weight, &mut case.notes, watch)?;
     case.timelines.extend(lines.into_iter().flatten());
     Ok(Some(case))
 }
 
 /// The load on the stage.
-struct Reading<'b> {
-    bench: &'b mut Bench,
-    hot: Vec<Specimen>,
+struct HoldWorkload<'b> {
+    bench: &'b mut ServerSet,
+    hot: Vec<TestFile>,
     /// What slow readers read.
-    large: Vec<Specimen>,
-    pastime: Pastime,
+    large: Vec<TestFile>,
+    pastime: ClientBehavior,
     connections: usize,
     hold: Duration,
     stop: &'b AtomicBool,
 }
 
-impl Trial for Reading<'_> {
-    type Observation = Observation;
-    type Contenders = Bench;
+impl Workload for HoldWorkload<'_> {
+    type Sample = ServerSample;
+    type ContenderSet = ServerSet;
 
-    fn contenders(&mut self) -> &mut Bench {
+    fn contenders(&mut self) -> &mut ServerSet {
         self.bench
     }
 
     /// Peak memory only ever rises, so it needs a server that has done nothing yet.
-    fn play(&mut self, contender: usize) -> Result<Observation> {
+    fn play(&mut self, contender: usize) -> Result<ServerSample> {
         self.bench.restart(contender)?;
         let mut files = self.hot.iter().chain(&self.large);
-        files.try_for_each(Specimen::warm)?;
+        files.try_for_each(TestFile::warm)?;
         self.observe(self.bench.server(contender)?)
     }
 
-    fn is_disturbed(&self, observation: &Observation) -> bool {
+    fn is_disturbed(&self, observation: &ServerSample) -> bool {
         observation.window.is_disturbed()
     }
 }
 
-impl Reading<'_> {
-    fn observe(&self, server: &Server) -> Result<Observation> {
+impl HoldWorkload<'_> {
+    fn observe(&self, server: &ServerProcess) -> Result<ServerSample> {
         let latencies_before_ns = self.ask_hot(server)?;
         let before_bytes = proc::resident_bytes(server.pid())?;
         let mut buffers = None;
@@ -198,7 +209,7 @@ impl Reading<'_> {
         };
         let ((bytes, latencies_ns), window) =
             observe(server.pid(), || self.hold_all(server, look))?;
-        Ok(Observation {
+        Ok(ServerSample {
             window,
             requests: self.connections as u64,
             body_bytes: 0,
@@ -206,7 +217,7 @@ impl Reading<'_> {
             peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
             tcp_buffer_bytes: buffers,
             storage_read_bytes: None,
-            held: Some(Held {
+            held: Some(HeldConnections {
                 connections: self.connections as u64,
                 before_bytes,
                 bytes,
@@ -218,7 +229,7 @@ impl Reading<'_> {
     /// How memory goes, of a server that is started anew for it too.
     fn timelines_of(&mut self, contender: usize) -> Result<Vec<Timeline>> {
         self.bench.restart(contender)?;
-        let work = |server: &Server| self.hold_all(server, || Ok(())).map(drop);
+        let work = |server: &ServerProcess| self.hold_all(server, || Ok(())).map(drop);
         self.bench.watch(contender, work)
     }
 
@@ -226,12 +237,12 @@ impl Reading<'_> {
     /// memory with all of them, and how long those requests took.
     fn hold_all(
         &self,
-        server: &Server,
+        server: &ServerProcess,
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<(u64, Vec<u64>)> {
         let (address, stop) = (server.address(), self.stop);
         let target = self.target(server)?;
-        let mut crowd = Crowd::gather(address, &target, self.connections, self.pastime)?;
+        let mut crowd = ConnectionLoad::gather(address, &target, self.connections, self.pastime)?;
         crowd.settle(stop, &mut look)?;
         crowd.hold(stop, &mut look, are_buffers_full())?;
         let resident_bytes = proc::resident_bytes(server.pid())?;
@@ -245,41 +256,41 @@ impl Reading<'_> {
     }
 
     /// What each of the connections asks for.
-    fn target(&self, server: &Server) -> Result<Target> {
+    fn target(&self, server: &ServerProcess) -> Result<RequestTarget> {
         let files = match self.pastime {
-            Pastime::SlowReading => &self.large,
-            Pastime::Idling => &self.hot,
+            ClientBehavior::SlowReader => &self.large,
+            ClientBehavior::Idle => &self.hot,
         };
-        let targets = targets_of(files, server, Connection::Kept);
+        let targets = targets_of(files, server, ConnectionReuse::KeepAlive);
         let first = targets.into_iter().next();
         first.ok_or_else(|| Error::Setting("there is no file to ask for".into()))
     }
 
     /// How long requests for a small file take, in ascending order.
-    fn ask_hot(&self, server: &Server) -> Result<Vec<u64>> {
-        let targets = targets_of(&self.hot, server, Connection::Kept);
-        let lane = Lane {
+    fn ask_hot(&self, server: &ServerProcess) -> Result<Vec<u64>> {
+        let targets = targets_of(&self.hot, server, ConnectionReuse::KeepAlive);
+        let lane = LoadStream {
             targets: &targets,
             connections: HOT_CONNECTIONS,
-            pace: Pace::Open {
+            pace: LoadPace::Open {
                 interval: HOT_INTERVAL,
                 span: Some(self.hold),
             },
             receive_bytes_max: HOT_BYTES as usize,
         };
-        let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
+        let mut client = LoadClient::connect(server.address(), vec![lane], WaitMode::Sleep)?;
         let mut outcome = client.run(self.stop)?;
         let mut latencies = std::mem::take(&mut outcome.tallies[0].latencies_ns);
         latencies.sort_unstable();
         Ok(latencies)
     }
 
-    fn told(&mut self, played: &Played<Observation>) -> Case {
-        let mut notes = self.bench.notes(played, Pages::Cached);
+    fn told(&mut self, played: &Played<ServerSample>) -> Case {
+        let mut notes = self.bench.notes(played, FileResidency::Cached);
         let name = self.bench.name(0);
         notes.extend(match self.pastime {
-            Pastime::SlowReading => self.promise(name, &played.of(0)),
-            Pastime::Idling => self.promise_each(name, &played.of(0)),
+            ClientBehavior::SlowReader => self.promise(name, &played.of(0)),
+            ClientBehavior::Idle => self.promise_each(name, &played.of(0)),
         });
         let (connections, hold) = (self.connections, self.hold);
         let (label, what) = match self.large.first() {
@@ -308,7 +319,7 @@ impl Reading<'_> {
     }
 
     /// Whether our own server kept its promise.
-    fn promise(&self, name: &str, observations: &[&Observation]) -> Option<String> {
+    fn promise(&self, name: &str, observations: &[&ServerSample]) -> Option<String> {
         let peaks = observations.iter().map(|o| o.peak_resident_bytes);
         let peak = peaks
             .max()
@@ -322,9 +333,9 @@ impl Reading<'_> {
     }
 
     /// The same of idle connections. In a debug build they are larger, and nothing is promised.
-    fn promise_each(&self, name: &str, observations: &[&Observation]) -> Option<String> {
+    fn promise_each(&self, name: &str, observations: &[&ServerSample]) -> Option<String> {
         let each = observations.iter().filter_map(|o| o.held.as_ref());
-        let most = each.map(Held::bytes_each).reduce(f64::max)?;
+        let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
         let why_not = match (
             cfg!(debug_assertions),
             self.connections < JUDGED_CONNECTIONS,
@@ -363,23 +374,23 @@ fn kept(is_kept: bool) -> &'static str {
     }
 }
 
-impl Options {
-    fn size(&self, scale: Scale) -> u64 {
+impl ManyOptions {
+    fn size(&self, scale: RunScale) -> u64 {
         let usual = scale.pick(SIZE_FULL, SIZE_QUICK);
         self.size.unwrap_or(usual)
     }
 
     /// Of one contender, in milliseconds: hot requests alone, until all have their head, and then
     /// for as long as they are held.
-    fn weight_of_play(&self, scale: Scale) -> u64 {
+    fn weight_of_play(&self, scale: RunScale) -> u64 {
         let hold = scale.pick(HOLD_FULL, HOLD_QUICK).as_millis() as u64;
         2 * hold + 100 + self.connections as u64 / 2
     }
 
-    fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
+    fn describe(&self, bench: &ServerSet, rounds: usize) -> Experiment {
         let connections = self.connections;
         let (variant, title, measured, reading) = match self.pastime {
-            Pastime::SlowReading => (
+            ClientBehavior::SlowReader => (
                 "connections",
                 "slow readers of one large file",
                 "Every reader asks for the same large file over a connection of its own and \
@@ -388,7 +399,7 @@ impl Options {
                  together, and hold references to the same pages where a server sends by \
                  sendfile.",
             ),
-            Pastime::Idling => (
+            ClientBehavior::Idle => (
                 "idle connections",
                 "idle connections",
                 "Every client asks for a small file over a connection of its own and then keeps \

@@ -13,16 +13,16 @@ pub mod socket;
 pub(crate) mod transfer;
 pub mod tree;
 
+use crate::contender::process::Processors;
+use crate::contender::scratch::Scratch;
 use crate::machine::Machine;
-use crate::process::Seats;
-use crate::scratch::Scratch;
 
 /// When a contender can fail in any of them outside of the rounds, as it goes on behind its name.
 pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// How much work a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+pub enum RunScale {
     /// Enough for figures worth keeping.
     Full,
     /// All experiments in a minute.
@@ -30,18 +30,18 @@ pub enum Scale {
 }
 
 /// What all experiments stand on.
-pub(crate) struct Ground<'a> {
+pub(crate) struct ExperimentContext<'a> {
     pub(crate) scratch: &'a Scratch,
-    pub(crate) seats: Seats,
+    pub(crate) seats: Processors,
     pub(crate) machine: &'a Machine,
-    pub(crate) scale: Scale,
+    pub(crate) scale: RunScale,
 }
 
-impl Scale {
+impl RunScale {
     pub(crate) fn pick<T>(self, full: T, quick: T) -> T {
         match self {
-            Scale::Full => full,
-            Scale::Quick => quick,
+            RunScale::Full => full,
+            RunScale::Quick => quick,
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::contender::server::ServerProcess;
 use crate::document::{Better, Latencies, Unit};
 use crate::error::Result;
-use crate::load::{Client, Connection, Lane, Specimen, Target, Waiting};
-use crate::proc::{self, CpuSource};
-use crate::rounds::Played;
-use crate::run::Metric;
-use crate::server::Server;
+use crate::load::{ConnectionReuse, LoadClient, LoadStream, RequestTarget, TestFile, WaitMode};
+use crate::machine::proc::{self, CpuSource};
+use crate::machine::window::{UsageWindow, observe};
+use crate::rounds::interleave::Played;
+use crate::rounds::run::MetricReader;
 use crate::stats::Spread;
-use crate::window::{Window, observe};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -28,8 +28,8 @@ const COLD_MIN: f64 = 0.5;
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// One load on one server.
-pub(crate) struct Observation {
-    pub(crate) window: Window,
+pub(crate) struct ServerSample {
+    pub(crate) window: UsageWindow,
     /// Of the lane whose latencies these are.
     pub(crate) requests: u64,
     /// Of all lanes.
@@ -43,11 +43,11 @@ pub(crate) struct Observation {
     /// What the server's processes had read from storage, where the kernel tells.
     pub(crate) storage_read_bytes: Option<u64>,
     /// Where connections were held meanwhile.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<HeldConnections>,
 }
 
 /// What a server keeps for connections that are held, and how it is without them.
-pub(crate) struct Held {
+pub(crate) struct HeldConnections {
     pub(crate) connections: u64,
     /// Resident memory of its processes before the first of them, and with all.
     pub(crate) before_bytes: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Held {
     pub(crate) latencies_before_ns: Vec<u64>,
 }
 
-impl Held {
+impl HeldConnections {
     /// Resident memory for each, in bytes.
     pub(crate) fn bytes_each(&self) -> f64 {
         self.bytes.saturating_sub(self.before_bytes) as f64 / self.connections.max(1) as f64
@@ -65,10 +65,10 @@ impl Held {
 
 /// Requests for these files.
 pub(crate) fn targets_of(
-    specimens: &[Specimen],
-    server: &Server,
-    connection: Connection,
-) -> Vec<Target> {
+    specimens: &[TestFile],
+    server: &ServerProcess,
+    connection: ConnectionReuse,
+) -> Vec<RequestTarget> {
     let address = server.address();
     let targets = specimens.iter().map(|s| s.target(address, connection));
     targets.collect()
@@ -77,17 +77,17 @@ pub(crate) fn targets_of(
 /// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
 /// all. Broken off with an error once `stop` is set.
 pub(crate) fn observe_lanes(
-    server: &Server,
-    lanes: Vec<Lane<'_>>,
-    waiting: Waiting,
+    server: &ServerProcess,
+    lanes: Vec<LoadStream<'_>>,
+    waiting: WaitMode,
     stop: &AtomicBool,
-) -> Result<Observation> {
-    let mut client = Client::connect(server.address(), lanes, waiting)?;
+) -> Result<ServerSample> {
+    let mut client = LoadClient::connect(server.address(), lanes, waiting)?;
     let stored = proc::storage_read_bytes(server.pid())?;
     let (mut outcome, mut window) = observe(server.pid(), || client.run(stop))?;
     window.bench_idle = match waiting {
-        Waiting::Spinning => outcome.idle,
-        Waiting::Sleeping => Duration::ZERO,
+        WaitMode::Spin => outcome.idle,
+        WaitMode::Sleep => Duration::ZERO,
     };
     let stored_now = proc::storage_read_bytes(server.pid())?;
     let read = stored_now
@@ -97,7 +97,7 @@ pub(crate) fn observe_lanes(
     let first = std::mem::take(&mut outcome.tallies[0]);
     let mut latencies_ns = first.latencies_ns;
     latencies_ns.sort_unstable();
-    Ok(Observation {
+    Ok(ServerSample {
         window,
         requests: first.requests,
         body_bytes,
@@ -109,7 +109,7 @@ pub(crate) fn observe_lanes(
     })
 }
 
-impl Observation {
+impl ServerSample {
     /// Whether what was to come from the page cache came from storage after all.
     pub(crate) fn lost_page_cache(&self) -> bool {
         let read = self.storage_read_bytes.unwrap_or(0);
@@ -156,7 +156,7 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
 }
 
 /// All rounds of each contender together.
-pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
+pub(crate) fn latencies(played: &Played<ServerSample>) -> Vec<Latencies> {
     let of = |contender: usize| {
         let rounds = played.of(contender);
         let all = rounds.iter().flat_map(|one| &one.latencies_ns);
@@ -175,10 +175,14 @@ pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
 }
 
 /// What to know about one server's figures. `pages` says whether they were to be in memory.
-pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) -> Vec<String> {
+pub(crate) fn notes_of(
+    name: &str,
+    observations: &[&ServerSample],
+    pages: FileResidency,
+) -> Vec<String> {
     let rounds = observations.len();
-    let count = |is: &dyn Fn(&Observation) -> bool| observations.iter().filter(|o| is(o)).count();
-    let percent = |share: &dyn Fn(&Observation) -> f64| {
+    let count = |is: &dyn Fn(&ServerSample) -> bool| observations.iter().filter(|o| is(o)).count();
+    let percent = |share: &dyn Fn(&ServerSample) -> f64| {
         let shares: Vec<f64> = observations.iter().map(|o| share(o)).collect();
         Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
     };
@@ -200,13 +204,13 @@ pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) 
         ));
     }
     notes.extend(match pages {
-        Pages::Cached => note_of(count(&|o| o.lost_page_cache()), &|lost| {
+        FileResidency::Cached => note_of(count(&|o| o.lost_page_cache()), &|lost| {
             format!(
                 "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had \
                  lost some of the files"
             )
         }),
-        Pages::OnDisk => note_of(count(&|o| o.was_not_cold()), &|warm| {
+        FileResidency::OnDisk => note_of(count(&|o| o.was_not_cold()), &|warm| {
             format!(
                 "{name} had to read less than half of the bytes from storage in {warm} of \
                  {rounds} rounds: the files were not cold"
@@ -222,117 +226,117 @@ fn note_of(count: usize, note: &dyn Fn(usize) -> String) -> Option<String> {
 
 /// Where the files were to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pages {
+pub(crate) enum FileResidency {
     Cached,
     OnDisk,
 }
 
-pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
+pub(crate) const CPU_PER_GIB: MetricReader<ServerSample> = MetricReader {
     name: "cpu_per_gib",
     label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |o| (o.body_bytes > 0).then(|| o.cpu() / (o.body_bytes as f64 / GIB)),
 };
-pub(crate) const REQUESTS_PER_CPU: Metric<Observation> = Metric {
+pub(crate) const REQUESTS_PER_CPU: MetricReader<ServerSample> = MetricReader {
     name: "requests_per_cpu",
     label: "requests per processor second",
     unit: Unit::PerSecond,
     better: Some(Better::Higher),
     of: |o| (o.cpu() > 0.0).then(|| o.requests as f64 / o.cpu()),
 };
-pub(crate) const THROUGHPUT: Metric<Observation> = Metric {
+pub(crate) const THROUGHPUT: MetricReader<ServerSample> = MetricReader {
     name: "throughput",
     label: "throughput",
     unit: Unit::BytesPerSecond,
     better: Some(Better::Higher),
     of: |o| Some(o.body_bytes as f64 / o.wall()),
 };
-pub(crate) const REQUESTS: Metric<Observation> = Metric {
+pub(crate) const REQUESTS: MetricReader<ServerSample> = MetricReader {
     name: "requests",
     label: "requests per second",
     unit: Unit::PerSecond,
     better: Some(Better::Higher),
     of: |o| Some(o.requests as f64 / o.wall()),
 };
-pub(crate) const CPU_SHARE: Metric<Observation> = Metric {
+pub(crate) const CPU_SHARE: MetricReader<ServerSample> = MetricReader {
     name: "cpu_share",
     label: "share of a processor",
     unit: Unit::Share,
     better: None,
     of: |o| Some(o.window.share()),
 };
-pub(crate) const P50: Metric<Observation> = Metric {
+pub(crate) const P50: MetricReader<ServerSample> = MetricReader {
     name: "p50",
     label: "time of an answer, median",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.5),
 };
-pub(crate) const P90: Metric<Observation> = Metric {
+pub(crate) const P90: MetricReader<ServerSample> = MetricReader {
     name: "p90",
     label: "time of an answer, 90th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.9),
 };
-pub(crate) const P99: Metric<Observation> = Metric {
+pub(crate) const P99: MetricReader<ServerSample> = MetricReader {
     name: "p99",
     label: "time of an answer, 99th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(0.99),
 };
-pub(crate) const WORST: Metric<Observation> = Metric {
+pub(crate) const WORST: MetricReader<ServerSample> = MetricReader {
     name: "worst",
     label: "time of an answer, worst",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| o.latency(1.0),
 };
-pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
+pub(crate) const PEAK_RESIDENT: MetricReader<ServerSample> = MetricReader {
     name: "peak_resident",
     label: "peak resident memory",
     unit: Unit::Bytes,
     better: Some(Better::Lower),
     of: |o| Some(o.peak_resident_bytes as f64),
 };
-pub(crate) const RESIDENT_EACH: Metric<Observation> = Metric {
+pub(crate) const RESIDENT_EACH: MetricReader<ServerSample> = MetricReader {
     name: "memory_per_connection",
     label: "resident memory per connection",
     unit: Unit::Bytes,
     better: Some(Better::Lower),
-    of: |o| o.held.as_ref().map(Held::bytes_each),
+    of: |o| o.held.as_ref().map(HeldConnections::bytes_each),
 };
-pub(crate) const P99_BEFORE: Metric<Observation> = Metric {
+pub(crate) const P99_BEFORE: MetricReader<ServerSample> = MetricReader {
     name: "p99_alone",
     label: "time of an answer without them, 99th percentile",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |o| quantile(&o.held.as_ref()?.latencies_before_ns, 0.99),
 };
-pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
+pub(crate) const TCP_BUFFERS: MetricReader<ServerSample> = MetricReader {
     name: "tcp_buffers",
     label: "kernel memory in TCP buffers",
     unit: Unit::Bytes,
     better: None,
     of: |o| o.tcp_buffer_bytes.map(|bytes| bytes as f64),
 };
-pub(crate) const PAGE_FAULTS: Metric<Observation> = Metric {
+pub(crate) const PAGE_FAULTS: MetricReader<ServerSample> = MetricReader {
     name: "page_faults",
     label: "page faults per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.page_faults)),
 };
-pub(crate) const CONTEXT_SWITCHES: Metric<Observation> = Metric {
+pub(crate) const CONTEXT_SWITCHES: MetricReader<ServerSample> = MetricReader {
     name: "context_switches",
     label: "context switches per request",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |o| Some(o.each(o.window.used.context_switches)),
 };
-pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
+pub(crate) const STORAGE_READ: MetricReader<ServerSample> = MetricReader {
     name: "storage_read",
     label: "read from storage",
     unit: Unit::Bytes,
@@ -343,11 +347,11 @@ pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::tests::window;
+    use crate::machine::window::tests::window;
 
-    fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> Observation {
+    fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> ServerSample {
         let latencies_ms = latencies_ms.into_iter();
-        Observation {
+        ServerSample {
             window: window(0.5, 0.25, 0.0, 0.0),
             requests: 1000,
             body_bytes: 2 << 30,
@@ -361,7 +365,7 @@ mod tests {
 
     #[test]
     fn figures_follow_from_bytes_requests_and_seconds() {
-        let of = |metric: Metric<Observation>| (metric.of)(&observation(1..=100));
+        let of = |metric: MetricReader<ServerSample>| (metric.of)(&observation(1..=100));
         assert_eq!(of(CPU_PER_GIB), Some(0.25));
         assert_eq!(of(THROUGHPUT), Some((2_u64 << 30) as f64));
         assert_eq!(of(REQUESTS), Some(1000.0));
@@ -376,7 +380,7 @@ mod tests {
     #[test]
     fn memory_of_connections_is_what_came_with_them() {
         let mut held = observation(1..=10);
-        held.held = Some(Held {
+        held.held = Some(HeldConnections {
             connections: 100,
             before_bytes: 1 << 20,
             bytes: (1 << 20) + 100 * 4096,
@@ -420,7 +424,7 @@ mod tests {
     fn a_client_that_was_the_bottleneck_is_named_as_such() {
         let mut bound = observation(1..=10);
         bound.window = window(0.5, 0.99, 0.0, 0.0);
-        let notes = notes_of("x", &[&bound, &observation(1..=10)], Pages::Cached);
+        let notes = notes_of("x", &[&bound, &observation(1..=10)], FileResidency::Cached);
         let note = "with x the client was the bottleneck in 1 of 2 rounds";
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with(note), "{notes:?}");
@@ -431,12 +435,12 @@ mod tests {
         let mut cold = observation(1..=10);
         cold.storage_read_bytes = Some(2 << 30);
         let notes = |pages| notes_of("x", &[&cold], pages);
-        assert!(notes(Pages::Cached)[0].contains("page cache"));
-        assert!(notes(Pages::OnDisk).is_empty());
+        assert!(notes(FileResidency::Cached)[0].contains("page cache"));
+        assert!(notes(FileResidency::OnDisk).is_empty());
         let mut warm = observation(1..=10);
         warm.body_bytes = 1 << 20;
         warm.storage_read_bytes = Some(FROM_STORAGE_MIN - 1);
-        assert!(notes_of("x", &[&warm], Pages::Cached).is_empty());
-        assert!(notes_of("x", &[&warm], Pages::OnDisk)[0].contains("not cold"));
+        assert!(notes_of("x", &[&warm], FileResidency::Cached).is_empty());
+        assert!(notes_of("x", &[&warm], FileResidency::OnDisk)[0].contains("not cold"));
     }
 }

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use underpass::Mechanism;
 
-use super::Ground;
-use super::observation::{Observation, Pages, notes_of, observe_lanes};
-use crate::document::{Contender, Timeline, Travelled, Unit};
+use super::ExperimentContext;
+use super::observation::{FileResidency, ServerSample, notes_of, observe_lanes};
+use crate::contender::named::NamedCommand;
+use crate::contender::server::{MetricsMode, ServerProcess, ServerSetup};
+use crate::contender::server_metrics;
+use crate::document::{Contender, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
-use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
-use crate::named::Named;
-use crate::proc::{self, Memory};
-use crate::rounds::Played;
-use crate::run::notes_of_rounds;
-use crate::server::{Server, Setup, Telling};
-use crate::telling;
-use crate::throttle::Throttle;
+use crate::load::{FileSet, LoadStream, TestFile, WaitMode, flush_to_disk, verify};
+use crate::machine::proc::{self, ProcessMemory};
+use crate::machine::throttle::DiskThrottle;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{ContenderList, ContenderSet};
+use crate::rounds::run::notes_of_rounds;
 
 /// How often memory is looked at, in the pass that is for looking.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
@@ -33,26 +33,26 @@ pub(crate) const WATCHED: &str = "while its memory was looked at";
 pub(crate) const LISTENED: &str = "while it told how bodies travelled";
 
 /// Our own server, under a name and with some more arguments.
-pub(crate) struct Variant {
+pub(crate) struct ServerVariant {
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Variant {
+impl ServerVariant {
     /// As it is, and with each of these mechanisms alone.
-    pub(crate) fn of_mechanisms(only: &[Mechanism]) -> Vec<Variant> {
-        let as_it_is = Variant::new("underpass", &[]);
+    pub(crate) fn of_mechanisms(only: &[Mechanism]) -> Vec<ServerVariant> {
+        let as_it_is = ServerVariant::new("underpass", &[]);
         let only = only.iter().map(|mechanism| {
             let mechanism = mechanism.name();
             let name = format!("underpass, {mechanism} only");
-            Variant::new(&name, &["--only", mechanism])
+            ServerVariant::new(&name, &["--only", mechanism])
         });
         std::iter::once(as_it_is).chain(only).collect()
     }
 
-    pub(crate) fn new(name: &str, arguments: &[&str]) -> Variant {
+    pub(crate) fn new(name: &str, arguments: &[&str]) -> ServerVariant {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        Variant {
+        ServerVariant {
             name: name.to_owned(),
             arguments: arguments.collect(),
         }
@@ -60,53 +60,53 @@ impl Variant {
 }
 
 /// The servers of an experiment, and the folder that all of them serve.
-pub(crate) struct Bench {
+pub(crate) struct ServerSet {
     site: PathBuf,
     processor: Option<usize>,
-    throttle: Option<Throttle>,
-    entrants: Vec<Entrant>,
-    lineup: Lineup,
+    throttle: Option<DiskThrottle>,
+    entrants: Vec<ServerEntry>,
+    lineup: ContenderList,
     left_out: Vec<String>,
     /// What is to be said, with the next case, of servers that have failed before its rounds.
     unsaid: Vec<String>,
 }
 
 /// What a server is tried with before anything is measured.
-const TRIAL: Batch = Batch {
+const TRIAL: FileSet = FileSet {
     name: "trial",
     count: 1,
     bytes: 100_003,
 };
 
-/// A server with its setup; running from `Bench::start` on.
-struct Entrant {
-    setup: Setup,
-    server: Option<Server>,
+/// A server with its setup; running from `ServerSet::start` on.
+struct ServerEntry {
+    setup: ServerSetup,
+    server: Option<ServerProcess>,
 }
 
-impl Bench {
+impl ServerSet {
     /// Starts all servers: our own ones, then those of the user. `name` is the experiment's.
     pub(crate) fn start(
         name: &str,
-        variants: &[Variant],
-        others: &[Named],
-        ground: &Ground,
-        throttle: Option<Throttle>,
-    ) -> Result<Bench> {
+        variants: &[ServerVariant],
+        others: &[NamedCommand],
+        ground: &ExperimentContext,
+        throttle: Option<DiskThrottle>,
+    ) -> Result<ServerSet> {
         let place = |what: &str| ground.scratch.subdirectory(&format!("{name}/{what}"));
-        let mut bench = Bench {
+        let mut bench = ServerSet {
             site: place("www")?,
             processor: ground.seats.contender,
             throttle,
             entrants: Vec::new(),
-            lineup: Lineup::default(),
+            lineup: ContenderList::default(),
             left_out: Vec::new(),
             unsaid: Vec::new(),
         };
         match bench.admit_all(variants, others, place) {
             Ok(()) => {
                 let names = bench.entrants.iter().map(|e| e.setup.name().to_owned());
-                bench.lineup = Lineup::of(names);
+                bench.lineup = ContenderList::of(names);
                 Ok(bench)
             }
             // Why one of them did not start is what matters.
@@ -118,19 +118,19 @@ impl Bench {
     /// there is nothing to measure.
     fn admit_all(
         &mut self,
-        variants: &[Variant],
-        others: &[Named],
+        variants: &[ServerVariant],
+        others: &[NamedCommand],
         place: impl Fn(&str) -> Result<PathBuf>,
     ) -> Result<()> {
         let trial = TRIAL.make(&self.site)?;
         for (index, variant) in variants.iter().enumerate() {
             let own = place(&format!("server-{index}"))?;
-            let setup = Setup::own(&variant.name, &variant.arguments, &self.site, own)?;
+            let setup = ServerSetup::own(&variant.name, &variant.arguments, &self.site, own)?;
             self.admit(setup, &trial)?;
         }
         for (index, named) in others.iter().enumerate() {
             let own = place(&format!("server-{}", variants.len() + index))?;
-            let setup = Setup::of(named, &self.site, own)?;
+            let setup = ServerSetup::of(named, &self.site, own)?;
             match self.admit(setup, &trial) {
                 Err(Error::Contender(why) | Error::Answer(why)) => {
                     self.left_out.push(format!("not measured: {why}"));
@@ -141,10 +141,10 @@ impl Bench {
         Ok(())
     }
 
-    fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
+    fn admit(&mut self, setup: ServerSetup, trial: &[TestFile]) -> Result<()> {
         let index = self.entrants.len();
         let server = None;
-        self.entrants.push(Entrant { setup, server });
+        self.entrants.push(ServerEntry { setup, server });
         let admitted = self.restart(index).and_then(|()| {
             let verified = verify(self.server(index)?.address(), trial);
             verified.map_err(|error| error.of(self.name(index)))
@@ -153,7 +153,7 @@ impl Bench {
             let refused = self.entrants.pop();
             refused
                 .and_then(|e| e.server)
-                .map_or(Ok(()), Server::stop)?;
+                .map_or(Ok(()), ServerProcess::stop)?;
         }
         admitted
     }
@@ -181,14 +181,14 @@ impl Bench {
         self.entrants[index].setup.own_directory()
     }
 
-    pub(crate) fn server(&self, index: usize) -> Result<&Server> {
+    pub(crate) fn server(&self, index: usize) -> Result<&ServerProcess> {
         let server = self.entrants[index].server.as_ref();
         server.ok_or_else(|| Error::Contender(format!("{} is not running", self.name(index))))
     }
 
     /// Starts a server anew: one that has done nothing yet.
     pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
-        self.restart_as(index, Telling::Nothing)
+        self.restart_as(index, MetricsMode::Nothing)
     }
 
     /// How bodies travel in some work that is not timed, from a server that tells; `work` says how
@@ -196,16 +196,16 @@ impl Bench {
     pub(crate) fn listen(
         &mut self,
         index: usize,
-        work: impl FnOnce(&Server) -> Result<u64>,
-    ) -> Result<Vec<Travelled>> {
+        work: impl FnOnce(&ServerProcess) -> Result<u64>,
+    ) -> Result<Vec<PayloadPath>> {
         let Some(socket) = self.entrants[index].setup.telling().map(Path::to_owned) else {
             return Ok(Vec::new());
         };
-        self.restart_as(index, Telling::Metrics)?;
+        self.restart_as(index, MetricsMode::Metrics)?;
         let bytes = work(self.server(index)?)?;
         let start = Instant::now();
         loop {
-            let told = telling::travelled(&socket, index)?;
+            let told = server_metrics::travelled(&socket, index)?;
             let sum: u64 = told.iter().map(|one| one.bytes).sum();
             // The last answers are counted a moment after they have left.
             if sum >= bytes || start.elapsed() > TOLD_TIMEOUT {
@@ -216,9 +216,9 @@ impl Bench {
         }
     }
 
-    fn restart_as(&mut self, index: usize, telling: Telling) -> Result<()> {
+    fn restart_as(&mut self, index: usize, telling: MetricsMode) -> Result<()> {
         let entrant = &mut self.entrants[index];
-        entrant.server.take().map_or(Ok(()), Server::stop)?;
+        entrant.server.take().map_or(Ok(()), ServerProcess::stop)?;
         let server = entrant.setup.start(self.processor, telling)?;
         if let Some(throttle) = &self.throttle {
             throttle.add(server.pid())?;
@@ -229,7 +229,7 @@ impl Bench {
 
     /// Puts the files on disk, then has every server send every one of them, and compares hashes.
     /// Those who fail are left out from here on, which is said with the next case.
-    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<()> {
+    pub(crate) fn verify(&mut self, specimens: &[TestFile]) -> Result<()> {
         flush_to_disk(&self.site)?;
         for index in self.lineup.standing() {
             let server = self.server(index)?;
@@ -246,16 +246,20 @@ impl Bench {
     pub(crate) fn observe(
         &self,
         index: usize,
-        lanes: Vec<Lane<'_>>,
-        waiting: Waiting,
+        lanes: Vec<LoadStream<'_>>,
+        waiting: WaitMode,
         stop: &AtomicBool,
-    ) -> Result<Observation> {
+    ) -> Result<ServerSample> {
         observe_lanes(self.server(index)?, lanes, waiting, stop)
     }
 
     /// What has to be said of a case, the failures before its rounds included. `pages` is where the
     /// files were to be.
-    pub(crate) fn notes(&mut self, played: &Played<Observation>, pages: Pages) -> Vec<String> {
+    pub(crate) fn notes(
+        &mut self,
+        played: &Played<ServerSample>,
+        pages: FileResidency,
+    ) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.unsaid);
         notes.extend(notes_of_rounds(played));
         for index in 0..played.contenders() {
@@ -268,7 +272,7 @@ impl Bench {
     pub(crate) fn watch(
         &self,
         index: usize,
-        work: impl FnOnce(&Server) -> Result<()>,
+        work: impl FnOnce(&ServerProcess) -> Result<()>,
     ) -> Result<Vec<Timeline>> {
         let server = self.server(index)?;
         let processes = proc::process_tree(server.pid())?;
@@ -287,27 +291,27 @@ impl Bench {
     /// that did not stop.
     pub(crate) fn finish_after<T>(self, played: Result<T>) -> Result<T> {
         let servers = self.entrants.into_iter().filter_map(|e| e.server);
-        let stopped = error::all(servers.map(Server::stop));
+        let stopped = error::all(servers.map(ServerProcess::stop));
         let played = played?;
         stopped?;
         Ok(played)
     }
 }
 
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
+impl ContenderSet for ServerSet {
+    fn lineup(&mut self) -> &mut ContenderList {
         &mut self.lineup
     }
 
     fn dismiss(&mut self, contender: usize) -> Result<()> {
         let server = self.entrants[contender].server.take();
-        let _ = server.map_or(Ok(()), Server::stop);
+        let _ = server.map_or(Ok(()), ServerProcess::stop);
         Ok(())
     }
 }
 
 /// Looks at memory again and again until it is over, and once more then.
-fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, Memory)> {
+fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, ProcessMemory)> {
     let start = Instant::now();
     let mut samples = Vec::new();
     loop {
@@ -321,9 +325,9 @@ fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, Memory)> {
     }
 }
 
-fn timelines(contender: usize, samples: &[(f64, Memory)]) -> Vec<Timeline> {
+fn timelines(contender: usize, samples: &[(f64, ProcessMemory)]) -> Vec<Timeline> {
     let first = samples.first().map_or(0, |(_, memory)| memory.page_faults);
-    let line = |label: &str, unit, value: &dyn Fn(&Memory) -> u64| Timeline {
+    let line = |label: &str, unit, value: &dyn Fn(&ProcessMemory) -> u64| Timeline {
         contender,
         label: label.to_owned(),
         unit,

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::closed::Load;
-use super::observation::{self as read, Observation};
-use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label, sizes_of_cases};
+use super::closed::LoadSettings;
+use super::observation::{self as read, ServerSample};
+use super::serving::{ServerSet, ServerVariant};
+use super::{ExperimentContext, RunScale, size_label, sizes_of_cases};
+use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
-use crate::stats::{Comparison, Verdict};
+use crate::load::{ConnectionReuse, Quota, WaitMode, allow_connections};
+use crate::rounds::run::{MetricReader, RoundRunner};
+use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// Sizes of bodies around the crossover, in KiB.
 const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
@@ -30,9 +30,9 @@ const JOINED_BODY_MAX: u64 = JOIN_MAX - (4 << 10);
 
 /// What to ask for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SmallOptions {
     /// Servers beside our own.
-    pub servers: Vec<Named>,
+    pub servers: Vec<NamedCommand>,
     /// Sizes of bodies in bytes; from 1 to 256 KiB if empty.
     pub sizes: Vec<u64>,
     /// How many files of each size, asked for in turns.
@@ -42,24 +42,24 @@ pub struct Options {
     /// Requests of a round, all connections together; as many as begin in a while if none.
     pub requests: Option<u64>,
     /// What the client does while no answer is there.
-    pub waiting: Waiting,
+    pub waiting: WaitMode,
 }
 
-impl Default for Options {
+impl Default for SmallOptions {
     /// 32 connections, 64 files, all sizes.
-    fn default() -> Options {
-        Options {
+    fn default() -> SmallOptions {
+        SmallOptions {
             servers: Vec::new(),
             sizes: Vec::new(),
             files: 64,
             connections: 32,
             requests: None,
-            waiting: Waiting::default(),
+            waiting: WaitMode::default(),
         }
     }
 }
 
-const METRICS: [Metric<Observation>; 6] = [
+const METRICS: [MetricReader<ServerSample>; 6] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
@@ -69,7 +69,7 @@ const METRICS: [Metric<Observation>; 6] = [
 ];
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &SmallOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = 2 + options.servers.len() as u64;
     // Beside the rounds of each size a warm-up, and one under strace in all.
     let plays = options.sizes(scale).len() as u64 * (rounds as u64 + 1) + 1;
@@ -77,14 +77,18 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
 }
 
 /// Asks our server in both ways, and the others, for bodies of each size.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &SmallOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     options.check()?;
     allow_connections(options.connections)?;
     let variants = [
-        Variant::new("one write", &["--join", &JOIN_MAX.to_string()]),
-        Variant::new("head, then sendfile", &["--join", "0"]),
+        ServerVariant::new("one write", &["--join", &JOIN_MAX.to_string()]),
+        ServerVariant::new("head, then sendfile", &["--join", "0"]),
     ];
-    let mut bench = Bench::start("small", &variants, &options.servers, ground, None)?;
+    let mut bench = ServerSet::start("small", &variants, &options.servers, ground, None)?;
     let mut experiment = describe(&bench, options.connections, run.rounds);
     experiment.notes.extend(bench.left_out());
     let played = play_all(options, &mut bench, &mut experiment.cases, ground, run);
@@ -96,11 +100,11 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 }
 
 fn play_all(
-    options: &Options,
-    bench: &mut Bench,
+    options: &SmallOptions,
+    bench: &mut ServerSet,
     cases: &mut Vec<Case>,
-    ground: &Ground,
-    run: &Run,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
 ) -> Result<()> {
     for size in options.sizes(ground.scale) {
         if run.is_stopped() {
@@ -120,7 +124,7 @@ fn play_all(
     Ok(())
 }
 
-impl Options {
+impl SmallOptions {
     fn check(&self) -> Result<()> {
         match self.sizes.iter().find(|&&size| size > JOINED_BODY_MAX) {
             None => Ok(()),
@@ -132,30 +136,30 @@ impl Options {
         }
     }
 
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         let usual = scale.pick(CROSSOVER_KIB, CROSSOVER_KIB_QUICK).iter();
         sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
-    fn load(&self, scale: Scale) -> Load {
-        Load {
+    fn load(&self, scale: RunScale) -> LoadSettings {
+        LoadSettings {
             name: "small",
             files: self.files,
             connections: self.connections,
-            connection: Connection::Kept,
+            connection: ConnectionReuse::KeepAlive,
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
             waiting: self.waiting,
         }
     }
 
     /// Of one contender, in milliseconds.
-    fn weight_of_play(&self, scale: Scale) -> u64 {
+    fn weight_of_play(&self, scale: RunScale) -> u64 {
         let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
         AROUND_MS + self.requests.map_or(span, |requests| requests / 40)
     }
 }
 
-fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
+fn describe(bench: &ServerSet, connections: usize, rounds: usize) -> Experiment {
     Experiment {
         name: "small".into(),
         variant: format!("{connections} connections"),
@@ -165,9 +169,10 @@ fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
                    sendfile (`--join 0`). Requests come over kept-alive connections for files in \
                    the page cache."
             .into(),
-        reading: "Copying a small body costs less than another call. Where the lines cross is the \
+        reading:
+            "CopyWorkload a small body costs less than another call. Where the lines cross is the \
                   size that `serve --join` should name on this machine, head included."
-            .into(),
+                .into(),
         axis: Axis {
             label: "body size".into(),
             unit: Unit::Bytes,
@@ -190,12 +195,12 @@ enum Finding {
 
 impl Finding {
     /// Of a comparison of figures of which more are better.
-    fn of(comparison: &Comparison) -> Finding {
+    fn of(comparison: &RatioEstimate) -> Finding {
         match comparison.verdict {
-            Verdict::Different if comparison.ratio > 1.0 => Finding::Wins,
-            Verdict::Different => Finding::Loses,
-            Verdict::NotDistinguishable => Finding::Nothing,
-            Verdict::TooFewRounds => Finding::TooFewRounds,
+            RatioVerdict::Different if comparison.ratio > 1.0 => Finding::Wins,
+            RatioVerdict::Different => Finding::Loses,
+            RatioVerdict::NotDistinguishable => Finding::Nothing,
+            RatioVerdict::TooFewRounds => Finding::TooFewRounds,
         }
     }
 }
@@ -271,24 +276,27 @@ mod tests {
 
     #[test]
     fn more_requests_for_the_same_time_are_a_win() {
-        let comparison = |verdict, ratio| Comparison {
+        let comparison = |verdict, ratio| RatioEstimate {
             verdict,
             ratio,
             low: ratio,
             high: ratio,
             confidence: 0.97,
         };
-        assert_eq!(Finding::of(&comparison(Verdict::Different, 1.4)), Wins);
-        assert_eq!(Finding::of(&comparison(Verdict::Different, 0.7)), Loses);
-        let unclear = comparison(Verdict::NotDistinguishable, 1.4);
+        assert_eq!(Finding::of(&comparison(RatioVerdict::Different, 1.4)), Wins);
+        assert_eq!(
+            Finding::of(&comparison(RatioVerdict::Different, 0.7)),
+            Loses
+        );
+        let unclear = comparison(RatioVerdict::NotDistinguishable, 1.4);
         assert_eq!(Finding::of(&unclear), Nothing);
     }
 
     #[test]
     fn a_body_that_never_leaves_in_one_write_is_refused() {
-        let with = |size| Options {
+        let with = |size| SmallOptions {
             sizes: vec![size],
-            ..Options::default()
+            ..SmallOptions::default()
         };
         assert!(with(256 << 10).check().is_ok());
         assert!(with(1 << 20).check().is_err());

@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use underpass::{Mechanism, limits};
 
-use super::transfer::{self, Transfer};
-use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
+use super::transfer::{self, TransferSample};
+use super::{ExperimentContext, RunScale, TRACED, size_label, sizes_of_cases};
+use crate::contender::named::NamedCommand;
+use crate::contender::process::CommandSpec;
+use crate::contender::receiver::{ReceiveMode, TestReceiver};
+use crate::contender::worker_process::WorkerProcess;
 use crate::content::{self, Sha256Hash};
-use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
+use crate::document::{Axis, Case, Contender, Experiment, SystemCalls, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
-use crate::named::Named;
-use crate::porter::Porter;
-use crate::process::Program;
-use crate::receiver::{Receiver, Taking};
-use crate::rounds::Played;
-use crate::run::{Run, Trial, read_off};
-use crate::window::observe;
-use crate::{proc, trace};
+use crate::machine::window::observe;
+use crate::machine::{proc, trace};
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{ContenderList, ContenderSet};
+use crate::rounds::run::{RoundRunner, Workload, read_off};
 
 const MB: u64 = 1_000_000;
 
@@ -45,60 +45,64 @@ const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 
 
 /// What to send, and to whom.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct SocketOptions {
     /// In bytes; those of the published experiment if empty.
     pub sizes: Vec<u64>,
     /// Only one way of receiving; both if none.
-    pub taking: Option<Taking>,
+    pub taking: Option<ReceiveMode>,
     /// A receiver on another machine, as `bench sink` names it: host and port.
     pub to: Option<(String, u16)>,
     /// Other porters: each COMMAND keeps the contract of porters.
-    pub peers: Vec<Named>,
+    pub peers: Vec<NamedCommand>,
 }
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &SocketOptions, scale: RunScale, rounds: usize) -> u64 {
     let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
     let sizes = options.sizes(scale);
     let all: u64 = sizes.iter().map(|&size| weight_of(size, scale)).sum();
     all * contenders * (rounds as u64 + 1) * options.takings().len() as u64
 }
 
-fn weight_of(size: u64, scale: Scale) -> u64 {
+fn weight_of(size: u64, scale: RunScale) -> u64 {
     20 + times(size, scale) * size / (3 * MB)
 }
 
-fn times(size: u64, scale: Scale) -> u64 {
+fn times(size: u64, scale: RunScale) -> u64 {
     let sample_bytes = scale.pick(SAMPLE_BYTES_FULL, SAMPLE_BYTES_QUICK);
     transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
 /// Sends by all contenders; an experiment for each way of receiving.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    let receiver = Receiver::start()?;
-    let mut bench = Bench {
+pub(crate) fn run(
+    options: &SocketOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
+    let receiver = TestReceiver::start()?;
+    let mut bench = SocketContenders {
         scale: ground.scale,
         target: options.target(),
         receiver,
         folder: ground.scratch.subdirectory("socket")?,
         entrants: Vec::new(),
-        lineup: Lineup::default(),
+        lineup: ContenderList::default(),
     };
     let mut left_out = Vec::new();
     for program in programs(options)? {
-        let porter = Porter::start(&program, ground.seats.contender);
+        let porter = WorkerProcess::start(&program, ground.seats.contender);
         match porter.and_then(|porter| bench.admit(program, porter)) {
             Ok(entrant) => bench.entrants.push(entrant),
             Err(Error::Contender(why)) => {
                 left_out.push(format!("not measured: {why}"));
                 // What of its bytes is still to arrive must not be taken for the next one's.
-                bench.receiver = Receiver::start()?;
+                bench.receiver = TestReceiver::start()?;
             }
             Err(error) => return Err(error),
         }
     }
     let names = bench.entrants.iter().map(|e| e.program.name.clone());
-    bench.lineup = Lineup::of(names);
+    bench.lineup = ContenderList::of(names);
     let mut experiments = Vec::new();
     for taking in options.takings() {
         let mut experiment = describe(&bench, options, taking, run.rounds);
@@ -125,7 +129,7 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
 }
 
 /// What the plan would choose comes first.
-fn programs(options: &Options) -> Result<Vec<Program>> {
+fn programs(options: &SocketOptions) -> Result<Vec<CommandSpec>> {
     let mut programs = vec![
         transfer::mover("sendfile", transfer::only(Mechanism::Sendfile, None))?,
         transfer::mover("splice", transfer::only(Mechanism::Splice, None))?,
@@ -139,30 +143,30 @@ fn programs(options: &Options) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-struct Bench {
-    scale: Scale,
-    receiver: Receiver,
-    target: Target,
+struct SocketContenders {
+    scale: RunScale,
+    receiver: TestReceiver,
+    target: SendDestination,
     folder: PathBuf,
-    entrants: Vec<Entrant>,
-    lineup: Lineup,
+    entrants: Vec<SocketContender>,
+    lineup: ContenderList,
 }
 
 /// Who receives.
-enum Target {
+enum SendDestination {
     Here,
     /// Host, and the port of the way of receiving that discards; the other one is the next.
     There(String, u16),
 }
 
-struct Entrant {
-    program: Program,
-    porter: Porter,
+struct SocketContender {
+    program: CommandSpec,
+    porter: WorkerProcess,
 }
 
-impl Bench {
+impl SocketContenders {
     /// Lets a porter in that delivers a small file as it is.
-    fn admit(&self, program: Program, mut porter: Porter) -> Result<Entrant> {
+    fn admit(&self, program: CommandSpec, mut porter: WorkerProcess) -> Result<SocketContender> {
         let file = self.folder.join("trial");
         let bytes = 3 * MB + 17;
         let sha256 = content::make(&file, bytes, 0)?;
@@ -171,18 +175,18 @@ impl Bench {
                 Error::Answer(what) => Error::Contender(format!("{}: {what}", program.name)),
                 other => other,
             })?;
-        Ok(Entrant { program, porter })
+        Ok(SocketContender { program, porter })
     }
 
     /// What is sent to another machine can't be looked at, so the trial stays here.
     fn verify(
         &self,
-        porter: &mut Porter,
+        porter: &mut WorkerProcess,
         file: &Path,
         bytes: u64,
         sha256: &Sha256Hash,
     ) -> Result<()> {
-        self.receiver.take_by(Taking::Hashing);
+        self.receiver.take_by(ReceiveMode::Hash);
         let address = self.receiver.address().to_string();
         let done = porter.job(&["send", &file.to_string_lossy(), &address])?;
         if done.bytes != bytes {
@@ -197,7 +201,7 @@ impl Bench {
         }
     }
 
-    fn case(&mut self, size: u64, taking: Taking, run: &Run) -> Result<Option<Case>> {
+    fn case(&mut self, size: u64, taking: ReceiveMode, run: &RoundRunner) -> Result<Option<Case>> {
         let file = self.folder.join(format!("{size}"));
         if !file.exists() {
             content::make(&file, size, 1)?;
@@ -209,7 +213,7 @@ impl Bench {
         Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
     }
 
-    fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
+    fn told(&self, size: u64, played: &Played<TransferSample>) -> Case {
         let load = match times(size, self.scale) {
             1 => "sent once for each figure".to_owned(),
             times => format!("sent {times} times for each figure"),
@@ -228,22 +232,22 @@ impl Bench {
     /// In one more transfer each, under strace.
     fn count_calls(
         &mut self,
-        taking: Taking,
+        taking: ReceiveMode,
         size: u64,
-        ground: &Ground,
-        run: &Run,
+        ground: &ExperimentContext,
+        run: &RoundRunner,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<Calls>> {
+    ) -> Result<Vec<SystemCalls>> {
         let mut sending = self.sending(size, taking);
-        let count = |sending: &mut Sending, contender| {
+        let count = |sending: &mut SendWorkload, contender| {
             let calls = sending.calls_of(contender, ground)?;
-            Ok(Calls::of(contender, 1, calls))
+            Ok(SystemCalls::of(contender, 1, calls))
         };
         run.once_each(&mut sending, TRACED, 0, notes, count)
     }
 
-    fn sending(&mut self, size: u64, taking: Taking) -> Sending<'_> {
-        Sending {
+    fn sending(&mut self, size: u64, taking: ReceiveMode) -> SendWorkload<'_> {
+        SendWorkload {
             file: self.folder.join(format!("{size}")),
             bench: self,
             size,
@@ -251,45 +255,47 @@ impl Bench {
         }
     }
 
-    fn address(&self, taking: Taking) -> String {
+    fn address(&self, taking: ReceiveMode) -> String {
         match &self.target {
-            Target::Here => self.receiver.address().to_string(),
-            Target::There(host, port) if taking == Taking::Discarding => format!("{host}:{port}"),
-            Target::There(host, port) => format!("{host}:{}", port + 1),
+            SendDestination::Here => self.receiver.address().to_string(),
+            SendDestination::There(host, port) if taking == ReceiveMode::Discard => {
+                format!("{host}:{port}")
+            }
+            SendDestination::There(host, port) => format!("{host}:{}", port + 1),
         }
     }
 }
 
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
+impl ContenderSet for SocketContenders {
+    fn lineup(&mut self) -> &mut ContenderList {
         &mut self.lineup
     }
 
     fn dismiss(&mut self, contender: usize) -> Result<()> {
         let _ = self.entrants[contender].porter.stop();
         // What of its bytes is still to arrive must not be taken for the next one's.
-        self.receiver = Receiver::start()?;
+        self.receiver = TestReceiver::start()?;
         Ok(())
     }
 }
 
 /// A case on the stage.
-struct Sending<'b> {
-    bench: &'b mut Bench,
+struct SendWorkload<'b> {
+    bench: &'b mut SocketContenders,
     file: PathBuf,
     size: u64,
-    taking: Taking,
+    taking: ReceiveMode,
 }
 
-impl Trial for Sending<'_> {
-    type Observation = Transfer;
-    type Contenders = Bench;
+impl Workload for SendWorkload<'_> {
+    type Sample = TransferSample;
+    type ContenderSet = SocketContenders;
 
-    fn contenders(&mut self) -> &mut Bench {
+    fn contenders(&mut self) -> &mut SocketContenders {
         self.bench
     }
 
-    fn play(&mut self, contender: usize) -> Result<Transfer> {
+    fn play(&mut self, contender: usize) -> Result<TransferSample> {
         content::warm(&self.file)?;
         let address = self.bench.address(self.taking);
         let receiver = &self.bench.receiver;
@@ -312,7 +318,7 @@ impl Trial for Sending<'_> {
             Ok(journeys)
         };
         let (journeys, window) = observe(pid, send_all)?;
-        if matches!(self.bench.target, Target::Here) {
+        if matches!(self.bench.target, SendDestination::Here) {
             for _ in 0..times {
                 let taken = receiver.taken()?.bytes;
                 if taken != self.size {
@@ -322,7 +328,7 @@ impl Trial for Sending<'_> {
             }
         }
         let stored_now = proc::storage_read_bytes(pid)?.unwrap_or(0);
-        Ok(Transfer {
+        Ok(TransferSample {
             window,
             times,
             bytes: times * self.size,
@@ -331,13 +337,17 @@ impl Trial for Sending<'_> {
         })
     }
 
-    fn is_disturbed(&self, transfer: &Transfer) -> bool {
+    fn is_disturbed(&self, transfer: &TransferSample) -> bool {
         transfer.is_disturbed()
     }
 }
 
-impl Sending<'_> {
-    fn calls_of(&mut self, contender: usize, ground: &Ground) -> Result<trace::Calls> {
+impl SendWorkload<'_> {
+    fn calls_of(
+        &mut self,
+        contender: usize,
+        ground: &ExperimentContext,
+    ) -> Result<trace::CallCounts> {
         let log = ground.scratch.path().join("calls.log");
         let address = self.bench.address(self.taking);
         self.bench.receiver.take_by(self.taking);
@@ -345,36 +355,41 @@ impl Sending<'_> {
         let pid = porter.pid();
         let words = ["send", &*self.file.to_string_lossy(), &address];
         let calls = trace::count_calls(pid, &log, || porter.job(&words).map(drop))?;
-        if matches!(self.bench.target, Target::Here) {
+        if matches!(self.bench.target, SendDestination::Here) {
             self.bench.receiver.taken()?;
         }
         Ok(calls)
     }
 }
 
-impl Options {
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+impl SocketOptions {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
-    fn takings(&self) -> Vec<Taking> {
+    fn takings(&self) -> Vec<ReceiveMode> {
         match self.taking {
             Some(taking) => vec![taking],
-            None => vec![Taking::Discarding, Taking::Copying],
+            None => vec![ReceiveMode::Discard, ReceiveMode::Copy],
         }
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> SendDestination {
         match &self.to {
-            Some((host, port)) => Target::There(host.clone(), *port),
-            None => Target::Here,
+            Some((host, port)) => SendDestination::There(host.clone(), *port),
+            None => SendDestination::Here,
         }
     }
 }
 
-fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> Experiment {
+fn describe(
+    bench: &SocketContenders,
+    options: &SocketOptions,
+    taking: ReceiveMode,
+    rounds: usize,
+) -> Experiment {
     let (variant, receiver) = match taking {
-        Taking::Discarding => (
+        ReceiveMode::Discard => (
             "receiver discards",
             "a receiver that has the kernel throw the bytes away, so that the sender's cost alone \
              shows",

@@ -2,17 +2,17 @@
 
 use underpass::Mechanism;
 
-use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
-use crate::error::{Doing as _, Error, Result};
-use crate::lineup::Lineup;
-use crate::mover::Settings;
-use crate::porter::Journey;
-use crate::process::Program;
-use crate::role::Role;
-use crate::rounds::Played;
-use crate::run::{Metric, notes_of_rounds};
+use crate::contender::mover::MoverSettings;
+use crate::contender::process::CommandSpec;
+use crate::contender::role::SubprocessRole;
+use crate::contender::worker_process::MechanismCounts;
+use crate::document::{Better, Case, Experiment, PayloadPath, SystemCalls, Unit};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::machine::window::UsageWindow;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::ContenderList;
+use crate::rounds::run::{MetricReader, notes_of_rounds};
 use crate::stats::Spread;
-use crate::window::Window;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -20,18 +20,18 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const FROM_STORAGE_MAX: f64 = 0.001;
 
 /// A few transfers of one file by one contender.
-pub(crate) struct Transfer {
-    pub(crate) window: Window,
+pub(crate) struct TransferSample {
+    pub(crate) window: UsageWindow,
     pub(crate) times: u64,
     /// Of all times together.
     pub(crate) bytes: u64,
     /// Bytes that had to be read from storage meanwhile, where the kernel tells.
     pub(crate) stored_bytes: u64,
     /// From those who tell.
-    pub(crate) journeys: Vec<Journey>,
+    pub(crate) journeys: Vec<MechanismCounts>,
 }
 
-impl Transfer {
+impl TransferSample {
     pub(crate) fn is_disturbed(&self) -> bool {
         self.window.is_disturbed() || self.came_from_storage()
     }
@@ -58,7 +58,7 @@ impl Transfer {
 }
 
 /// What tells of any transfer.
-pub(crate) const METRICS: [Metric<Transfer>; 8] = [
+pub(crate) const METRICS: [MetricReader<TransferSample>; 8] = [
     CPU_PER_GIB,
     THROUGHPUT,
     WALL,
@@ -69,56 +69,56 @@ pub(crate) const METRICS: [Metric<Transfer>; 8] = [
     PAGE_FAULTS,
 ];
 
-const CPU_PER_GIB: Metric<Transfer> = Metric {
+const CPU_PER_GIB: MetricReader<TransferSample> = MetricReader {
     name: "cpu_per_gib",
     label: "processor time per GiB",
     unit: Unit::SecondsPerGib,
     better: Some(Better::Lower),
     of: |t| Some(t.cpu() / (t.bytes as f64 / GIB)),
 };
-const THROUGHPUT: Metric<Transfer> = Metric {
+const THROUGHPUT: MetricReader<TransferSample> = MetricReader {
     name: "throughput",
     label: "throughput",
     unit: Unit::BytesPerSecond,
     better: Some(Better::Higher),
     of: |t| Some(t.bytes as f64 / t.wall()),
 };
-pub(crate) const OPERATIONS: Metric<Transfer> = Metric {
+pub(crate) const OPERATIONS: MetricReader<TransferSample> = MetricReader {
     name: "operations",
     label: "operations per second",
     unit: Unit::PerSecond,
     better: Some(Better::Higher),
     of: |t| Some(t.times as f64 / t.wall()),
 };
-pub(crate) const CPU_PER_OPERATION: Metric<Transfer> = Metric {
+pub(crate) const CPU_PER_OPERATION: MetricReader<TransferSample> = MetricReader {
     name: "cpu_per_operation",
     label: "processor time of an operation",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu())),
 };
-const WALL: Metric<Transfer> = Metric {
+const WALL: MetricReader<TransferSample> = MetricReader {
     name: "wall",
     label: "time of a transfer",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.wall())),
 };
-const USER: Metric<Transfer> = Metric {
+const USER: MetricReader<TransferSample> = MetricReader {
     name: "user",
     label: "its processor time in user space",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.user())),
 };
-const SYSTEM: Metric<Transfer> = Metric {
+const SYSTEM: MetricReader<TransferSample> = MetricReader {
     name: "system",
     label: "its processor time in the kernel",
     unit: Unit::Seconds,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.cpu() - t.user())),
 };
-const CALLS: Metric<Transfer> = Metric {
+const CALLS: MetricReader<TransferSample> = MetricReader {
     name: "calls",
     label: "calls that moved its payload",
     unit: Unit::Count,
@@ -128,14 +128,14 @@ const CALLS: Metric<Transfer> = Metric {
         (!t.journeys.is_empty()).then(|| t.each(calls as f64))
     },
 };
-const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
+const CONTEXT_SWITCHES: MetricReader<TransferSample> = MetricReader {
     name: "context_switches",
     label: "its context switches",
     unit: Unit::Count,
     better: Some(Better::Lower),
     of: |t| Some(t.each(t.window.used.context_switches as f64)),
 };
-const PAGE_FAULTS: Metric<Transfer> = Metric {
+const PAGE_FAULTS: MetricReader<TransferSample> = MetricReader {
     name: "page_faults",
     label: "its page faults",
     unit: Unit::Count,
@@ -149,11 +149,11 @@ pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
 }
 
 /// A process of this program that moves as it is told.
-pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
-    let program = std::env::current_exe().doing(|| "finding this program".into())?;
+pub(crate) fn mover(name: &str, settings: MoverSettings) -> Result<CommandSpec> {
+    let program = std::env::current_exe().context(|| "finding this program".into())?;
     let mut command = vec![program.into_os_string()];
-    command.extend(Role::Mover(settings).arguments());
-    Ok(Program {
+    command.extend(SubprocessRole::Mover(settings).arguments());
+    Ok(CommandSpec {
         name: name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command,
@@ -162,17 +162,17 @@ pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
 }
 
 /// A mover that may use one mechanism, with calls of so many bytes.
-pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
-    Settings {
+pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> MoverSettings {
+    MoverSettings {
         only: Some(mechanism),
         call_bytes,
-        ..Settings::default()
+        ..MoverSettings::default()
     }
 }
 
 /// How payload travelled in all rounds together.
-pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
-    let mut sums: Vec<Travelled> = Vec::new();
+pub(crate) fn travelled(played: &Played<TransferSample>) -> Vec<PayloadPath> {
+    let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
         let transfers = played.of(contender).into_iter();
         for journey in transfers.flat_map(|transfer| &transfer.journeys) {
@@ -186,7 +186,7 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
                     sum.calls += journey.calls;
                     sum.refusals += journey.refusals;
                 }
-                None => sums.push(Travelled {
+                None => sums.push(PayloadPath {
                     contender,
                     mechanism: mechanism.to_owned(),
                     bytes: journey.bytes,
@@ -206,7 +206,7 @@ const TRACED_BYTES_MAX: u64 = 64 << 20;
 /// that size, whose notes it is given. Where they can't be counted, a note says why.
 pub(crate) fn add_calls(
     experiment: &mut Experiment,
-    count: impl FnOnce(u64, &mut Vec<String>) -> Result<Vec<Calls>>,
+    count: impl FnOnce(u64, &mut Vec<String>) -> Result<Vec<SystemCalls>>,
 ) -> Result<()> {
     let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
     let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
@@ -224,7 +224,11 @@ pub(crate) fn add_calls(
 }
 
 /// What has to be said of the rounds of a case.
-pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>) -> Vec<String> {
+pub(crate) fn notes(
+    lineup: &ContenderList,
+    other_side: &str,
+    played: &Played<TransferSample>,
+) -> Vec<String> {
     let mut notes = notes_of_rounds(played);
     for contender in 0..played.contenders() {
         let name = lineup.name(contender);
@@ -234,8 +238,8 @@ pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>
 }
 
 /// What has to be said of the rounds of one contender.
-fn notes_of(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
-    let count = |is: &dyn Fn(&Transfer) -> bool| transfers.iter().filter(|t| is(t)).count();
+fn notes_of(name: &str, other_side: &str, transfers: &[&TransferSample]) -> Vec<String> {
+    let count = |is: &dyn Fn(&TransferSample) -> bool| transfers.iter().filter(|t| is(t)).count();
     let rounds = transfers.len();
     let mut notes = Vec::new();
     let bound = count(&|t| t.window.is_bench_bound());

@@ -20,21 +20,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{statvfs, syncfs};
 
-use self::copied::{Copied, METRICS};
+use self::copied::{CopySample, METRICS};
 use self::copier::Reflink;
-use self::source::{Amount, Source};
-use super::{Ground, Scale, size_label};
+use self::source::{CopySource, TreeSize};
+use super::{ExperimentContext, RunScale, size_label};
+use crate::contender::named::NamedCommand;
+use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::scratch::Scratch;
 use crate::content::Sha256Hash;
 use crate::document::{Axis, Case, Contender, Experiment};
-use crate::error::{Doing as _, Error, Result};
-use crate::lineup::{Contenders, Lineup};
+use crate::error::{Error, ErrorContext as _, Result};
 use crate::machine::file_system;
-use crate::named::Named;
-use crate::process::{self, Program, Seats};
-use crate::rounds::Played;
-use crate::run::{Run, Trial, notes_of_rounds, read_off};
-use crate::scratch::Scratch;
-use crate::window::observe_children;
+use crate::machine::window::observe_children;
+use crate::rounds::interleave::Played;
+use crate::rounds::lineup::{ContenderList, ContenderSet};
+use crate::rounds::run::{RoundRunner, Workload, notes_of_rounds, read_off};
 
 /// How many threads our own are given. Each of them is compared with all others.
 const JOBS: [usize; 2] = [1, 2];
@@ -44,7 +44,7 @@ const FILLED_FACTOR: u64 = 16;
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SourceKind {
     /// One large file, its blocks not shared.
     File,
     /// A very large file with little in it, likewise.
@@ -55,16 +55,21 @@ pub enum Kind {
     Tree,
 }
 
-impl Kind {
+impl SourceKind {
     /// What leaves most behind comes last.
-    pub const ALL: [Kind; 4] = [Kind::File, Kind::Sparse, Kind::Clone, Kind::Tree];
+    pub const ALL: [SourceKind; 4] = [
+        SourceKind::File,
+        SourceKind::Sparse,
+        SourceKind::Clone,
+        SourceKind::Tree,
+    ];
 }
 
 /// What to copy, where, and who else does.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct TreeOptions {
     /// All if empty.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<SourceKind>,
     /// Files of a tree.
     pub files: Option<u64>,
     /// Bytes of each of them.
@@ -77,11 +82,11 @@ pub struct Options {
     pub folders: Vec<PathBuf>,
     /// Programs that copy `{from}` to `{to}` once and end; `{reflink}` becomes `--reflink=never` or
     /// `--reflink=always`, or nothing.
-    pub programs: Vec<Named>,
+    pub programs: Vec<NamedCommand>,
 }
 
 /// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
+pub(crate) fn weight(options: &TreeOptions, scale: RunScale, rounds: usize) -> u64 {
     let kinds = options.kinds().into_iter();
     let play: u64 = kinds
         .map(|kind| weight_of(options.source(kind, scale)))
@@ -91,12 +96,16 @@ pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
     play * plays as u64
 }
 
-fn weight_of(source: Source) -> u64 {
+fn weight_of(source: CopySource) -> u64 {
     20 + source.entries() / 10 + source.disk_bytes() / (1 << 20)
 }
 
 /// Copies of each kind by all contenders, in each folder.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+pub(crate) fn run(
+    options: &TreeOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     if options.folders.is_empty() {
         let folder = ground.scratch.subdirectory("tree")?;
         return run_in(&folder, options, ground, run);
@@ -117,41 +126,49 @@ pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<E
     Ok(experiments)
 }
 
-fn run_in(folder: &Path, options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
+fn run_in(
+    folder: &Path,
+    options: &TreeOptions,
+    ground: &ExperimentContext,
+    run: &RoundRunner,
+) -> Result<Vec<Experiment>> {
     let mut experiments = Vec::new();
     let shares_blocks = source::shares_blocks(folder)?;
     for kind in options.kinds() {
         let reflink = match (kind, shares_blocks) {
-            (Kind::Clone, false) => continue,
-            (Kind::Clone, true) => Reflink::Always,
-            (Kind::File | Kind::Sparse, true) => Reflink::Never,
+            (SourceKind::Clone, false) => continue,
+            (SourceKind::Clone, true) => Reflink::Always,
+            (SourceKind::File | SourceKind::Sparse, true) => Reflink::Never,
             // GNU cp can do no better than read and write once it is told.
-            (Kind::File | Kind::Sparse, false) | (Kind::Tree, _) => Reflink::Unsaid,
+            (SourceKind::File | SourceKind::Sparse, false) | (SourceKind::Tree, _) => {
+                Reflink::Unsaid
+            }
         };
         if !run.is_stopped() {
             let source = options.source(kind, ground.scale);
-            let mut bench = Bench::set_up((kind, reflink), source, folder, options, ground.seats)?;
+            let mut bench =
+                TreeContenders::set_up((kind, reflink), source, folder, options, ground.seats)?;
             experiments.extend(bench.experiments(run)?);
         }
     }
     Ok(experiments)
 }
 
-impl Options {
-    fn kinds(&self) -> Vec<Kind> {
-        let wanted = |kind: &Kind| self.kinds.is_empty() || self.kinds.contains(kind);
-        Kind::ALL.into_iter().filter(wanted).collect()
+impl TreeOptions {
+    fn kinds(&self) -> Vec<SourceKind> {
+        let wanted = |kind: &SourceKind| self.kinds.is_empty() || self.kinds.contains(kind);
+        SourceKind::ALL.into_iter().filter(wanted).collect()
     }
 
-    fn source(&self, kind: Kind, scale: Scale) -> Source {
+    fn source(&self, kind: SourceKind, scale: RunScale) -> CopySource {
         match kind {
-            Kind::File | Kind::Clone => Source::File {
+            SourceKind::File | SourceKind::Clone => CopySource::File {
                 bytes: self.large_bytes.unwrap_or(scale.pick(2 << 30, 64 << 20)),
             },
-            Kind::Sparse => Source::Sparse {
+            SourceKind::Sparse => CopySource::Sparse {
                 bytes: self.sparse_bytes.unwrap_or(100 << 30),
             },
-            Kind::Tree => Source::Tree {
+            SourceKind::Tree => CopySource::Tree {
                 files: self.files.unwrap_or(scale.pick(100_000, 2000)),
                 file_bytes: self.file_bytes.unwrap_or(4 << 10),
             },
@@ -167,54 +184,54 @@ enum Blocks {
 }
 
 /// Everybody, before one source.
-struct Bench {
-    kind: Kind,
+struct TreeContenders {
+    kind: SourceKind,
     reflink: Reflink,
-    source: Source,
+    source: CopySource,
     /// Where copies go.
     folder: PathBuf,
     from: PathBuf,
     digest: Sha256Hash,
-    amount: Amount,
+    amount: TreeSize,
     /// What was made last, while it is still there.
     last: Option<PathBuf>,
     copies: u64,
-    seats: Seats,
-    entrants: Vec<Named>,
+    seats: Processors,
+    entrants: Vec<NamedCommand>,
     versions: Vec<String>,
     left_out: Vec<String>,
-    lineup: Lineup,
+    lineup: ContenderList,
 }
 
-impl Bench {
+impl TreeContenders {
     /// Makes the source. Nobody has copied it yet.
     fn set_up(
-        (kind, reflink): (Kind, Reflink),
-        source: Source,
+        (kind, reflink): (SourceKind, Reflink),
+        source: CopySource,
         folder: &Path,
-        options: &Options,
-        seats: Seats,
-    ) -> Result<Bench> {
+        options: &TreeOptions,
+        seats: Processors,
+    ) -> Result<TreeContenders> {
         let own = JOBS
             .map(copier::own)
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        let entrants: Vec<Named> = own.into_iter().chain(options.programs.clone()).collect();
-        let mut bench = Bench {
+        let entrants: Vec<NamedCommand> = own.into_iter().chain(options.programs.clone()).collect();
+        let mut bench = TreeContenders {
             kind,
             reflink,
             source,
             folder: folder.to_owned(),
             from: folder.join(format!("from-{}", kind.word())),
             digest: Sha256Hash::default(),
-            amount: Amount::default(),
+            amount: TreeSize::default(),
             last: None,
             copies: 0,
             seats,
             entrants,
             versions: Vec::new(),
             left_out: Vec::new(),
-            lineup: Lineup::default(),
+            lineup: ContenderList::default(),
         };
         bench.has_room_for(2)?;
         source.make(&bench.from)?;
@@ -224,15 +241,15 @@ impl Bench {
     }
 
     /// Lets those in who copy as they should, and plays.
-    fn experiments(&mut self, run: &Run) -> Result<Vec<Experiment>> {
-        if self.kind == Kind::Tree {
+    fn experiments(&mut self, run: &RoundRunner) -> Result<Vec<Experiment>> {
+        if self.kind == SourceKind::Tree {
             // A trial, a warm-up, the rounds.
             let copies = self.entrants.len() * (run.rounds + 2);
             self.has_room_for(copies as u64)?;
         }
         run.progress.begin(&self.title(None));
         self.admit_all()?;
-        self.lineup = Lineup::of(self.entrants.iter().map(|named| named.name.clone()));
+        self.lineup = ContenderList::of(self.entrants.iter().map(|named| named.name.clone()));
         let weight = weight_of(self.source);
         let played = run.play(self, weight)?;
         self.tidy_up()?;
@@ -240,8 +257,8 @@ impl Bench {
             return Ok(Vec::new());
         }
         let firsts = match self.kind {
-            Kind::Tree => 0..JOBS.len(),
-            Kind::File | Kind::Sparse | Kind::Clone => 0..1,
+            SourceKind::Tree => 0..JOBS.len(),
+            SourceKind::File | SourceKind::Sparse | SourceKind::Clone => 0..1,
         };
         Ok(firsts
             .map(|first| self.told(first, &played, run.rounds))
@@ -254,7 +271,7 @@ impl Bench {
                 Err(Error::Contender(why) | Error::Answer(why)) if place >= JOBS.len() => {
                     self.left_out.push(format!("not measured: {why}"));
                 }
-                Ok(Blocks::Shared) if place >= JOBS.len() && self.kind == Kind::File => {
+                Ok(Blocks::Shared) if place >= JOBS.len() && self.kind == SourceKind::File => {
                     let name = &named.name;
                     let why = format!("not measured: {name} shares blocks, whatever it is told");
                     self.left_out.push(why);
@@ -270,7 +287,7 @@ impl Bench {
         Ok(())
     }
 
-    fn copy_and_compare(&mut self, named: &Named) -> Result<Blocks> {
+    fn copy_and_compare(&mut self, named: &NamedCommand) -> Result<Blocks> {
         let to = self.next_copy()?;
         let free_before = self.free_bytes()?;
         let limit = self.disk_bytes_max();
@@ -299,7 +316,7 @@ impl Bench {
     }
 
     fn free_bytes(&self) -> Result<u64> {
-        let free = statvfs(&self.folder).doing(|| "looking for room".into())?;
+        let free = statvfs(&self.folder).context(|| "looking for room".into())?;
         Ok(free.f_bfree * free.f_frsize)
     }
 
@@ -322,7 +339,7 @@ impl Bench {
         let Some(last) = self.last.take() else {
             return Ok(());
         };
-        if self.kind != Kind::Tree {
+        if self.kind != SourceKind::Tree {
             return source::remove(&last);
         }
         self.settle()?;
@@ -335,12 +352,12 @@ impl Bench {
     /// What was written is on the disk, so that nobody is charged for another's.
     fn settle(&self) -> Result<()> {
         let folder = File::open(&self.folder);
-        let doing = || "writing all of it to disk".into();
-        syncfs(folder.doing(doing)?).doing(doing)
+        let context = || "writing all of it to disk".into();
+        syncfs(folder.context(context)?).context(context)
     }
 
     fn has_room_for(&self, copies: u64) -> Result<()> {
-        let free = statvfs(&self.folder).doing(|| "looking for room".into())?;
+        let free = statvfs(&self.folder).context(|| "looking for room".into())?;
         let bytes = free.f_bavail * free.f_frsize;
         let (needed, entries) = (
             self.source.disk_bytes().saturating_mul(copies),
@@ -365,15 +382,15 @@ impl Bench {
     }
 
     fn disk_bytes_max(&self) -> Option<u64> {
-        (self.kind == Kind::Sparse).then_some(self.source.disk_bytes() * FILLED_FACTOR)
+        (self.kind == SourceKind::Sparse).then_some(self.source.disk_bytes() * FILLED_FACTOR)
     }
 
-    fn command(&self, named: &Named, to: &Path) -> Program {
+    fn command(&self, named: &NamedCommand, to: &Path) -> CommandSpec {
         copier::command(named, self.reflink, &self.from, to)
     }
 
     /// As one of our own sees it: it comes first, and is compared with the others.
-    fn told(&self, first: usize, played: &Played<Copied>, rounds: usize) -> Experiment {
+    fn told(&self, first: usize, played: &Played<CopySample>, rounds: usize) -> Experiment {
         let mut order: Vec<usize> = (0..self.entrants.len()).collect();
         order[..=first].rotate_right(1);
         let contenders = order.iter().map(|&place| {
@@ -384,7 +401,7 @@ impl Bench {
             }
         });
         let contenders = contenders.collect();
-        let jobs = (self.kind == Kind::Tree).then(|| JOBS[first]);
+        let jobs = (self.kind == SourceKind::Tree).then(|| JOBS[first]);
         let played = played.in_order(&order);
         let what = self.what();
         let case = Case {
@@ -410,11 +427,11 @@ impl Bench {
 
     fn what(&self) -> String {
         match self.source {
-            Source::Tree { files, file_bytes } => {
+            CopySource::Tree { files, file_bytes } => {
                 format!("{files} files of {}", size_label(file_bytes))
             }
-            Source::File { bytes } => size_label(bytes),
-            Source::Sparse { bytes } => format!("{} of holes", size_label(bytes)),
+            CopySource::File { bytes } => size_label(bytes),
+            CopySource::Sparse { bytes } => format!("{} of holes", size_label(bytes)),
         }
     }
 
@@ -428,8 +445,10 @@ impl Bench {
         let (what, place) = (self.what(), file_system(&self.folder));
         let jobs = jobs.map_or(String::new(), |jobs| format!(", by -j {jobs}"));
         match self.kind {
-            Kind::Clone => format!("{what} cloned on {place}"),
-            Kind::File | Kind::Sparse | Kind::Tree => format!("{what} copied on {place}{jobs}"),
+            SourceKind::Clone => format!("{what} cloned on {place}"),
+            SourceKind::File | SourceKind::Sparse | SourceKind::Tree => {
+                format!("{what} copied on {place}{jobs}")
+            }
         }
     }
 }
@@ -438,45 +457,47 @@ const MEASURED: &str = "What is copied is in the page cache, and everything else
     program is started to copy it to a new name; time ends when the program does. What is written \
     to disk later is not in it. Programs may use all processors.";
 
-impl Kind {
+impl SourceKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Sparse => "sparse",
-            Kind::Clone => "clone",
-            Kind::Tree => "tree",
+            SourceKind::File => "file",
+            SourceKind::Sparse => "sparse",
+            SourceKind::Clone => "clone",
+            SourceKind::Tree => "tree",
         }
     }
 
     fn manner(self) -> &'static str {
         match self {
-            Kind::File | Kind::Sparse => "no blocks shared, where the file system could",
-            Kind::Clone => "all blocks shared by those who can be told so",
-            Kind::Tree => "blocks shared or not as each program does by itself",
+            SourceKind::File | SourceKind::Sparse => {
+                "no blocks shared, where the file system could"
+            }
+            SourceKind::Clone => "all blocks shared by those who can be told so",
+            SourceKind::Tree => "blocks shared or not as each program does by itself",
         }
     }
 
     fn reading(self) -> &'static str {
         match self {
-            Kind::File => "One file is copied by one thread: all that differs is how.",
-            Kind::Sparse => {
+            SourceKind::File => "One file is copied by one thread: all that differs is how.",
+            SourceKind::Sparse => {
                 "Who knows of holes has next to nothing to do; who fills them is not measured."
             }
-            Kind::Clone => "No byte is copied: it is the start and the end of a program.",
-            Kind::Tree => {
+            SourceKind::Clone => "No byte is copied: it is the start and the end of a program.",
+            SourceKind::Tree => {
                 "Most of it is the file system, which creates files: what a program asks of it, \
                  and how much of that at once, makes the difference."
             }
         }
     }
 
-    fn bytes_moved(self, amount: Amount) -> Option<u64> {
-        (self == Kind::File).then_some(amount.bytes)
+    fn bytes_moved(self, amount: TreeSize) -> Option<u64> {
+        (self == SourceKind::File).then_some(amount.bytes)
     }
 }
 
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
+impl ContenderSet for TreeContenders {
+    fn lineup(&mut self) -> &mut ContenderList {
         &mut self.lineup
     }
 
@@ -486,15 +507,15 @@ impl Contenders for Bench {
     }
 }
 
-impl Trial for Bench {
-    type Observation = Copied;
-    type Contenders = Bench;
+impl Workload for TreeContenders {
+    type Sample = CopySample;
+    type ContenderSet = TreeContenders;
 
-    fn contenders(&mut self) -> &mut Bench {
+    fn contenders(&mut self) -> &mut TreeContenders {
         self
     }
 
-    fn play(&mut self, contender: usize) -> Result<Copied> {
+    fn play(&mut self, contender: usize) -> Result<CopySample> {
         let to = self.next_copy()?;
         let program = self.command(&self.entrants[contender], &to);
         let limit = self.disk_bytes_max();
@@ -508,7 +529,7 @@ impl Trial for Bench {
                 amount.entries, amount.bytes, self.amount.entries, self.amount.bytes
             )));
         }
-        Ok(Copied {
+        Ok(CopySample {
             window,
             files: self.source.files(),
             bytes: self.kind.bytes_moved(self.amount),
@@ -516,7 +537,7 @@ impl Trial for Bench {
         })
     }
 
-    fn is_disturbed(&self, copied: &Copied) -> bool {
+    fn is_disturbed(&self, copied: &CopySample) -> bool {
         copied.window.is_disturbed()
     }
 }
@@ -527,11 +548,11 @@ mod tests {
 
     #[test]
     fn kinds_come_in_their_own_order() {
-        let options = Options {
-            kinds: vec![Kind::Tree, Kind::File, Kind::Tree],
-            ..Options::default()
+        let options = TreeOptions {
+            kinds: vec![SourceKind::Tree, SourceKind::File, SourceKind::Tree],
+            ..TreeOptions::default()
         };
-        assert_eq!(options.kinds(), [Kind::File, Kind::Tree]);
-        assert_eq!(Options::default().kinds(), Kind::ALL);
+        assert_eq!(options.kinds(), [SourceKind::File, SourceKind::Tree]);
+        assert_eq!(TreeOptions::default().kinds(), SourceKind::ALL);
     }
 }

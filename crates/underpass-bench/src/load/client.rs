@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Waking a sleeping client on another processor is charged to the one who wakes it, which is the
-//! server. [`Waiting::Spinning`] takes that out of the figures, at the price of a busy processor.
+//! server. [`WaitMode::Spin`] takes that out of the figures, at the price of a busy processor.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use super::exchange::{Discard, Exchange, Progress, Target};
+use super::exchange::{ClientExchange, DiscardBuffer, ReceiveProgress};
 use super::go_on_unless;
-use crate::error::{Doing, Error, Result};
+use super::request::RequestTarget;
+use crate::error::{Error, ErrorContext, Result};
 
 /// A load in which nothing arrives for this long is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,17 +39,17 @@ const EVENTS_MAX: usize = 256;
 /// Room for those of a second of small requests, so that growing does not disturb the first ones.
 const LATENCIES_RESERVED: usize = 1 << 17;
 
-pub(crate) struct Lane<'a> {
-    pub(crate) targets: &'a [Target],
+pub(crate) struct LoadStream<'a> {
+    pub(crate) targets: &'a [RequestTarget],
     pub(crate) connections: usize,
-    pub(crate) pace: Pace,
+    pub(crate) pace: LoadPace,
     /// The most that one receive may throw away before other connections have their turn.
     pub(crate) receive_bytes_max: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pace {
-    Closed(Quota),
+pub(crate) enum LoadPace {
+    ClosedLoad(Quota),
     Open {
         interval: Duration,
         /// How long; as long as others go on if none.
@@ -76,44 +77,44 @@ impl Quota {
 
 /// What the client does while no answer is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitMode {
     /// Sleeps until it is woken, at the server's cost: what a server has to do for its clients.
     #[default]
-    Sleeping,
+    Sleep,
     /// Asks again at once.
-    Spinning,
+    Spin,
 }
 
 /// What all lanes achieved.
-pub(crate) struct Outcome {
+pub(crate) struct LoadResult {
     /// In the order of the lanes.
-    pub(crate) tallies: Vec<Tally>,
+    pub(crate) tallies: Vec<StreamResult>,
     /// How long the client found nothing to do.
     pub(crate) idle: Duration,
 }
 
 /// What one lane achieved.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct StreamResult {
     pub(crate) requests: u64,
     pub(crate) body_bytes: u64,
     pub(crate) latencies_ns: Vec<u64>,
 }
 
 /// A load whose connections stand, ready to run.
-pub(crate) struct Client<'a> {
+pub(crate) struct LoadClient<'a> {
     address: SocketAddr,
     epoll: OwnedFd,
-    exchanges: Vec<Exchange>,
-    lanes: Vec<Running<'a>>,
+    exchanges: Vec<ClientExchange>,
+    lanes: Vec<RunningStream<'a>>,
     lane_of: Vec<usize>,
-    waiting: Waiting,
+    waiting: WaitMode,
 }
 
-struct Running<'a> {
-    lane: Lane<'a>,
-    tally: Tally,
-    discard: Discard,
+struct RunningStream<'a> {
+    lane: LoadStream<'a>,
+    tally: StreamResult,
+    discard: DiscardBuffer,
     begun: u64,
     /// When this run began.
     start: Instant,
@@ -123,16 +124,17 @@ struct Running<'a> {
     next_due: Instant,
 }
 
-impl<'a> Client<'a> {
+impl<'a> LoadClient<'a> {
     /// Opens every connection of every lane.
     pub(crate) fn connect(
         address: SocketAddr,
-        lanes: Vec<Lane<'a>>,
-        waiting: Waiting,
-    ) -> Result<Client<'a>> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "creating epoll".into())?;
-        let lanes: Vec<_> = lanes.into_iter().map(Running::new).collect();
-        let mut client = Client {
+        lanes: Vec<LoadStream<'a>>,
+        waiting: WaitMode,
+    ) -> Result<LoadClient<'a>> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "creating epoll".into())?;
+        let lanes: Vec<_> = lanes.into_iter().map(RunningStream::new).collect();
+        let mut client = LoadClient {
             address,
             epoll,
             exchanges: Vec::new(),
@@ -159,7 +161,7 @@ impl<'a> Client<'a> {
 
     /// Runs until every closed lane has used up its quota and every answer is complete. The
     /// connections stay open for another run. Broken off with an error once `stop` is set.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Outcome> {
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<LoadResult> {
         let start = Instant::now();
         self.lanes.iter_mut().for_each(|lane| lane.restart(start));
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -173,7 +175,7 @@ impl<'a> Client<'a> {
             if self.is_finished(now) {
                 let tallies = self.lanes.iter_mut().map(|l| std::mem::take(&mut l.tally));
                 let tallies = tallies.collect();
-                return Ok(Outcome { tallies, idle });
+                return Ok(LoadResult { tallies, idle });
             }
             check_time(now, start, last_progress)?;
             go_on_unless(stop)?;
@@ -190,18 +192,18 @@ impl<'a> Client<'a> {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
-        let is_open = |lane: &Running<'_>| matches!(lane.lane.pace, Pace::Open { .. });
+        let is_open = |lane: &RunningStream<'_>| matches!(lane.lane.pace, LoadPace::Open { .. });
         let timeout = match self.waiting {
-            Waiting::Spinning => Duration::ZERO,
-            Waiting::Sleeping if self.lanes.iter().any(is_open) => OPEN_WAIT,
-            Waiting::Sleeping => STALL_TIMEOUT,
+            WaitMode::Spin => Duration::ZERO,
+            WaitMode::Sleep if self.lanes.iter().any(is_open) => OPEN_WAIT,
+            WaitMode::Sleep => STALL_TIMEOUT,
         };
         let timeout = Timespec::try_from(timeout).ok();
         events.clear();
         let space = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, space, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno).doing(|| "waiting for answers".into()),
+            Err(errno) => Err(errno).context(|| "waiting for answers".into()),
         }
     }
 
@@ -221,8 +223,8 @@ impl<'a> Client<'a> {
         let lane = &mut self.lanes[self.lane_of[index]];
         let exchange = &mut self.exchanges[index];
         match exchange.advance(&mut lane.discard)? {
-            Progress::Partial => Ok(()),
-            Progress::Complete => {
+            ReceiveProgress::Partial => Ok(()),
+            ReceiveProgress::Complete => {
                 let now = Instant::now();
                 lane.tally
                     .latencies_ns
@@ -252,12 +254,12 @@ impl<'a> Client<'a> {
     }
 }
 
-impl<'a> Running<'a> {
-    fn new(lane: Lane<'a>) -> Running<'a> {
-        let discard = Discard::new(lane.receive_bytes_max);
-        Running {
+impl<'a> RunningStream<'a> {
+    fn new(lane: LoadStream<'a>) -> RunningStream<'a> {
+        let discard = DiscardBuffer::new(lane.receive_bytes_max);
+        RunningStream {
             lane,
-            tally: Tally::default(),
+            tally: StreamResult::default(),
             discard,
             begun: 0,
             start: Instant::now(),
@@ -271,7 +273,7 @@ impl<'a> Running<'a> {
         self.begun = 0;
         self.start = start;
         self.next_due = start;
-        if let Pace::Closed(quota) = self.lane.pace {
+        if let LoadPace::ClosedLoad(quota) = self.lane.pace {
             let connections = self.lane.connections as u64;
             let first = match quota {
                 Quota::Requests(requests) => requests.min(connections),
@@ -285,7 +287,7 @@ impl<'a> Running<'a> {
     /// Where the client itself woke late the request is due now, not in the past: the server
     /// does not answer for the client's delays.
     fn fall_due(&mut self, now: Instant, others_over: bool) {
-        let Pace::Open { interval, span } = self.lane.pace else {
+        let LoadPace::Open { interval, span } = self.lane.pace else {
             return;
         };
         let is_over = span.map_or(others_over, |span| now - self.start >= span);
@@ -304,14 +306,14 @@ impl<'a> Running<'a> {
     }
 
     fn is_bounded(&self) -> bool {
-        !matches!(self.lane.pace, Pace::Open { span: None, .. })
+        !matches!(self.lane.pace, LoadPace::Open { span: None, .. })
     }
 
     /// Whether a lane that ends by itself has something to ask for.
     fn goes_on(&self, now: Instant) -> bool {
         match self.lane.pace {
-            Pace::Closed(_) => self.quota_left(now),
-            Pace::Open { span, .. } => {
+            LoadPace::ClosedLoad(_) => self.quota_left(now),
+            LoadPace::Open { span, .. } => {
                 let is_over = span.is_none_or(|span| now - self.start >= span);
                 !is_over || !self.due.is_empty()
             }
@@ -320,9 +322,9 @@ impl<'a> Running<'a> {
 
     fn quota_left(&self, now: Instant) -> bool {
         match self.lane.pace {
-            Pace::Closed(Quota::Requests(requests)) => self.begun < requests,
-            Pace::Closed(Quota::Span(span)) => now - self.start < span,
-            Pace::Open { .. } => false,
+            LoadPace::ClosedLoad(Quota::Requests(requests)) => self.begun < requests,
+            LoadPace::ClosedLoad(Quota::Span(span)) => now - self.start < span,
+            LoadPace::Open { .. } => false,
         }
     }
 
@@ -330,7 +332,7 @@ impl<'a> Running<'a> {
         self.idle.len() == self.lane.connections
     }
 
-    fn next_target(&mut self) -> &'a Target {
+    fn next_target(&mut self) -> &'a RequestTarget {
         let targets = self.lane.targets;
         let index = self.begun % targets.len() as u64;
         self.begun += 1;
@@ -339,11 +341,11 @@ impl<'a> Running<'a> {
 }
 
 /// A connection that tells by its number that something has arrived.
-fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<Exchange> {
-    let exchange = Exchange::connect(address)?;
+fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<ClientExchange> {
+    let exchange = ClientExchange::connect(address)?;
     let data = epoll::EventData::new_u64(number as u64);
     epoll::add(epoll, &exchange, data, epoll::EventFlags::IN)
-        .doing(|| "adding a connection to epoll".into())?;
+        .context(|| "adding a connection to epoll".into())?;
     Ok(exchange)
 }
 
@@ -372,7 +374,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use crate::load::Connection;
+    use crate::load::ConnectionReuse;
 
     /// Answers every request on as many connections, until they are closed.
     fn server(connections: usize) -> SocketAddr {
@@ -393,19 +395,19 @@ mod tests {
         address
     }
 
-    fn run(quota: Quota) -> Tally {
-        run_on(Connection::Kept, server(3), quota)
+    fn run(quota: Quota) -> StreamResult {
+        run_on(ConnectionReuse::KeepAlive, server(3), quota)
     }
 
-    fn run_on(connection: Connection, address: SocketAddr, quota: Quota) -> Tally {
-        let targets = [Target::get(address, "/x", 3, connection)];
-        let lane = Lane {
+    fn run_on(connection: ConnectionReuse, address: SocketAddr, quota: Quota) -> StreamResult {
+        let targets = [RequestTarget::get(address, "/x", 3, connection)];
+        let lane = LoadStream {
             targets: &targets,
             connections: 3,
-            pace: Pace::Closed(quota),
+            pace: LoadPace::ClosedLoad(quota),
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        let mut client = LoadClient::connect(address, vec![lane], WaitMode::Sleep).unwrap();
         client
             .run(&AtomicBool::new(false))
             .unwrap()
@@ -425,18 +427,23 @@ mod tests {
     #[test]
     fn an_open_lane_may_have_a_span_of_its_own() {
         let address = server(1);
-        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
+        let targets = [RequestTarget::get(
+            address,
+            "/x",
+            3,
+            ConnectionReuse::KeepAlive,
+        )];
         let interval = Duration::from_millis(5);
-        let lane = Lane {
+        let lane = LoadStream {
             targets: &targets,
             connections: 1,
-            pace: Pace::Open {
+            pace: LoadPace::Open {
                 interval,
                 span: Some(10 * interval),
             },
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        let mut client = LoadClient::connect(address, vec![lane], WaitMode::Sleep).unwrap();
         let outcome = client.run(&AtomicBool::new(false)).unwrap();
         let tally = &outcome.tallies[0];
         assert!((1..=10).contains(&tally.requests), "{tally:?}");
@@ -458,7 +465,7 @@ mod tests {
                 }
             }
         });
-        let tally = run_on(Connection::Anew, address, Quota::Requests(7));
+        let tally = run_on(ConnectionReuse::PerRequest, address, Quota::Requests(7));
         assert_eq!((tally.requests, tally.body_bytes), (7, 21));
         served.join().unwrap();
     }
@@ -466,14 +473,19 @@ mod tests {
     #[test]
     fn it_is_broken_off_once_somebody_wants_it_to_end() {
         let address = server(1);
-        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
-        let lane = Lane {
+        let targets = [RequestTarget::get(
+            address,
+            "/x",
+            3,
+            ConnectionReuse::KeepAlive,
+        )];
+        let lane = LoadStream {
             targets: &targets,
             connections: 1,
-            pace: Pace::Closed(Quota::Span(LOAD_TIMEOUT)),
+            pace: LoadPace::ClosedLoad(Quota::Span(LOAD_TIMEOUT)),
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        let mut client = LoadClient::connect(address, vec![lane], WaitMode::Sleep).unwrap();
         assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 

@@ -12,25 +12,26 @@
 //! Nothing here knows of servers but their address, nor of what they cost.
 
 mod client;
-mod crowd;
+mod connection_load;
 mod exchange;
+mod request;
 mod response;
-mod specimen;
+mod test_file;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
-pub use client::Waiting;
-pub(crate) use client::{Client, Lane, Pace, Quota};
-pub(crate) use crowd::Crowd;
-pub use crowd::Pastime;
-pub use exchange::Connection;
-pub(crate) use exchange::Target;
-pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
+pub use client::WaitMode;
+pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota};
+pub use connection_load::ClientBehavior;
+pub(crate) use connection_load::ConnectionLoad;
+pub use request::ConnectionReuse;
+pub(crate) use request::RequestTarget;
+pub(crate) use test_file::{FileSet, TestFile, flush_to_disk};
 pub(crate) use verify::verify;
 
 /// Descriptors of this program that are no connections.
@@ -63,5 +64,5 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    setrlimit(Resource::Nofile, raised).doing(|| "raising the limit on descriptors".into())
+    setrlimit(Resource::Nofile, raised).context(|| "raising the limit on descriptors".into())
 }

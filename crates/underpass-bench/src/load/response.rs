@@ -1,6 +1,6 @@
 //! The head of an answer: parsed by `httparse`, and held to what was asked for.
 
-use super::exchange::Connection;
+use super::request::ConnectionReuse;
 use crate::error::{Error, Result};
 
 /// More headers than any file server sends; an answer with more is an error.
@@ -8,7 +8,7 @@ const HEADERS_MAX: usize = 32;
 
 /// What follows a complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) head_bytes: usize,
     pub(crate) body_bytes: u64,
 }
@@ -17,7 +17,10 @@ pub(crate) struct Head {
 /// complete yet.
 ///
 /// Anything but a 200 with a length is an error, and that a connection ends which was to be kept.
-pub(crate) fn parse_head(received: &[u8], connection: Connection) -> Result<Option<Head>> {
+pub(crate) fn parse_head(
+    received: &[u8],
+    connection: ConnectionReuse,
+) -> Result<Option<ResponseHead>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let status = response
@@ -34,13 +37,13 @@ pub(crate) fn parse_head(received: &[u8], connection: Connection) -> Result<Opti
         return Err(wrong("HTTP/1.0, which keeps no connection".into()));
     }
     let body_bytes = body_length(response.headers, connection)?;
-    Ok(Some(Head {
+    Ok(Some(ResponseHead {
         head_bytes,
         body_bytes,
     }))
 }
 
-fn body_length(headers: &[httparse::Header<'_>], connection: Connection) -> Result<u64> {
+fn body_length(headers: &[httparse::Header<'_>], connection: ConnectionReuse) -> Result<u64> {
     let mut length = None;
     for header in headers {
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -58,7 +61,7 @@ fn body_length(headers: &[httparse::Header<'_>], connection: Connection) -> Resu
             return Err(wrong(
                 "a body with Transfer-Encoding instead of a length".into(),
             ));
-        } else if connection == Connection::Kept
+        } else if connection == ConnectionReuse::KeepAlive
             && header.name.eq_ignore_ascii_case("connection")
             && header.value.eq_ignore_ascii_case(b"close")
         {
@@ -81,10 +84,12 @@ mod tests {
     #[test]
     fn a_complete_head_says_where_the_body_starts_and_how_long_it_is() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: keep-alive\r\n\r\nhello";
-        let head = parse_head(answer, Connection::Kept).unwrap().unwrap();
+        let head = parse_head(answer, ConnectionReuse::KeepAlive)
+            .unwrap()
+            .unwrap();
         assert_eq!(
             head,
-            Head {
+            ResponseHead {
                 head_bytes: answer.len() - 5,
                 body_bytes: 5
             }
@@ -95,10 +100,14 @@ mod tests {
     fn a_head_split_anywhere_is_incomplete_until_its_end() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
         for cut in 0..head.len() {
-            let parsed = parse_head(&head[..cut], Connection::Kept);
+            let parsed = parse_head(&head[..cut], ConnectionReuse::KeepAlive);
             assert_eq!(parsed.unwrap(), None, "cut at {cut}");
         }
-        assert!(parse_head(head, Connection::Kept).unwrap().is_some());
+        assert!(
+            parse_head(head, ConnectionReuse::KeepAlive)
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]
@@ -114,7 +123,7 @@ mod tests {
             "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n",
             "SSH-2.0-OpenSSH\r\n\r\n",
         ] {
-            let parsed = parse_head(head.as_bytes(), Connection::Kept);
+            let parsed = parse_head(head.as_bytes(), ConnectionReuse::KeepAlive);
             assert!(parsed.is_err(), "{head:?}");
         }
     }
@@ -122,7 +131,11 @@ mod tests {
     #[test]
     fn who_asks_for_a_connection_to_be_closed_may_be_told_so() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n";
-        assert!(parse_head(head, Connection::Kept).is_err());
-        assert!(parse_head(head, Connection::Anew).unwrap().is_some());
+        assert!(parse_head(head, ConnectionReuse::KeepAlive).is_err());
+        assert!(
+            parse_head(head, ConnectionReuse::PerRequest)
+                .unwrap()
+                .is_some()
+        );
     }
 }

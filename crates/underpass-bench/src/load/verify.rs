@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::exchange::Connection;
+use super::request::ConnectionReuse;
 use super::response::parse_head;
-use super::specimen::Specimen;
+use super::test_file::TestFile;
 use crate::content::Sha256Hash;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Fetches every specimen over one connection and compares hashes.
-pub(crate) fn verify(address: SocketAddr, specimens: &[Specimen]) -> Result<()> {
-    let mut stream = TcpStream::connect(address).doing(|| format!("connecting to {address}"))?;
+pub(crate) fn verify(address: SocketAddr, specimens: &[TestFile]) -> Result<()> {
+    let mut stream = TcpStream::connect(address).context(|| format!("connecting to {address}"))?;
     stream
         .set_read_timeout(Some(TIMEOUT))
-        .doing(|| "setting a timeout".into())?;
+        .context(|| "setting a timeout".into())?;
     for specimen in specimens {
-        let request = specimen.target(address, Connection::Kept).request;
+        let request = specimen.target(address, ConnectionReuse::KeepAlive).request;
         stream
             .write_all(&request)
-            .doing(|| "sending a request".into())?;
+            .context(|| "sending a request".into())?;
         if receive_hash(&mut stream, specimen.bytes)? != specimen.sha256 {
             return Err(Error::Answer(format!(
                 "{}: the body's hash differs",
@@ -41,7 +41,7 @@ fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
     let mut received = 0;
     let head = loop {
         received += read_some(stream, &mut block[received..])?;
-        if let Some(head) = parse_head(&block[..received], Connection::Kept)? {
+        if let Some(head) = parse_head(&block[..received], ConnectionReuse::KeepAlive)? {
             break head;
         }
     };
@@ -64,7 +64,7 @@ fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
 }
 
 fn read_some(stream: &mut impl Read, space: &mut [u8]) -> Result<usize> {
-    match stream.read(space).doing(|| "reading an answer".into())? {
+    match stream.read(space).context(|| "reading an answer".into())? {
         0 => Err(Error::Answer(
             "the server hung up, or its head has no end".into(),
         )),

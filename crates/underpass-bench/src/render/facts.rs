@@ -1,11 +1,11 @@
 //! What is said beside the figures, in sentences that every form of the report shares.
 
 use super::figure::duration;
-use crate::document::{Case, Document, Experiment, Outcome};
+use crate::document::{Case, Document, Experiment, RunOutcome};
 
 /// How to read any table, once for the page.
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
-    the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
+    the greatest beside it. ContenderSet take turns within a round. A ratio is the median of the \
     ratios within each round, with the interval that holds the true one with 95 % confidence \
     (sign test); where that interval contains 1, or there are too few rounds to tell, there is no \
     ratio, and that is said.";
@@ -23,7 +23,7 @@ impl Document {
 
     /// Says that a run was broken off.
     pub(super) fn interruption(&self) -> Option<&'static str> {
-        (self.outcome == Outcome::Interrupted).then_some(
+        (self.outcome == RunOutcome::Interrupted).then_some(
             "This run was interrupted: what was measured until then is here, the rest is missing.",
         )
     }

@@ -1,7 +1,7 @@
 //! Numbers as people read them: three digits that count, and the unit.
 
 use crate::document::{Better, Unit};
-use crate::stats::{Comparison, Spread, Verdict};
+use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
 /// A power of ten or two that makes a number of some unit short.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +95,7 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// The interval that holds the true median ratio.
-pub(super) fn interval(comparison: &Comparison) -> String {
+pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
 }
 
@@ -114,11 +114,11 @@ pub(super) fn plus_minus(share: f64) -> String {
 }
 
 /// What may be said where there is no ratio to print.
-pub(super) fn in_words(verdict: Verdict) -> &'static str {
+pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     match verdict {
-        Verdict::Different => "different",
-        Verdict::NotDistinguishable => "not distinguishable",
-        Verdict::TooFewRounds => "too few rounds",
+        RatioVerdict::Different => "different",
+        RatioVerdict::NotDistinguishable => "not distinguishable",
+        RatioVerdict::TooFewRounds => "too few rounds",
     }
 }
 

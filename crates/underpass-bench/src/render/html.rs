@@ -7,7 +7,7 @@ use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
 use super::page::page;
 use super::plots::{Legend, Plot, plots};
-use super::table::{Cell, Importance, Ratios, Table, groups};
+use super::table::{Importance, Ratios, ReportTable, TableCell, groups};
 use crate::document::{Contender, Document, Experiment};
 
 /// More than this need smaller letters.
@@ -79,7 +79,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
         }
         table(out, &group.figures);
         match &group.ratios {
-            Some(Ratios::Table(ratios)) => table(out, ratios),
+            Some(Ratios::ReportTable(ratios)) => table(out, ratios),
             Some(Ratios::TooFewRounds) => {
                 let _ = writeln!(out, "<p class=\"note\">{TOO_FEW_ROUNDS}</p>");
             }
@@ -149,7 +149,7 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
     let mut items = String::new();
     match legend {
         Legend::None => return String::new(),
-        Legend::Lines(places) => {
+        Legend::LineChart(places) => {
             for &place in places {
                 let name = escaped(&experiment.contenders[place].name);
                 let _ = writeln!(items, "<li>{}{name}</li>", swatch(place));
@@ -164,7 +164,7 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
     format!("<ul class=\"key\">{items}</ul>\n")
 }
 
-fn table(out: &mut String, table: &Table) {
+fn table(out: &mut String, table: &ReportTable) {
     let caption = escaped(&table.caption);
     let class = if table.columns.len() > COLUMNS {
         " class=\"many\""
@@ -193,17 +193,17 @@ fn table(out: &mut String, table: &Table) {
     out.push_str("</tbody></table></div>\n");
 }
 
-fn html_of(cell: &Cell) -> String {
+fn html_of(cell: &TableCell) -> String {
     match cell {
-        Cell::Absent => "<td class=\"no\">–</td>".into(),
-        Cell::Figure { median, range, .. } => {
+        TableCell::Absent => "<td class=\"no\">–</td>".into(),
+        TableCell::Figure { median, range, .. } => {
             format!("<td><b>{median}</b> <small>{range}</small></td>")
         }
-        Cell::Ratio { ratio, interval } => {
+        TableCell::Ratio { ratio, interval } => {
             format!("<td><b>{ratio}</b> <small>{interval}</small></td>")
         }
-        Cell::Withheld(verdict) => format!("<td class=\"no\">{}</td>", in_words(*verdict)),
-        Cell::Plain(text) => format!("<td>{}</td>", escaped(text)),
+        TableCell::Withheld(verdict) => format!("<td class=\"no\">{}</td>", in_words(*verdict)),
+        TableCell::Plain(text) => format!("<td>{}</td>", escaped(text)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which charts an experiment gets, and what is said beside each.
 
-use super::chart::{Bar, Bars, Lines, Point, Series, Words};
+use super::chart::{Bar, BarChart, ChartText, LineChart, Point, Series};
 use super::figure::{direction, figure};
-use super::table::{Cell, Group, Importance, Row, Table, find, groups};
+use super::table::{Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups};
 use crate::document::{Case, Experiment, Latencies, Measured, Unit};
 use crate::stats::Spread;
 
@@ -24,19 +24,19 @@ const TIMES: [&str; 3] = ["wall", "user", "system"];
 
 /// A chart with what stands around it.
 pub(super) struct Plot {
-    words: Words,
+    words: ChartText,
     /// The title of the tables it belongs to; empty where it has numbers of its own.
     pub(super) group: String,
     pub(super) svg: String,
     /// For phones, where the other one's letters would be too small.
     pub(super) narrow: Option<String>,
     pub(super) legend: Legend,
-    pub(super) numbers: Option<Table>,
-    width: Width,
+    pub(super) numbers: Option<ReportTable>,
+    width: PlotWidth,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Width {
+enum PlotWidth {
     Whole,
     Half,
 }
@@ -46,19 +46,19 @@ pub(super) enum Legend {
     /// Names stand in the chart.
     None,
     /// Places of contenders.
-    Lines(Vec<usize>),
+    LineChart(Vec<usize>),
     /// Parts of bars.
     Parts(Vec<(usize, String)>),
 }
 
 impl Plot {
-    pub(super) fn words(&self) -> &Words {
+    pub(super) fn words(&self) -> &ChartText {
         &self.words
     }
 
     /// Two of them fit beside each other.
     pub(super) fn is_small(&self) -> bool {
-        self.width == Width::Half
+        self.width == PlotWidth::Half
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
     for group in groups(experiment) {
         match group.cases[..] {
             [case] => plots.extend(of_case(experiment, &experiment.cases[case], &group, id)),
-            _ if group.importance == Importance::Telling => {
+            _ if group.importance == Importance::MetricsMode => {
                 plots.extend(over_cases(experiment, &group, id, Against::Nothing));
                 if is_steep(experiment, &group) {
                     plots.extend(over_cases(experiment, &group, id, Against::First));
@@ -94,7 +94,7 @@ enum Against {
 }
 
 /// Whether cases differ so much that contenders lie on each other.
-fn is_steep(experiment: &Experiment, group: &Group<'_>) -> bool {
+fn is_steep(experiment: &Experiment, group: &TableGroup<'_>) -> bool {
     let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
     let found = cases.filter_map(|case| find(case, group.metrics.first()?));
     let firsts = found.filter_map(|measured| measured.figures.first()?.as_ref());
@@ -107,7 +107,7 @@ fn is_steep(experiment: &Experiment, group: &Group<'_>) -> bool {
 /// A line for each contender, over the cases.
 fn over_cases(
     experiment: &Experiment,
-    group: &Group<'_>,
+    group: &TableGroup<'_>,
     id: &str,
     against: Against,
 ) -> Option<Plot> {
@@ -138,8 +138,8 @@ fn over_cases(
         })
         .filter(|one: &Series| !one.points.is_empty())
         .collect();
-    let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
-    let mut words = Words {
+    let legend = Legend::LineChart(series.iter().map(|one| one.place).collect());
+    let mut words = ChartText {
         id: format!("{id}-{name}"),
         title: titled(any),
         description: format!(
@@ -159,10 +159,10 @@ fn over_cases(
         axis = (format!("{}, {first} = 1", any.label), Unit::Count);
     }
     let axis = (axis.0.as_str(), axis.1);
-    let lines = Lines::over_cases(words, (&experiment.axis, &cases), axis, series);
+    let lines = LineChart::over_cases(words, (&experiment.axis, &cases), axis, series);
     Some(of_lines(
         lines,
-        Width::Whole,
+        PlotWidth::Whole,
         legend,
         group.title.clone(),
         None,
@@ -171,11 +171,11 @@ fn over_cases(
 
 /// Draws for the page and for phones, where identities must differ.
 fn of_lines(
-    mut lines: Lines,
-    width: Width,
+    mut lines: LineChart,
+    width: PlotWidth,
     legend: Legend,
     group: String,
-    numbers: Option<Table>,
+    numbers: Option<ReportTable>,
 ) -> Plot {
     let axes = lines.axes();
     if !axes.is_empty() {
@@ -183,8 +183,8 @@ fn of_lines(
         lines.words.description.push_str(axes);
     }
     let svg = lines.draw(match width {
-        Width::Whole => WHOLE,
-        Width::Half => HALF,
+        PlotWidth::Whole => WHOLE,
+        PlotWidth::Half => HALF,
     });
     let id = lines.words.id.clone();
     lines.words.id = format!("{id}-narrow");
@@ -201,7 +201,7 @@ fn of_lines(
 }
 
 /// Bars for what only one case has.
-fn of_case(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Vec<Plot> {
+fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
     let mut plots = Vec::new();
     let times = times(experiment, case, group, id);
     let is_in_times = |name: &str| times.is_some() && TIMES.contains(&name);
@@ -217,7 +217,7 @@ fn of_case(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) ->
     plots
 }
 
-fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &str) -> Plot {
+fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id: &str) -> Plot {
     let shown = experiment
         .contenders
         .iter()
@@ -233,7 +233,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
             figure: figure(spread.median, measured.unit),
         })
     });
-    let words = Words {
+    let words = ChartText {
         id: format!("{id}-{}", measured.metric),
         title: titled(measured),
         description: format!(
@@ -243,7 +243,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
     };
     let (label, unit) = (measured.label.clone(), measured.unit);
     of_bars(
-        Bars {
+        BarChart {
             words,
             label,
             unit,
@@ -255,7 +255,7 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
 }
 
 /// Processor time in user space and in the kernel, and how long it took.
-fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Option<Plot> {
+fn times(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Option<Plot> {
     let own = |name| group.metrics.contains(&name);
     if !own("user") || !own("system") {
         return None;
@@ -285,7 +285,7 @@ fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> O
                 figure: behind,
             })
         });
-    let words = Words {
+    let words = ChartText {
         id: format!("{id}-times"),
         title: format!("{}: where the time went (lower is better)", case.label),
         description:
@@ -296,7 +296,7 @@ fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> O
     let mut parts = vec![(0, user.label.clone()), (1, system.label.clone())];
     parts.dedup();
     let (label, unit) = ("time".to_owned(), Unit::Seconds);
-    let bars = Bars {
+    let bars = BarChart {
         words,
         label,
         unit,
@@ -305,7 +305,7 @@ fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> O
     Some(of_bars(bars, Legend::Parts(parts), &group.title))
 }
 
-fn of_bars(bars: Bars, legend: Legend, group: &str) -> Plot {
+fn of_bars(bars: BarChart, legend: Legend, group: &str) -> Plot {
     let svg = bars.draw(BARS_WIDE);
     Plot {
         words: bars.words,
@@ -314,7 +314,7 @@ fn of_bars(bars: Bars, legend: Legend, group: &str) -> Plot {
         narrow: None,
         legend,
         numbers: None,
-        width: Width::Half,
+        width: PlotWidth::Half,
     }
 }
 
@@ -333,19 +333,19 @@ fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
     if series.iter().all(|one| one.points.is_empty()) {
         return None;
     }
-    let words = Words {
+    let words = ChartText {
         id: format!("{id}-latencies"),
         title: format!("Latency: {} (lower is better)", case.label),
         description: "How long a request took at the most, over the share of requests; each nine \
                       is as wide as the one before. All rounds together."
             .into(),
     };
-    let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
+    let legend = Legend::LineChart(series.iter().map(|one| one.place).collect());
     let numbers = table_of_latencies(experiment, case);
-    let lines = Lines::over_shares(words, series);
+    let lines = LineChart::over_shares(words, series);
     Some(of_lines(
         lines,
-        Width::Whole,
+        PlotWidth::Whole,
         legend,
         String::new(),
         Some(numbers),
@@ -357,7 +357,7 @@ fn is_told(share: f64, count: u64) -> bool {
     share < 1.0 && (1.0 - share) * count as f64 >= 10.0 - 1e-6
 }
 
-fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
+fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
     let mut shares: Vec<f64> = Vec::new();
     for (share, _) in case.latencies.iter().flat_map(|one| &one.quantiles) {
         if *share >= 0.5 && !shares.contains(share) {
@@ -368,12 +368,12 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
     let rows = case.latencies.iter().map(|latencies| {
         let cell = |share: &f64| {
             let found = latencies.quantiles.iter().find(|(at, _)| at == share);
-            found.map_or(Cell::Absent, |(_, took)| {
-                Cell::Plain(figure(*took, Unit::Seconds))
+            found.map_or(TableCell::Absent, |(_, took)| {
+                TableCell::Plain(figure(*took, Unit::Seconds))
             })
         };
-        let count = Cell::Plain(figure(latencies.count as f64, Unit::Count));
-        Row {
+        let count = TableCell::Plain(figure(latencies.count as f64, Unit::Count));
+        TableRow {
             name: experiment.contenders[latencies.contender].name.clone(),
             cells: shares.iter().map(cell).chain([count]).collect(),
         }
@@ -385,7 +385,7 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
             format!("{} %", percent.trim_end_matches('0').trim_end_matches('.'))
         }
     };
-    Table {
+    ReportTable {
         caption: "latency that this share of requests did not exceed".into(),
         columns: shares
             .iter()
@@ -419,7 +419,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
                 .collect(),
         });
         let series: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
-        let words = Words {
+        let words = ChartText {
             id: format!("{id}-t{index}"),
             title: format!("Over time: {label}"),
             description: format!("One round, {}. Marks tell the lines apart.", case.label),
@@ -432,24 +432,25 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
                 values().max_by(f64::total_cmp),
                 values().next_back(),
             ];
-            let cell =
-                |end: Option<f64>| end.map_or(Cell::Absent, |end| Cell::Plain(figure(end, unit)));
+            let cell = |end: Option<f64>| {
+                end.map_or(TableCell::Absent, |end| TableCell::Plain(figure(end, unit)))
+            };
             let name = experiment.contenders[one.contender].name.clone();
-            Row {
+            TableRow {
                 name,
                 cells: ends.map(cell).into(),
             }
         });
-        let numbers = Table {
+        let numbers = ReportTable {
             caption: format!("{label} over time"),
             columns: ["first", "least", "greatest", "last"]
                 .map(str::to_owned)
                 .into(),
             rows: rows.collect(),
         };
-        let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
-        let lines = Lines::over_time(words, (label, unit), series);
-        of_lines(lines, Width::Half, legend, String::new(), Some(numbers))
+        let legend = Legend::LineChart(series.iter().map(|one| one.place).collect());
+        let lines = LineChart::over_time(words, (label, unit), series);
+        of_lines(lines, PlotWidth::Half, legend, String::new(), Some(numbers))
     };
     labels.iter().enumerate().map(plot).collect()
 }

@@ -17,9 +17,9 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underpass_bench::compare::Changes;
-use underpass_bench::document::{Document, Outcome};
-use underpass_bench::experiment::{Scale, cold, copy, http, many, small, socket};
-use underpass_bench::{Settings, Wanted};
+use underpass_bench::document::{Document, RunOutcome};
+use underpass_bench::experiment::{RunScale, cold, copy, http, many, small, socket};
+use underpass_bench::{RunSettings, Wanted};
 
 use moves::{Copy, Socket};
 use pages::{Compare, Pages, Render, say, text_columns};
@@ -59,7 +59,7 @@ enum Command {
     },
     /// What the program becomes when it measures
     #[command(hide = true)]
-    Role {
+    SubprocessRole {
         #[command(subcommand)]
         role: Part,
     },
@@ -109,10 +109,10 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         Some(Command::Compare(compare)) => return compared(compare.run()),
         Some(Command::Render(render)) => return done(render.run()),
         Some(Command::Sink { listen }) => return done(receive(&listen)),
-        Some(Command::Role { role }) => return done(role.role().play().map_err(plainly)),
+        Some(Command::SubprocessRole { role }) => return done(role.role().play().map_err(plainly)),
     };
     match measure(&wanted, &common) {
-        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(RunOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
         measured => done(measured.map(drop)),
     }
 }
@@ -157,16 +157,16 @@ fn plainly(error: underpass_bench::Error) -> String {
 /// Without `tree`, which makes millions of files.
 fn everything() -> Vec<Wanted> {
     vec![
-        Wanted::Socket(socket::Options::default()),
-        Wanted::Copy(copy::Options::default()),
-        Wanted::Http(http::Options::default()),
-        Wanted::Small(small::Options::default()),
-        Wanted::Cold(cold::Options::default()),
-        Wanted::Many(many::Options::default()),
+        Wanted::Socket(socket::SocketOptions::default()),
+        Wanted::Copy(copy::FileCopyOptions::default()),
+        Wanted::Http(http::HttpOptions::default()),
+        Wanted::Small(small::SmallOptions::default()),
+        Wanted::Cold(cold::ColdOptions::default()),
+        Wanted::Many(many::ManyOptions::default()),
     ]
 }
 
-fn measure(wanted: &[Wanted], common: &Common) -> Result<Outcome, String> {
+fn measure(wanted: &[Wanted], common: &Common) -> Result<RunOutcome, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
             underpass_bench::become_isolated(ISOLATED).map_err(plainly)?;
@@ -191,11 +191,11 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
 }
 
 impl Common {
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> RunSettings {
+        RunSettings {
             scale: match self.quick {
-                true => Scale::Quick,
-                false => Scale::Full,
+                true => RunScale::Quick,
+                false => RunScale::Full,
             },
             rounds: self.rounds,
             patience: self.patience.map(Duration::from_secs),

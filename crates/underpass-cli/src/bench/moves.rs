@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use underpass_bench::experiment::{copy, socket};
-use underpass_bench::{Named, Taking};
+use underpass_bench::{NamedCommand, ReceiveMode};
 
 use super::Common;
 use super::numbers::{bytes, host_and_port};
@@ -23,7 +23,7 @@ pub(super) struct Socket {
     to: Option<(String, u16)>,
     /// Also measure a program that does jobs as told on its standard input (docs/bench.md)
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
-    peers: Vec<Named>,
+    peers: Vec<NamedCommand>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -49,21 +49,21 @@ pub(super) struct Copy {
     folders: Vec<PathBuf>,
     /// Also measure a program that does jobs as told on its standard input (docs/bench.md)
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
-    peers: Vec<Named>,
+    peers: Vec<NamedCommand>,
     /// Also measure a program that is started for each copy, as in 'gnu=cp {from} {to}'
     #[arg(long = "program", value_name = "NAME=COMMAND")]
-    programs: Vec<Named>,
+    programs: Vec<NamedCommand>,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
 impl Socket {
-    pub(super) fn options(&self) -> socket::Options {
-        socket::Options {
+    pub(super) fn options(&self) -> socket::SocketOptions {
+        socket::SocketOptions {
             sizes: self.sizes.clone(),
             taking: match self.receiver {
-                Receiver::Discard => Some(Taking::Discarding),
-                Receiver::Copy => Some(Taking::Copying),
+                Receiver::Discard => Some(ReceiveMode::Discard),
+                Receiver::Copy => Some(ReceiveMode::Copy),
                 Receiver::Both => None,
             },
             to: self.to.clone(),
@@ -73,8 +73,8 @@ impl Socket {
 }
 
 impl Copy {
-    pub(super) fn options(&self) -> copy::Options {
-        copy::Options {
+    pub(super) fn options(&self) -> copy::FileCopyOptions {
+        copy::FileCopyOptions {
             sizes: self.sizes.clone(),
             folders: self.folders.clone(),
             peers: self.peers.clone(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use underpass::{Cloning, Mechanism};
-use underpass_bench::{MoverSettings, Role};
+use underpass_bench::{MoverSettings, SubprocessRole};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Part {
@@ -29,15 +29,15 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) fn role(self) -> Role {
+    pub(super) fn role(self) -> SubprocessRole {
         match self {
-            Part::Become { processor, command } => Role::Become { processor, command },
-            Part::TakeCare { directory } => Role::TakeCare(directory),
+            Part::Become { processor, command } => SubprocessRole::Become { processor, command },
+            Part::TakeCare { directory } => SubprocessRole::TakeCare(directory),
             Part::Mover {
                 only,
                 call_bytes,
                 unshared,
-            } => Role::Mover(MoverSettings {
+            } => SubprocessRole::Mover(MoverSettings {
                 only,
                 call_bytes,
                 cloning: match unshared {

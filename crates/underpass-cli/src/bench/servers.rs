@@ -3,7 +3,7 @@
 use clap::Args;
 use underpass::Mechanism;
 use underpass_bench::experiment::{cold, http, many, small};
-use underpass_bench::{Connection, Named, Pastime};
+use underpass_bench::{ClientBehavior, ConnectionReuse, NamedCommand};
 
 use super::Common;
 use super::numbers::bytes;
@@ -92,68 +92,68 @@ pub(super) struct Many {
 pub(super) struct Beside {
     /// Also measure this server, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]
-    servers: Vec<Named>,
+    servers: Vec<NamedCommand>,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
 impl Http {
-    pub(super) fn options(&self) -> http::Options {
-        http::Options {
+    pub(super) fn options(&self) -> http::HttpOptions {
+        http::HttpOptions {
             servers: self.beside.servers.clone(),
             only: self.only.iter().copied().flatten().collect(),
             sizes: self.sizes.clone(),
             files: self.files,
             connections: self.connections,
             connection: match self.reconnect {
-                true => Connection::Anew,
-                false => Connection::Kept,
+                true => ConnectionReuse::PerRequest,
+                false => ConnectionReuse::KeepAlive,
             },
             requests: self.requests,
-            ..http::Options::default()
+            ..http::HttpOptions::default()
         }
     }
 }
 
 impl Small {
-    pub(super) fn options(&self) -> small::Options {
-        small::Options {
+    pub(super) fn options(&self) -> small::SmallOptions {
+        small::SmallOptions {
             servers: self.beside.servers.clone(),
             sizes: self.sizes.clone(),
             connections: self.connections,
-            ..small::Options::default()
+            ..small::SmallOptions::default()
         }
     }
 }
 
 impl Cold {
-    pub(super) fn options(&self) -> cold::Options {
-        cold::Options {
+    pub(super) fn options(&self) -> cold::ColdOptions {
+        cold::ColdOptions {
             servers: self.beside.servers.clone(),
             size: self.size,
             files: self.files,
             streams: self.streams,
             streamed: match self.warm {
-                true => cold::Streamed::FromMemory,
-                false => cold::Streamed::FromDisk,
+                true => cold::StreamOrigin::FromMemory,
+                false => cold::StreamOrigin::FromDisk,
             },
             disk_mib: self.disk_mib,
-            ..cold::Options::default()
+            ..cold::ColdOptions::default()
         }
     }
 }
 
 impl Many {
-    pub(super) fn options(&self) -> many::Options {
-        many::Options {
+    pub(super) fn options(&self) -> many::ManyOptions {
+        many::ManyOptions {
             servers: self.beside.servers.clone(),
             size: self.size,
             connections: self.connections,
             pastime: match self.idle {
-                true => Pastime::Idling,
-                false => Pastime::SlowReading,
+                true => ClientBehavior::Idle,
+                false => ClientBehavior::SlowReader,
             },
-            ..many::Options::default()
+            ..many::ManyOptions::default()
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use underpass_bench::Named;
-use underpass_bench::experiment::tree::{self, Kind};
+use underpass_bench::NamedCommand;
+use underpass_bench::experiment::tree::{self, SourceKind};
 
 use super::Common;
 use super::numbers::bytes;
@@ -32,7 +32,7 @@ pub(super) struct Tree {
     folders: Vec<PathBuf>,
     /// Also measure a program, as in 'gnu=cp -r {reflink} {from} {to}' (docs/bench.md)
     #[arg(long = "program", value_name = "NAME=COMMAND")]
-    programs: Vec<Named>,
+    programs: Vec<NamedCommand>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -50,14 +50,14 @@ enum What {
 }
 
 impl Tree {
-    pub(super) fn options(&self) -> tree::Options {
+    pub(super) fn options(&self) -> tree::TreeOptions {
         let kinds = self.kinds.iter().map(|what| match what {
-            What::Tree => Kind::Tree,
-            What::File => Kind::File,
-            What::Sparse => Kind::Sparse,
-            What::Clone => Kind::Clone,
+            What::Tree => SourceKind::Tree,
+            What::File => SourceKind::File,
+            What::Sparse => SourceKind::Sparse,
+            What::Clone => SourceKind::Clone,
         });
-        tree::Options {
+        tree::TreeOptions {
             kinds: kinds.collect(),
             files: self.files,
             file_bytes: self.file_size,

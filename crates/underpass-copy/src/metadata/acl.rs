@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::Trouble;
 use super::attributes::{is_unsupported, read};
 use super::grip::Grip;
-use crate::problem::What;
+use crate::report::problem::What;
 
 const ACCESS: &CStr = c"system.posix_acl_access";
 const DEFAULT: &CStr = c"system.posix_acl_default";

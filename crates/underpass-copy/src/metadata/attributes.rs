@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::Trouble;
 use super::grip::Grip;
-use crate::problem::What;
+use crate::report::problem::What;
 
 /// What nearly every list and value fits into.
 const USUAL_BYTES: usize = 1 << 10;

@@ -9,7 +9,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{Held, Made, Trouble};
-use crate::problem::What;
+use crate::report::problem::What;
 
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
 /// reached through its link in `/proc`, which leads to it whatever has become of its name, and to a

@@ -9,7 +9,8 @@
 //! refuse. What was measured is that of the previous answer on the connection.
 
 use serde::Deserialize;
-use underpass::{Account, Forecast, Joining, Warmth};
+use underpass::drive::tokio::{Forecast, Warmth};
+use underpass::{Account, Joining};
 
 /// Whether answers explain themselves. It tells clients about files and kernel, and costs some
 /// system calls for each: for debugging.

@@ -14,7 +14,8 @@
 
 use std::rc::Rc;
 
-use underpass::{Fault, Forecast, Piece};
+use underpass::drive::tokio::Forecast;
+use underpass::{Fault, Piece};
 use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
 
 use crate::answer::explain;

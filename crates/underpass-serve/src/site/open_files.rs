@@ -15,8 +15,8 @@
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
 //! | it is written through a mapping | with its date, which the kernel may set later |
 //!
-//! Where inotify reports changes of a file ([`crate::site::watch`]), it is looked at again only after
-//! one.
+//! Where inotify reports changes of a file ([`crate::site::watch`]), it is looked at
+//! again only after one.
 //!
 //! Of a small file that is asked for more than once the content is kept too, as long as neither its
 //! size nor its times change: a hot answer is then one `recv` and one `send`.

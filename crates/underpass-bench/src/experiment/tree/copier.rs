@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::{Doing as _, Error, Result};
-use crate::named::Named;
-use crate::proc;
-use crate::process::{self, Program, Seats};
+use crate::contender::named::NamedCommand;
+use crate::contender::process::{self, CommandSpec, Processors};
+use crate::error::{Error, ErrorContext as _, Result};
+use crate::machine::proc;
 
 /// A program's peak of memory is read this often: what it takes more in its last milliseconds is
 /// missed. (What the kernel tells of a child that has ended, `ru_maxrss`, is never less than the
@@ -35,28 +35,33 @@ pub(crate) enum Reflink {
 }
 
 /// This program, copying by so many threads.
-pub(crate) fn own(jobs: usize) -> Result<Named> {
-    let program = std::env::current_exe().doing(|| "finding this program".into())?;
+pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
+    let program = std::env::current_exe().context(|| "finding this program".into())?;
     let program = program.to_string_lossy();
     let jobs = jobs.to_string();
     let words = [
         &*program, "cp", "-r", "-j", &jobs, REFLINK, "{from}", "{to}",
     ];
-    Ok(Named {
+    Ok(NamedCommand {
         name: format!("underpass cp -j {jobs}"),
         words: words.map(str::to_owned).into(),
     })
 }
 
 /// What to run.
-pub(crate) fn command(named: &Named, reflink: Reflink, from: &Path, to: &Path) -> Program {
+pub(crate) fn command(
+    named: &NamedCommand,
+    reflink: Reflink,
+    from: &Path,
+    to: &Path,
+) -> CommandSpec {
     let said = match reflink {
         Reflink::Unsaid => None,
         Reflink::Never => Some("--reflink=never"),
         Reflink::Always => Some("--reflink=always"),
     };
     let words = named.words.iter();
-    let named = Named {
+    let named = NamedCommand {
         name: named.name.clone(),
         words: words
             .filter(|word| *word != REFLINK || said.is_some())
@@ -75,8 +80,8 @@ pub(crate) fn command(named: &Named, reflink: Reflink, from: &Path, to: &Path) -
 /// enough to tell. It must not make what takes more than `disk_bytes_max`, and is killed as soon as
 /// it does.
 pub(crate) fn run(
-    program: &Program,
-    seats: &Seats,
+    program: &CommandSpec,
+    seats: &Processors,
     to: &Path,
     disk_bytes_max: Option<u64>,
 ) -> Result<Option<u64>> {
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_program_is_told_of_sharing_where_it_can_be_told() {
-        let named: Named = "gnu=cp -r {reflink} {from} {to}".parse().unwrap();
+        let named: NamedCommand = "gnu=cp -r {reflink} {from} {to}".parse().unwrap();
         let words = |reflink| {
             let program = command(&named, reflink, Path::new("/f"), Path::new("/t"));
             program.command
@@ -144,18 +149,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("to");
         let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
-        let named: Named = endless.parse().unwrap();
+        let named: NamedCommand = endless.parse().unwrap();
         let program = command(&named, Reflink::Unsaid, &to, &to);
-        let stopped = run(&program, &Seats::find(), &to, Some(8 << 20));
+        let stopped = run(&program, &Processors::find(), &to, Some(8 << 20));
         assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
     }
 
     #[test]
     fn a_program_has_a_peak_of_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let named: Named = "sleeper=sleep 0.2".parse().unwrap();
+        let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
         let program = command(&named, Reflink::Unsaid, folder.path(), folder.path());
-        let peak = run(&program, &Seats::find(), folder.path(), None).unwrap();
+        let peak = run(&program, &Processors::find(), folder.path(), None).unwrap();
         assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
     }
 }

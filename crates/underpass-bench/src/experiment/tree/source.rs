@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::content::{self, Sha256Hash};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 /// Files of a folder of a tree.
 const FILES_PER_FOLDER: u64 = 100;
@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 const INODE_BYTES: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum CopySource {
     /// Files in folders.
     Tree {
         files: u64,
@@ -45,45 +45,45 @@ pub(crate) enum Source {
 
 /// How much there is of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
+pub(crate) struct TreeSize {
     pub(crate) entries: u64,
     /// The lengths of all files.
     pub(crate) bytes: u64,
 }
 
-impl Source {
+impl CopySource {
     /// Makes it at `path`, where nothing is.
     pub(crate) fn make(&self, path: &Path) -> Result<()> {
         match *self {
-            Source::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
-            Source::File { bytes } => content::make(path, bytes, 1).map(drop),
-            Source::Sparse { bytes } => make_sparse(path, bytes),
+            CopySource::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
+            CopySource::File { bytes } => content::make(path, bytes, 1).map(drop),
+            CopySource::Sparse { bytes } => make_sparse(path, bytes),
         }
     }
 
     /// Regular files in it.
     pub(crate) fn files(&self) -> u64 {
         match *self {
-            Source::Tree { files, .. } => files,
-            Source::File { .. } | Source::Sparse { .. } => 1,
+            CopySource::Tree { files, .. } => files,
+            CopySource::File { .. } | CopySource::Sparse { .. } => 1,
         }
     }
 
     pub(crate) fn entries(&self) -> u64 {
         match *self {
-            Source::Tree { files, .. } => 1 + files.div_ceil(FILES_PER_FOLDER) + files,
-            Source::File { .. } | Source::Sparse { .. } => 1,
+            CopySource::Tree { files, .. } => 1 + files.div_ceil(FILES_PER_FOLDER) + files,
+            CopySource::File { .. } | CopySource::Sparse { .. } => 1,
         }
     }
 
     /// What one of it takes on a disk, about.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let data = match *self {
-            Source::Tree { files, file_bytes } => {
+            CopySource::Tree { files, file_bytes } => {
                 files.saturating_mul(file_bytes.next_multiple_of(PAGE_BYTES))
             }
-            Source::File { bytes } => bytes,
-            Source::Sparse { bytes } => bytes.min(PIECES * PIECE_BYTES),
+            CopySource::File { bytes } => bytes,
+            CopySource::Sparse { bytes } => bytes.min(PIECES * PIECE_BYTES),
         };
         data.saturating_add(self.entries().saturating_mul(INODE_BYTES))
     }
@@ -91,7 +91,7 @@ impl Source {
 
 fn make_tree(path: &Path, files: u64, file_bytes: u64) -> Result<()> {
     let make_folder =
-        |path: &Path| fs::create_dir(path).doing(|| format!("creating {}", path.display()));
+        |path: &Path| fs::create_dir(path).context(|| format!("creating {}", path.display()));
     make_folder(path)?;
     let mut folder = PathBuf::new();
     for number in 0..files {
@@ -106,15 +106,15 @@ fn make_tree(path: &Path, files: u64, file_bytes: u64) -> Result<()> {
 }
 
 fn make_sparse(path: &Path, bytes: u64) -> Result<()> {
-    let doing = || format!("writing {}", path.display());
+    let context = || format!("writing {}", path.display());
     content::make(path, PIECE_BYTES.min(bytes), 1)?;
-    let piece = fs::read(path).doing(doing)?;
-    let file = File::options().write(true).open(path).doing(doing)?;
-    file.set_len(bytes).doing(doing)?;
+    let piece = fs::read(path).context(context)?;
+    let file = File::options().write(true).open(path).context(context)?;
+    file.set_len(bytes).context(context)?;
     for number in 1..PIECES {
         let at = (bytes / PIECES * number).next_multiple_of(PIECE_BYTES);
         if at + PIECE_BYTES <= bytes {
-            file.write_all_at(&piece, at).doing(doing)?;
+            file.write_all_at(&piece, at).context(context)?;
         }
     }
     Ok(())
@@ -140,8 +140,8 @@ pub(crate) fn digest(root: &Path) -> Result<Sha256Hash> {
 }
 
 /// Reads it, so that it is in the page cache; how much it is.
-pub(crate) fn warm(root: &Path) -> Result<Amount> {
-    let mut amount = Amount::default();
+pub(crate) fn warm(root: &Path) -> Result<TreeSize> {
+    let mut amount = TreeSize::default();
     visit(root, &mut |path, metadata| {
         amount.add(metadata);
         match metadata.is_file() {
@@ -153,8 +153,8 @@ pub(crate) fn warm(root: &Path) -> Result<Amount> {
 }
 
 /// Drops what is written to disk from the page cache; how much it is.
-pub(crate) fn forget(root: &Path) -> Result<Amount> {
-    let mut amount = Amount::default();
+pub(crate) fn forget(root: &Path) -> Result<TreeSize> {
+    let mut amount = TreeSize::default();
     visit(root, &mut |path, metadata| {
         amount.add(metadata);
         if !metadata.is_file() {
@@ -162,12 +162,12 @@ pub(crate) fn forget(root: &Path) -> Result<Amount> {
         }
         let forgotten = File::open(path)
             .and_then(|file| fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from));
-        forgotten.doing(|| format!("evicting {}", path.display()))
+        forgotten.context(|| format!("evicting {}", path.display()))
     })?;
     Ok(amount)
 }
 
-impl Amount {
+impl TreeSize {
     fn add(&mut self, metadata: &Metadata) {
         self.entries += 1;
         if metadata.is_file() {
@@ -184,17 +184,17 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
-    removed.doing(|| format!("removing {}", path.display()))
+    removed.context(|| format!("removing {}", path.display()))
 }
 
 /// Whether files of this folder can share blocks.
 pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
     let (from, to) = (folder.join("blocks"), folder.join("shared"));
     content::make(&from, 64 << 10, 0)?;
-    let doing = || format!("trying to share blocks in {}", folder.display());
+    let context = || format!("trying to share blocks in {}", folder.display());
     let shared = ioctl_ficlone(
-        File::create(&to).doing(doing)?,
-        File::open(&from).doing(doing)?,
+        File::create(&to).context(context)?,
+        File::open(&from).context(context)?,
     );
     remove(&from)?;
     remove(&to)?;
@@ -205,12 +205,12 @@ pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
 fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
     let mut pending = vec![root.to_owned()];
     while let Some(path) = pending.pop() {
-        let doing = || format!("looking at {}", path.display());
-        let metadata = fs::symlink_metadata(&path).doing(doing)?;
+        let context = || format!("looking at {}", path.display());
+        let metadata = fs::symlink_metadata(&path).context(context)?;
         if metadata.is_dir() {
-            let entries = fs::read_dir(&path).doing(doing)?;
+            let entries = fs::read_dir(&path).context(context)?;
             let names: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-            let mut names = names.doing(doing)?;
+            let mut names = names.context(context)?;
             names.sort_unstable_by(|a, b| b.cmp(a));
             pending.extend(names);
         }
@@ -221,19 +221,19 @@ fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> 
 
 /// Reads a file and shows every page that is not zeros, with its offset; holes are passed over.
 fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
-    let doing = || format!("reading {}", path.display());
-    let file = File::open(path).doing(doing)?;
+    let context = || format!("reading {}", path.display());
+    let file = File::open(path).context(context)?;
     let mut block = vec![0; BLOCK_BYTES];
     let mut at = 0;
     loop {
         let data = match seek(&file, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => return Ok(()),
-            data => data.doing(doing)?,
+            data => data.context(context)?,
         };
-        let end = seek(&file, SeekFrom::Hole(data)).doing(doing)?;
+        let end = seek(&file, SeekFrom::Hole(data)).context(context)?;
         at = data / PAGE_BYTES * PAGE_BYTES;
         while at < end {
-            let read = file.read_at(&mut block, at).doing(doing)?;
+            let read = file.read_at(&mut block, at).context(context)?;
             let pages = block[..read].chunks(PAGE_BYTES as usize);
             for (page, offset) in pages.zip((at..).step_by(PAGE_BYTES as usize)) {
                 if page.iter().any(|&byte| byte != 0) {
@@ -253,7 +253,7 @@ fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
 mod tests {
     use super::*;
 
-    const TREE: Source = Source::Tree {
+    const TREE: CopySource = CopySource::Tree {
         files: 250,
         file_bytes: 10,
     };
@@ -301,7 +301,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let (sparse, filled) = (folder.path().join("sparse"), folder.path().join("filled"));
-        let source = Source::Sparse { bytes: 16 << 20 };
+        let source = CopySource::Sparse { bytes: 16 << 20 };
         source.make(&sparse).unwrap();
         assert!(fs::metadata(&sparse).unwrap().blocks() * 512 <= 2 * PIECES * PIECE_BYTES);
         fs::write(&filled, fs::read(&sparse).unwrap()).unwrap();

@@ -6,8 +6,8 @@ use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::palette::{GRID, INK, MUTED, PAPER};
-use super::scale::Scale;
-use super::{Area, Drawn, FINE, Words, colour, svg, text, width};
+use super::scale::AxisScale;
+use super::{Area, ChartText, DrawResult, FINE, colour, svg, text, width};
 use crate::document::Unit;
 
 /// Of a row: the name, its bar, and air.
@@ -16,8 +16,8 @@ const TOP: i32 = 26;
 const BOTTOM: i32 = 26;
 
 /// A chart of bars.
-pub(in super::super) struct Bars {
-    pub(in super::super) words: Words,
+pub(in super::super) struct BarChart {
+    pub(in super::super) words: ChartText,
     pub(in super::super) label: String,
     pub(in super::super) unit: Unit,
     pub(in super::super) bars: Vec<Bar>,
@@ -36,7 +36,7 @@ pub(in super::super) struct Bar {
     pub(in super::super) figure: String,
 }
 
-impl Bars {
+impl BarChart {
     /// An SVG element this many pixels wide, as high as it needs to be.
     pub(in super::super) fn draw(&self, wide: i32) -> String {
         let rows = i32::try_from(self.bars.len()).unwrap_or(i32::MAX);
@@ -45,10 +45,10 @@ impl Bars {
         })
     }
 
-    fn draw_on(&self, area: &Area<'_>) -> Drawn {
+    fn draw_on(&self, area: &Area<'_>) -> DrawResult {
         let (wide, high) = area.dim_in_pixel();
         let (wide, high) = (wide.cast_signed(), high.cast_signed());
-        let scale = Scale::from_zero(
+        let scale = AxisScale::from_zero(
             self.bars.iter().map(Bar::reach).fold(0.0, f64::max),
             self.unit,
         );
@@ -87,7 +87,7 @@ impl Bars {
                 free_from = middle + half + 6 * FINE;
             }
         }
-        let rows = Scale::of_rows(self.bars.len());
+        let rows = AxisScale::of_rows(self.bars.len());
         for (index, bar) in self.bars.iter().enumerate() {
             bar.draw_on(area, rows.map(&(index as f64), (top, bottom)), x)?;
         }
@@ -96,7 +96,7 @@ impl Bars {
 }
 
 impl Bar {
-    fn draw_on(&self, area: &Area<'_>, top: i32, x: impl Fn(f64) -> i32) -> Drawn {
+    fn draw_on(&self, area: &Area<'_>, top: i32, x: impl Fn(f64) -> i32) -> DrawResult {
         text(
             area,
             &self.name,

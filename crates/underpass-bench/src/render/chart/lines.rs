@@ -7,8 +7,8 @@ use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, TRANSPARENT};
 
 use super::palette::{GRID, INK, MUTED};
-use super::scale::{Scale, Tick, nines};
-use super::{Area, Drawn, FINE, FONT, Words, colour, mark, style, svg, text, width};
+use super::scale::{AxisScale, Tick, nines};
+use super::{Area, ChartText, DrawResult, FINE, FONT, colour, mark, style, svg, text, width};
 use crate::document::{Axis, Case, Unit};
 
 /// Contenders stand beside each other by this much at the most, so that their ranges can be seen.
@@ -18,11 +18,11 @@ const TICK: i32 = 4 * FINE;
 const FEW: usize = 5;
 
 /// A chart of lines.
-pub(in super::super) struct Lines {
-    pub(in super::super) words: Words,
-    x: Scale,
+pub(in super::super) struct LineChart {
+    pub(in super::super) words: ChartText,
+    x: AxisScale,
     x_label: String,
-    y: Scale,
+    y: AxisScale,
     y_label: String,
     series: Vec<Series>,
     marks: Marks,
@@ -50,15 +50,15 @@ pub(in super::super) enum Marks {
     Few,
 }
 
-impl Lines {
+impl LineChart {
     /// Medians over the cases of an experiment.
     pub(in super::super) fn over_cases(
-        words: Words,
+        words: ChartText,
         (axis, cases): (&Axis, &[&Case]),
         (label, unit): (&str, Unit),
         series: Vec<Series>,
-    ) -> Lines {
-        let mut x = Scale::of_cases(cases);
+    ) -> LineChart {
+        let mut x = AxisScale::of_cases(cases);
         for tick in &mut x.ticks {
             // `10 connections` over an axis named `connections`.
             let short = tick.label.strip_suffix(&axis.label).map(str::trim_end);
@@ -67,24 +67,24 @@ impl Lines {
             }
         }
         let x = (x, axis.label.clone());
-        Lines::new(words, x, (label, unit), series, Marks::Every)
+        LineChart::new(words, x, (label, unit), series, Marks::Every)
     }
 
     /// Something over seconds.
     pub(in super::super) fn over_time(
-        words: Words,
+        words: ChartText,
         (label, unit): (&str, Unit),
         series: Vec<Series>,
-    ) -> Lines {
+    ) -> LineChart {
         let all = series.iter().flat_map(|one| &one.points);
-        let x = Scale::from_zero(all.map(|point| point.x).fold(0.0, f64::max), Unit::Seconds);
+        let x = AxisScale::from_zero(all.map(|point| point.x).fold(0.0, f64::max), Unit::Seconds);
         let x_label = format!("time since the load began ({})", x.suffix);
-        Lines::new(words, (x, x_label), (label, unit), series, Marks::Few)
+        LineChart::new(words, (x, x_label), (label, unit), series, Marks::Few)
     }
 
     /// Latency over the share of requests that took no longer; points beyond what `count`
     /// requests can tell are left out.
-    pub(in super::super) fn over_shares(words: Words, mut series: Vec<Series>) -> Lines {
+    pub(in super::super) fn over_shares(words: ChartText, mut series: Vec<Series>) -> LineChart {
         for one in &mut series {
             one.points.retain(|point| point.x < 1.0);
             for point in &mut one.points {
@@ -92,9 +92,9 @@ impl Lines {
             }
         }
         let all = series.iter().flat_map(|one| &one.points);
-        let x = Scale::of_nines(all.map(|point| point.x).fold(1.0, f64::max));
+        let x = AxisScale::of_nines(all.map(|point| point.x).fold(1.0, f64::max));
         let x_label = "share of requests that took no longer".to_owned();
-        Lines::new(
+        LineChart::new(
             words,
             (x, x_label),
             ("latency", Unit::Seconds),
@@ -104,23 +104,23 @@ impl Lines {
     }
 
     fn new(
-        words: Words,
-        (x, x_label): (Scale, String),
+        words: ChartText,
+        (x, x_label): (AxisScale, String),
         (label, unit): (&str, Unit),
         series: Vec<Series>,
         marks: Marks,
-    ) -> Lines {
+    ) -> LineChart {
         let points = series.iter().flat_map(|one| &one.points);
         let ends = points.flat_map(|point| {
             let (low, high) = point.range.unwrap_or((point.y, point.y));
             [low, high]
         });
-        let y = Scale::of_values(&ends.collect::<Vec<_>>(), unit);
+        let y = AxisScale::of_values(&ends.collect::<Vec<_>>(), unit);
         let y_label = match y.suffix {
             "" => label.to_owned(),
             suffix => format!("{label} ({suffix})"),
         };
-        Lines {
+        LineChart {
             words,
             x,
             x_label,
@@ -146,7 +146,7 @@ impl Lines {
         svg(&self.words, (wide, high), |area| self.draw_on(area))
     }
 
-    fn draw_on(&self, area: &Area<'_>) -> Drawn {
+    fn draw_on(&self, area: &Area<'_>) -> DrawResult {
         let (wide, high) = area.dim_in_pixel();
         let (wide, high) = (wide.cast_signed(), high.cast_signed());
         let (left, right) = self.margins(wide);
@@ -217,7 +217,7 @@ impl Lines {
         (left, beyond.max(8 * FINE))
     }
 
-    fn draw_series(&self, area: &Area<'_>, series: &Series, placed: &[Placed]) -> Drawn {
+    fn draw_series(&self, area: &Area<'_>, series: &Series, placed: &[Placed]) -> DrawResult {
         let ink = colour(series.place);
         for one in placed.iter().filter(|one| one.low != one.high) {
             let faint = ink.mix(0.6).stroke_width(3 * FINE.unsigned_abs() / 2);
@@ -288,7 +288,7 @@ fn label_at(ticks: &[Tick], at: f64) -> String {
 }
 
 /// The ticks whose labels don't touch: the last one, and of the others whatever fits.
-fn apart(scale: &Scale, wide: i32) -> Vec<Tick> {
+fn apart(scale: &AxisScale, wide: i32) -> Vec<Tick> {
     let gap = (FONT / 2.0) as i32 * FINE;
     let mut taken: Vec<(i32, i32)> = Vec::new();
     let mut kept: Vec<Tick> = Vec::new();

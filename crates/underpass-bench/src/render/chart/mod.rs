@@ -20,8 +20,8 @@ use plotters::prelude::{IntoDrawingArea, RGBColor, SVGBackend, Text, TextStyle};
 use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-pub(super) use bars::{Bar, Bars};
-pub(super) use lines::{Lines, Point, Series};
+pub(super) use bars::{Bar, BarChart};
+pub(super) use lines::{LineChart, Point, Series};
 use palette::{PAPER, SERIES, shape_of};
 
 /// Units of the drawing in a pixel.
@@ -34,10 +34,10 @@ const PLOTTERS_FONT: f64 = 1.24;
 const LETTER: f64 = 0.58;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type DrawResult = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// What a chart says of itself to those who can't see it.
-pub(super) struct Words {
+pub(super) struct ChartText {
     /// Unique on the page.
     pub(super) id: String,
     pub(super) title: String,
@@ -46,9 +46,9 @@ pub(super) struct Words {
 
 /// Draws by `draw` on a canvas of this many pixels; an SVG element that can stand in HTML.
 fn svg(
-    words: &Words,
+    words: &ChartText,
     (width, height): (i32, i32),
-    draw: impl FnOnce(&Area<'_>) -> Drawn,
+    draw: impl FnOnce(&Area<'_>) -> DrawResult,
 ) -> String {
     let mut drawing = String::new();
     {
@@ -61,7 +61,7 @@ fn svg(
         let _ = draw(&area).and_then(|()| area.present());
     }
     let inside = drawing.split_once('>').map_or("", |(_, inside)| inside);
-    let Words {
+    let ChartText {
         id,
         title,
         description,
@@ -108,7 +108,13 @@ fn colour(series: usize) -> RGBColor {
     SERIES[series % SERIES.len()].light
 }
 
-fn text(area: &Area<'_>, text: &str, at: (i32, i32), (h, v): (HPos, VPos), ink: RGBColor) -> Drawn {
+fn text(
+    area: &Area<'_>,
+    text: &str,
+    at: (i32, i32),
+    (h, v): (HPos, VPos),
+    ink: RGBColor,
+) -> DrawResult {
     area.draw(&Text::new(
         text.to_owned(),
         at,
@@ -130,7 +136,7 @@ fn width(text: &str) -> i32 {
 }
 
 /// The mark of a series, on a rim of paper so that it stands out from what it lies on.
-fn mark(area: &Area<'_>, series: usize, at: (i32, i32)) -> Drawn {
+fn mark(area: &Area<'_>, series: usize, at: (i32, i32)) -> DrawResult {
     let shape = shape_of(series);
     let ink = colour(series);
     shape.draw(area, at, 6 * FINE, PAPER)?;
@@ -141,8 +147,8 @@ fn mark(area: &Area<'_>, series: usize, at: (i32, i32)) -> Drawn {
     Ok(())
 }
 
-impl palette::Shape {
-    fn draw(self, area: &Area<'_>, (x, y): (i32, i32), radius: i32, ink: RGBColor) -> Drawn {
+impl palette::MarkerShape {
+    fn draw(self, area: &Area<'_>, (x, y): (i32, i32), radius: i32, ink: RGBColor) -> DrawResult {
         match self.corners() {
             [] => area.draw(&Circle::new((x, y), radius, ink.filled())),
             corners => {

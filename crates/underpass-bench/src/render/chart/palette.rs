@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use plotters::prelude::RGBColor;
 
 /// Colour and mark of one series.
-pub(super) struct Look {
+pub(super) struct SeriesStyle {
     pub(super) light: RGBColor,
     dark: RGBColor,
-    pub(super) shape: Shape,
+    pub(super) shape: MarkerShape,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum MarkerShape {
     Circle,
     Square,
     Up,
@@ -42,23 +42,23 @@ const NEUTRALS: [(RGBColor, &str); 4] = [
     (PAPER, "--paper"),
 ];
 
-pub(super) const SERIES: [Look; 12] = [
-    look(0x0b5cad, 0x5aa9ff, Shape::Circle),
-    look(0xd55e00, 0xff8f47, Shape::Square),
-    look(0x007a5e, 0x2fc79b, Shape::Up),
-    look(0xb5317f, 0xf47fc4, Shape::Diamond),
-    look(0x8a6a00, 0xe6c04a, Shape::Down),
-    look(0x2a8fc4, 0x9adcff, Shape::Plus),
-    look(0x6a3d9a, 0xb794f6, Shape::Cross),
-    look(0x6b7681, 0xa3aeb8, Shape::HollowCircle),
-    look(0x7a3b1e, 0xd09a78, Shape::HollowSquare),
-    look(0x2b2f33, 0xf4f4f4, Shape::HollowUp),
-    look(0x6f8f1c, 0xbfdc5a, Shape::HollowDiamond),
-    look(0xd4589a, 0xffbdd8, Shape::HollowDown),
+pub(super) const SERIES: [SeriesStyle; 12] = [
+    look(0x0b5cad, 0x5aa9ff, MarkerShape::Circle),
+    look(0xd55e00, 0xff8f47, MarkerShape::Square),
+    look(0x007a5e, 0x2fc79b, MarkerShape::Up),
+    look(0xb5317f, 0xf47fc4, MarkerShape::Diamond),
+    look(0x8a6a00, 0xe6c04a, MarkerShape::Down),
+    look(0x2a8fc4, 0x9adcff, MarkerShape::Plus),
+    look(0x6a3d9a, 0xb794f6, MarkerShape::Cross),
+    look(0x6b7681, 0xa3aeb8, MarkerShape::HollowCircle),
+    look(0x7a3b1e, 0xd09a78, MarkerShape::HollowSquare),
+    look(0x2b2f33, 0xf4f4f4, MarkerShape::HollowUp),
+    look(0x6f8f1c, 0xbfdc5a, MarkerShape::HollowDiamond),
+    look(0xd4589a, 0xffbdd8, MarkerShape::HollowDown),
 ];
 
 /// Where there are more series than colours, the same colour comes with another shape.
-pub(super) fn shape_of(series: usize) -> Shape {
+pub(super) fn shape_of(series: usize) -> MarkerShape {
     let lap = series / SERIES.len();
     SERIES[(series + lap * LAP_SHIFT) % SERIES.len()].shape
 }
@@ -66,8 +66,8 @@ pub(super) fn shape_of(series: usize) -> Shape {
 /// Prime to the number of series, so that every lap differs from every other.
 const LAP_SHIFT: usize = 5;
 
-const fn look(light: u32, dark: u32, shape: Shape) -> Look {
-    Look {
+const fn look(light: u32, dark: u32, shape: MarkerShape) -> SeriesStyle {
+    SeriesStyle {
         light: rgb(light),
         dark: rgb(dark),
         shape,
@@ -79,20 +79,20 @@ const fn rgb(hex: u32) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-impl Shape {
+impl MarkerShape {
     /// Within a circle of radius 1 around 0, the bounding box centred there; none for a circle.
     pub(super) fn corners(self) -> &'static [(f64, f64)] {
         match self {
-            Shape::Circle | Shape::HollowCircle => &[],
-            Shape::Square | Shape::HollowSquare => {
+            MarkerShape::Circle | MarkerShape::HollowCircle => &[],
+            MarkerShape::Square | MarkerShape::HollowSquare => {
                 &[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)]
             }
-            Shape::Up | Shape::HollowUp => &[(0.0, -1.0), (1.1, 1.0), (-1.1, 1.0)],
-            Shape::Down | Shape::HollowDown => &[(0.0, 1.0), (1.1, -1.0), (-1.1, -1.0)],
-            Shape::Diamond | Shape::HollowDiamond => {
+            MarkerShape::Up | MarkerShape::HollowUp => &[(0.0, -1.0), (1.1, 1.0), (-1.1, 1.0)],
+            MarkerShape::Down | MarkerShape::HollowDown => &[(0.0, 1.0), (1.1, -1.0), (-1.1, -1.0)],
+            MarkerShape::Diamond | MarkerShape::HollowDiamond => {
                 &[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]
             }
-            Shape::Plus => &[
+            MarkerShape::Plus => &[
                 (-0.35, -1.1),
                 (0.35, -1.1),
                 (0.35, -0.35),
@@ -106,7 +106,7 @@ impl Shape {
                 (-1.1, -0.35),
                 (-0.35, -0.35),
             ],
-            Shape::Cross => &[
+            MarkerShape::Cross => &[
                 (-1.0, -0.5),
                 (-0.5, -1.0),
                 (0.0, -0.5),
@@ -126,11 +126,11 @@ impl Shape {
     pub(super) fn is_hollow(self) -> bool {
         matches!(
             self,
-            Shape::HollowCircle
-                | Shape::HollowSquare
-                | Shape::HollowUp
-                | Shape::HollowDiamond
-                | Shape::HollowDown
+            MarkerShape::HollowCircle
+                | MarkerShape::HollowSquare
+                | MarkerShape::HollowUp
+                | MarkerShape::HollowDiamond
+                | MarkerShape::HollowDown
         )
     }
 }
@@ -158,7 +158,7 @@ pub(in super::super) fn dark_series() -> String {
     declared(|look| look.dark)
 }
 
-fn declared(of: fn(&Look) -> RGBColor) -> String {
+fn declared(of: fn(&SeriesStyle) -> RGBColor) -> String {
     let all = SERIES.iter().enumerate();
     all.map(|(index, look)| format!("--s{index}:{};", hex(of(look))))
         .collect()

@@ -13,8 +13,8 @@ const TICKS_MAX: usize = 7;
 
 /// One axis.
 #[derive(Clone, Debug)]
-pub(super) struct Scale {
-    progress: Progress,
+pub(super) struct AxisScale {
+    progress: AxisKind,
     low: f64,
     high: f64,
     pub(super) ticks: Vec<Tick>,
@@ -23,7 +23,7 @@ pub(super) struct Scale {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum AxisKind {
     Linear,
     Logarithmic,
 }
@@ -34,20 +34,20 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-impl Scale {
+impl AxisScale {
     /// For figures: from 0, or by powers of ten where they differ by more than one.
-    pub(super) fn of_values(values: &[f64], unit: Unit) -> Scale {
+    pub(super) fn of_values(values: &[f64], unit: Unit) -> AxisScale {
         let high = values.iter().copied().fold(0.0, f64::max);
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         if low > 0.0 && high / low > LOG_FROM {
-            Scale::logarithmic(low, high, unit)
+            AxisScale::logarithmic(low, high, unit)
         } else {
-            Scale::from_zero(high, unit)
+            AxisScale::from_zero(high, unit)
         }
     }
 
     /// In even steps from 0, for bars and time.
-    pub(super) fn from_zero(high: f64, unit: Unit) -> Scale {
+    pub(super) fn from_zero(high: f64, unit: Unit) -> AxisScale {
         let high = if high > 0.0 { high } else { 1.0 };
         let prefix = Prefix::of(high, unit);
         let step = step(high / prefix.divisor / 5.0);
@@ -59,8 +59,8 @@ impl Scale {
                 label: plain(shown),
             }
         });
-        Scale {
-            progress: Progress::Linear,
+        AxisScale {
+            progress: AxisKind::Linear,
             low: 0.0,
             high: steps as f64 * step * prefix.divisor,
             ticks: ticks.collect(),
@@ -68,7 +68,7 @@ impl Scale {
         }
     }
 
-    fn logarithmic(low: f64, high: f64, unit: Unit) -> Scale {
+    fn logarithmic(low: f64, high: f64, unit: Unit) -> AxisScale {
         let prefix = Prefix::of((low * high).sqrt(), unit);
         let (low, high) = (low / prefix.divisor, high / prefix.divisor);
         let powers = (low.log10().floor() as i32 - 1)..=(high.log10().ceil() as i32 + 1);
@@ -100,8 +100,8 @@ impl Scale {
             at: step * prefix.divisor,
             label: plain(step),
         });
-        Scale {
-            progress: Progress::Logarithmic,
+        AxisScale {
+            progress: AxisKind::Logarithmic,
             low: from * prefix.divisor,
             high: to * prefix.divisor,
             ticks: ticks.collect(),
@@ -110,7 +110,7 @@ impl Scale {
     }
 
     /// For the cases of an experiment: a tick at each, with the case's label.
-    pub(super) fn of_cases(cases: &[&Case]) -> Scale {
+    pub(super) fn of_cases(cases: &[&Case]) -> AxisScale {
         let ticks = cases.iter().map(|case| Tick {
             at: case.x,
             label: case.label.clone(),
@@ -124,10 +124,10 @@ impl Scale {
             .map(|case| case.x)
             .fold(f64::NEG_INFINITY, f64::max);
         let progress = match low > 0.0 && high / low > LOG_FROM / 2.0 {
-            true => Progress::Logarithmic,
-            false => Progress::Linear,
+            true => AxisKind::Logarithmic,
+            false => AxisKind::Linear,
         };
-        let mut scale = Scale {
+        let mut scale = AxisScale {
             progress,
             low,
             high,
@@ -139,14 +139,14 @@ impl Scale {
     }
 
     /// For shares of requests, given as how many nines they have.
-    pub(super) fn of_nines(nines_max: f64) -> Scale {
+    pub(super) fn of_nines(nines_max: f64) -> AxisScale {
         let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
         let ticks = shares.map(|share| Tick {
             at: nines(share),
             label: format!("{} %", plain(share * 100.0)),
         });
-        Scale {
-            progress: Progress::Linear,
+        AxisScale {
+            progress: AxisKind::Linear,
             low: 0.0,
             high: nines_max,
             ticks: ticks
@@ -158,10 +158,10 @@ impl Scale {
     }
 
     /// Places without ticks, from 0 to `count`: the rows of a bar chart.
-    pub(super) fn of_rows(count: usize) -> Scale {
+    pub(super) fn of_rows(count: usize) -> AxisScale {
         let high = count as f64;
-        Scale {
-            progress: Progress::Linear,
+        AxisScale {
+            progress: AxisKind::Linear,
             low: 0.0,
             high,
             ticks: Vec::new(),
@@ -170,8 +170,8 @@ impl Scale {
     }
 
     /// The same axis with other ticks.
-    pub(super) fn with_ticks(&self, ticks: Vec<Tick>) -> Scale {
-        Scale {
+    pub(super) fn with_ticks(&self, ticks: Vec<Tick>) -> AxisScale {
+        AxisScale {
             ticks,
             ..self.clone()
         }
@@ -179,7 +179,7 @@ impl Scale {
 
     /// Whether it goes by powers of ten.
     pub(super) fn is_logarithmic(&self) -> bool {
-        self.progress == Progress::Logarithmic
+        self.progress == AxisKind::Logarithmic
     }
 
     fn widen(&mut self, share: f64) {
@@ -190,21 +190,21 @@ impl Scale {
             1.0
         };
         let straight = |bent: f64| match self.progress {
-            Progress::Linear => bent,
-            Progress::Logarithmic => 10_f64.powf(bent),
+            AxisKind::Linear => bent,
+            AxisKind::Logarithmic => 10_f64.powf(bent),
         };
         (self.low, self.high) = (straight(low - more), straight(high + more));
     }
 
     fn bent(&self, value: f64) -> f64 {
         match self.progress {
-            Progress::Linear => value,
-            Progress::Logarithmic => value.log10(),
+            AxisKind::Linear => value,
+            AxisKind::Logarithmic => value.log10(),
         }
     }
 }
 
-impl Ranged for Scale {
+impl Ranged for AxisScale {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 

@@ -1,0 +1,21 @@
+//! Runs this program in the role in which a measurement has started it.
+
+use super::role::SubprocessRole;
+use super::{mover, process, scratch};
+use crate::error::Result;
+
+impl SubprocessRole {
+    /// Performs the role.
+    ///
+    /// # Errors
+    /// What went wrong, for standard error.
+    pub fn play(self) -> Result<()> {
+        match self {
+            SubprocessRole::Become { processor, command } => {
+                process::become_command(processor, &command)
+            }
+            SubprocessRole::TakeCare(directory) => scratch::take_care(&directory),
+            SubprocessRole::Mover(settings) => mover::work(&settings),
+        }
+    }
+}
