@@ -34,7 +34,7 @@ fn it_says_where_how_and_what_became_of_it() {
     server.write("large", vec![b'l'; SIZE]);
     assert!(server.greeting.contains("Ctrl-C"), "{}", server.greeting);
     assert!(
-        server.greeting.contains("bodies leave by sendfile: "),
+        server.greeting.contains("bodies are sent by sendfile: "),
         "{}",
         server.greeting
     );
@@ -104,8 +104,8 @@ fn by_only_one_mechanism_bodies_are_right_and_travel_by_no_other() {
     for only in ["sendfile", "splice", "read_write"] {
         let server = Server::with(&["--only", only]);
         let greeting = &server.greeting;
-        let alone = greeting.contains(&format!("bodies leave by {only}: "))
-            && !greeting.contains("where it is refused");
+        let alone = greeting.contains(&format!("bodies are sent by {only}: "))
+            && !greeting.contains("falls back to");
         assert!(alone, "{greeting}");
         let mut socket = server.connect();
         for size in SIZES {
@@ -130,7 +130,7 @@ fn a_mechanism_that_no_body_can_leave_by_is_refused_at_the_start() {
     let output = serve(&["--listen", "127.0.0.1:0", "--only", "clone"]);
     assert_eq!(output.status.code(), Some(1));
     let said = errors(&output);
-    assert!(said.contains("no body can leave by clone: "), "{said}");
+    assert!(said.contains("clone cannot send bodies: "), "{said}");
     let unknown = serve(&["--only", "teleport"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(

@@ -50,7 +50,7 @@ fn a_right_configuration_is_told_and_nothing_is_served() {
     for part in [
         "127.0.0.1:1",
         &www,
-        "a.example, every other name",
+        "a.example, all other names",
         "*.b.example",
     ] {
         assert!(told.contains(part), "{part}: {told}");
@@ -315,7 +315,7 @@ fn a_setting_that_makes_no_sense_is_told_by_its_name() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for part in [
         "listens on 127.0.0.1:2\nwith UNDERPASS_SET listen=127.0.0.1:2\nwith --set site.root=www",
-        "site 1: www for every other name",
+        "site 1: www for all other names",
         "site 2: . for b.example",
     ] {
         let told = text(&output.stdout);

@@ -186,7 +186,7 @@ fn a_broken_reload_is_told_and_changes_nothing() {
     let aside = folder.path().join("aside");
     fs::rename(&site, &aside).unwrap();
     server.signal(Signal::HUP);
-    let told = server.hear("not reloaded");
+    let told = server.hear("reload failed");
     assert!(told.contains(text(&site)), "{told}");
     ask(&mut kept, "/f");
     assert!(!answer(&mut kept).is_last(), "its generation has retired");
@@ -210,11 +210,11 @@ fn an_upgrade_that_fails_is_told_and_changes_nothing() {
     let address = server.address();
     fs::remove_file(&program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("No such file"), "{told}");
     symlink("/bin/false", &program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("exit status: 1"), "{told}");
     assert_eq!(get(address, "/small"), pattern(700));
     fs::remove_file(&program).unwrap();
@@ -234,7 +234,7 @@ fn a_successor_that_cannot_serve_says_why_and_the_old_one_goes_on() {
     let address = server.address();
     fs::remove_dir(&site).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("cannot serve"), "{told}");
     connect(address);
     server.stop();

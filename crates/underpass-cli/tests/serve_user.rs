@@ -91,7 +91,7 @@ fn as_root_it_warns_and_reads_everything() {
     server.write("closed", "content");
     fs::set_permissions(server.path("closed"), Permissions::from_mode(0o600)).unwrap();
     assert_eq!(status(&server, "/closed"), "200");
-    let warning = server.greeting.contains("warning: it runs as root");
+    let warning = server.greeting.contains("warning: running as root");
     assert!(warning, "{}", server.greeting);
     assert!(server.greeting.contains("--user"), "{}", server.greeting);
 }

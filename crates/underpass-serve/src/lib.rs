@@ -52,7 +52,7 @@ pub use site::rules::TypeOptions;
 
 pub use connection::worker::{Summary, Worker};
 pub use options::settings::{Channel, Setting};
-pub use server::{Server, serve, serve_on};
+pub use server::{FileServer, serve, serve_on};
 pub use site::rules;
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens

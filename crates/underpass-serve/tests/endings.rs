@@ -11,7 +11,7 @@ use std::net::{Shutdown as Half, TcpStream};
 use std::time::{Duration, Instant};
 
 use support::{Client, Server, State, pattern};
-use underpass_net::Phase;
+use underpass_net::ShutdownPhase;
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(3600);
@@ -169,7 +169,7 @@ fn a_stop_closes_idle_connections_and_finishes_answers() {
     let mut busy = Client::slow(server.address());
     busy.send(GET);
     busy.head();
-    server.running().shutdown().advance(Phase::Draining);
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert_eq!(idle.rest(), b"");
     assert!(
         busy.read_exact(SIZE).unwrap() == content,
@@ -197,7 +197,7 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
     // The answer here shows that the first half has been read: one worker, in order.
     idle.send(GET);
     idle.answer();
-    server.running().shutdown().advance(Phase::Draining);
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert_eq!(idle.rest(), b"");
     client.send(other);
     let answer = client.answer();
@@ -219,7 +219,7 @@ fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
     for client in &mut waiting {
         client.send(GET);
     }
-    server.running().shutdown().advance(Phase::Draining);
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert!(busy.read_exact(SIZE).unwrap() == content);
     assert_eq!(busy.rest(), b"");
     drop(busy);
@@ -251,8 +251,8 @@ fn stopping_at_once_cuts_answers() {
     busy.send(GET);
     busy.head();
     let shutdown = server.running().shutdown();
-    shutdown.hurry();
-    shutdown.hurry();
+    shutdown.escalate();
+    shutdown.escalate();
     assert!(busy.rest().len() < SIZE);
     server.stop();
 }

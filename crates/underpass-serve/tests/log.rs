@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{Client, Server, make_old, pattern};
 use tempfile::TempDir;
-use underpass_net::Phase;
+use underpass_net::ShutdownPhase;
 use underpass_serve::{Access, LogFormat, Options};
 
 const SIZE: usize = 24 << 20;
@@ -303,7 +303,7 @@ fn an_answer_that_was_not_finished_says_why() {
     assert!(shrinking.rest().len() < SIZE);
     let mut stopped = begin("/f?stopped");
     let shutdown = logged.server.running().shutdown();
-    shutdown.advance(Phase::Now);
+    shutdown.advance(ShutdownPhase::Now);
     assert!(stopped.rest().len() < SIZE);
     let mut told: Vec<_> = logged
         .objects()

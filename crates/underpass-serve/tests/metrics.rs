@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use support::{Client, Server, pattern};
 use tempfile::TempDir;
-use underpass_net::{Phase, ProxyProtocol};
+use underpass_net::{ProxyProtocol, ShutdownPhase};
 use underpass_serve::{Access, Options, StatusAddress};
 
 const SIZE: usize = 24 << 20;
@@ -378,7 +378,10 @@ fn health_is_told_until_the_last_answer_has_left() {
     let mut busy = Client::slow(told.server.address());
     busy.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
     busy.head();
-    told.server.running().shutdown().advance(Phase::Draining);
+    told.server
+        .running()
+        .shutdown()
+        .advance(ShutdownPhase::Draining);
     for path in ["/health", "/ready"] {
         assert_eq!(told.get(path), (503, "stopping\n".into()));
     }

@@ -1,4 +1,4 @@
-//! What stands in the way, and what to do about it: one line each.
+//! Advice: what limits transfers on this machine and how to change it, one line each.
 
 use serde::Serialize;
 use underpass::{Mechanism, Scope};
@@ -10,19 +10,19 @@ use super::settings::{OpenFiles, Pipes, Setting, numbers};
 use super::tls::{Answer, KernelTls, Module};
 use super::trial::Outcome;
 
-/// A connection of `serve` has a socket and a file, with splice two ends of a pipe more.
+/// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
 
-/// What a busy listener needs; the kernel's default since 5.4 is 4096.
+/// A busy listener needs this much; the kernel's default since 5.4 is 4096.
 const ACCEPT_QUEUE_WISHED: u64 = 1024;
 
-/// At 100 ms of round trip this is 10 MiB/s on one connection.
+/// With a round-trip time of 100 ms this allows 10 MiB/s on one connection.
 const SEND_BUFFER_WISHED: u64 = 1 << 20;
 
 /// One line of advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Advice {
-    /// A word for programs; the list is in docs/doctor.md.
+    /// A keyword for programs; docs/doctor.md lists them.
     pub(super) about: &'static str,
     pub(super) text: String,
 }
@@ -66,7 +66,7 @@ fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
             _ => None,
         })?;
         Some(format!(
-            "{}: wrong bytes arrived ({error}): do not trust copies there, and report it",
+            "{}: wrong bytes arrived ({error}): do not trust copies there, and report this bug",
             row.label()
         ))
     };
@@ -79,7 +79,7 @@ fn paths(report: &Report) -> Vec<String> {
         match place.usable {
             Usable::SourceAndSink => None,
             Usable::SourceOnly => Some(format!(
-                "{id} ({given}): no file can be made there, so nothing was copied into it"
+                "{id} ({given}): files cannot be created there, so it was not tested as a destination"
             )),
             Usable::Nothing => Some(format!(
                 "{id} ({given}) was not tried: {}",
@@ -105,14 +105,14 @@ fn calls_missing(report: &Report) -> Vec<String> {
     let mut texts = Vec::new();
     for missing in &report.kernel.calls_missing {
         texts.push(format!(
-            "{} is not to be had ({}): {}; other ways are used",
+            "{} is not available on this kernel ({}): {}; other mechanisms are used",
             missing.mechanism, missing.errno, missing.meaning
         ));
     }
     texts
 }
 
-/// Pairs whose payload crosses into user space because all else was refused.
+/// Lists pairs whose payload passes through user space because everything else was refused.
 fn user_space(pairs: &[Row]) -> Vec<String> {
     let spared = |row: &Row| {
         let works = |(mechanism, outcome): &(Mechanism, Outcome)| {
@@ -128,12 +128,12 @@ fn user_space(pairs: &[Row]) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "{}: bytes go through user space, nothing better works: twice the copies, more CPU",
+        "{}: only read/write works, so bytes pass through user space: twice the copies, more CPU",
         labels.join(", ")
     )]
 }
 
-/// One line per kind of file system.
+/// One line per type of file system.
 fn no_clone(report: &Report) -> Vec<String> {
     let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
@@ -147,8 +147,8 @@ fn no_clone(report: &Report) -> Vec<String> {
     }
     let line = |(name, ids): (&str, Vec<&str>)| {
         format!(
-            "{} ({name}): not a copy-on-write file system: copies copy bytes; Btrfs, XFS and \
-             bcachefs can share them",
+            "{} ({name}): the file system has no reflinks, so `cp` copies all bytes; Btrfs, XFS \
+             and bcachefs can share blocks",
             ids.join(", ")
         )
     };
@@ -168,17 +168,17 @@ fn refuses_clone_within(row: &Row) -> bool {
 }
 
 fn kernel_tls(tls: &KernelTls) -> Option<String> {
-    let user_space = "TLS will be encrypted in user space";
+    let user_space = "TLS would be encrypted in user space";
     match (&tls.attached, tls.module) {
         (Answer::Works, _) => None,
         (_, Module::NotLoaded) => Some(format!(
-            "kernel TLS is not loaded: {user_space}; for the kernel to do it: modprobe tls"
+            "the kernel TLS module is not loaded: {user_space}; load it with modprobe tls"
         )),
         (Answer::Refused { errno, .. }, Module::NotFound) => Some(format!(
-            "no kernel TLS ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
+            "kernel TLS is not available ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
         )),
         (Answer::Refused { errno, meaning }, Module::Present) => Some(format!(
-            "kernel TLS is there and refuses ({errno}: {meaning}): {user_space}"
+            "kernel TLS is present but refuses ({errno}: {meaning}): {user_space}"
         )),
         (Answer::NotTried { reason }, _) => Some(format!(
             "kernel TLS could not be tried ({reason}): {user_space}"
@@ -193,24 +193,24 @@ fn pipe_size(pipes: &Pipes) -> Option<String> {
     }
     Some(match pipes.max_bytes {
         Some(max) if max < pipes.asked_bytes => format!(
-            "pipe-max-size is {max}, below 1 MiB: splicing takes more calls; raise it with \
+            "pipe-max-size is {max}, less than 1 MiB: splice needs more calls; raise it with \
              sysctl fs.pipe-max-size={}",
             pipes.asked_bytes
         ),
         _ => format!(
-            "a new pipe got {granted} bytes of 1 MiB ({}): this user's pipes fill \
-             pipe-user-pages-soft; close some, or raise it",
+            "a new pipe was granted {granted} bytes instead of 1 MiB ({}): this user's pipes \
+             exceed pipe-user-pages-soft; close some, or raise the limit",
             pipes.refusal.as_deref().unwrap_or("no reason given")
         ),
     })
 }
 
-/// `serve` raises its soft limit by itself, so that only the hard one is in the way.
+/// `serve` raises its soft limit itself, so only the hard limit matters.
 fn open_files(limits: &OpenFiles) -> Option<String> {
     let hard = limits.hard.filter(|hard| *hard < OPEN_FILES_WISHED)?;
     let connections = hard / 2;
     Some(format!(
-        "hard limit of {hard} open files (some {connections} connections): raise it with \
+        "hard limit of {hard} open files (about {connections} connections): raise it with \
          LimitNOFILE= in the unit, or in limits.conf"
     ))
 }
@@ -219,8 +219,8 @@ fn accept_queue(tcp: &[Setting]) -> Option<String> {
     let queue = *numbers(tcp, "net.core.somaxconn").first()?;
     (queue < ACCEPT_QUEUE_WISHED).then(|| {
         format!(
-            "only {queue} connections may wait to be accepted: bursts are dropped; raise it with \
-             sysctl net.core.somaxconn=4096"
+            "only {queue} connections can wait to be accepted, so bursts are dropped; raise it \
+             with sysctl net.core.somaxconn=4096"
         )
     })
 }
@@ -229,7 +229,7 @@ fn send_buffer(tcp: &[Setting]) -> Option<String> {
     let most = *numbers(tcp, "net.ipv4.tcp_wmem").get(2)?;
     (most < SEND_BUFFER_WISHED).then(|| {
         format!(
-            "a connection may have {most} bytes on its way, at a round trip of 100 ms {} KiB/s; \
+            "the send buffer is limited to {most} bytes: {} KiB/s at a round-trip time of 100 ms; \
              raise the third number of net.ipv4.tcp_wmem",
             most * 10 / 1024
         )

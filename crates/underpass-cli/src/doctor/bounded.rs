@@ -1,17 +1,17 @@
-//! Work that may never end: a dead network mount, a file that blocks on reading.
+//! Time limits for work that may never end: a dead network mount, a file that blocks on reading.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What one look at a path, and one trial, may take.
+/// The limit for inspecting one path, and for one trial.
 pub(super) const TRIAL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What all trials together may take.
+/// The limit for all trials together.
 pub(super) const TRIALS_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Does the work on a thread of its own, and waits no longer than the limit; the thread is then
-/// left behind, to end with the process. `None` also where it panicked.
+/// Runs the work on a separate thread and returns its result, or `None` after the limit or a panic.
+/// A thread over the limit is abandoned; it ends with the process.
 pub(super) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

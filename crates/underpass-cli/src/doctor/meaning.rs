@@ -1,4 +1,4 @@
-//! What an answer of the kernel means for moving bytes, in words that help.
+//! Explanations of the kernel's errors for the user.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass::errno::{self, Named};
 use underpass::{Cause, Mechanism, Scope};
 
-/// `EXDEV`, or what stands for it where no call failed.
+/// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
 pub(super) fn name(cause: Cause) -> String {
     match cause {
         Cause::Errno(errno) => match errno::name(errno) {
@@ -17,23 +17,26 @@ pub(super) fn name(cause: Cause) -> String {
     }
 }
 
-/// How far a refusal holds.
+/// The scope of a refusal.
 pub(super) const fn reach(scope: Scope) -> &'static str {
     match scope {
-        Scope::Kernel => "everywhere on this machine",
+        Scope::Kernel => "for all files on this machine",
         Scope::Devices => "between these file systems",
         Scope::Once => "for these two descriptors",
     }
 }
 
-/// Why a mechanism was refused.
+/// Why the kernel refused a mechanism.
 pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     let Cause::Errno(errno) = cause else {
-        return "the call moved nothing although there was more: only reading works".to_owned();
+        return "the call moved nothing before the end of the file: only read/write works"
+            .to_owned();
     };
     let known = match (scope, errno) {
-        (Scope::Kernel, Errno::NOSYS) => "not built in this kernel, or hidden by a seccomp filter",
-        (Scope::Kernel, _) => "forbidden to this process, most likely by a seccomp filter",
+        (Scope::Kernel, Errno::NOSYS) => {
+            "not built into this kernel, or blocked by a seccomp filter"
+        }
+        (Scope::Kernel, _) => "not permitted for this process, most likely by a seccomp filter",
         _ => match mechanism {
             Mechanism::Clone => clone(errno),
             Mechanism::CopyRange => copy_range(errno),
@@ -47,7 +50,7 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     }
 }
 
-/// What the kernel's error means in general.
+/// The general description of an errno.
 pub(super) fn words(errno: Errno) -> String {
     let words = io::Error::from(errno).to_string();
     let end = words.find(" (os error").unwrap_or(words.len());
@@ -57,21 +60,23 @@ pub(super) fn words(errno: Errno) -> String {
 const fn clone(errno: Errno) -> &'static str {
     match errno {
         Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => {
-            "not a copy-on-write file system: files can't share blocks"
+            "the file system has no reflinks: files cannot share blocks"
         }
-        Errno::XDEV => "two file systems: blocks can be shared inside one only",
-        Errno::INVAL => "the range or the files' flags (no copy-on-write, checksums) forbid it",
-        Errno::PERM | Errno::ACCESS => "a file that must not change, or a security policy",
+        Errno::XDEV => "two file systems: blocks can only be shared within one",
+        Errno::INVAL => {
+            "excluded by the range or by the files' flags (no copy-on-write, checksums)"
+        }
+        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
         _ => "",
     }
 }
 
 const fn copy_range(errno: Errno) -> &'static str {
     match errno {
-        Errno::XDEV => "two file systems: since Linux 5.19 this call stays inside one",
-        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not offer it",
-        Errno::INVAL => "not between such files",
-        Errno::PERM | Errno::ACCESS => "a file that must not change, or a security policy",
+        Errno::XDEV => "two file systems: since Linux 5.19 this call works within one only",
+        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
+        Errno::INVAL => "not supported between these files",
+        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
         _ => "",
     }
 }
@@ -79,14 +84,14 @@ const fn copy_range(errno: Errno) -> &'static str {
 /// sendfile and splice.
 const fn by_pages(errno: Errno) -> &'static str {
     match errno {
-        Errno::INVAL => "the file system can't hand on its pages: only reading works",
-        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not offer it",
-        Errno::PERM | Errno::ACCESS => "a sealed file, or a security policy",
+        Errno::INVAL => "the file system cannot pass pages on: only read/write works",
+        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
+        Errno::PERM | Errno::ACCESS => "the file is sealed, or a security policy forbids it",
         _ => "",
     }
 }
 
-/// An error as people search for it.
+/// An error with the name of its errno, as users search for it.
 pub(super) fn of_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => Named(Errno::from_raw_os_error(code)).to_string(),

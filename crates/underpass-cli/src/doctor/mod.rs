@@ -1,4 +1,4 @@
-//! `underpass doctor`: what this kernel and these paths can do, tried for real.
+//! `underpass doctor`: tests what this kernel and these file systems can do.
 //!
 //! ```text
 //!  paths ─▶ places ─┐
@@ -7,8 +7,8 @@
 //!                                                                advice on all of it ┘
 //! ```
 //!
-//! "Works" means that a real transfer ended, that the account says the mechanism moved all of it,
-//! and that every byte was compared. Nothing is concluded from versions or names.
+//! "Works" means that a real transfer completed, that its account shows the mechanism moved all
+//! bytes, and that every byte was compared. Nothing is inferred from versions or names.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -42,17 +42,16 @@ use stream::Stream;
 use tls::KernelTls;
 use trial::Outcome;
 
-/// Paths have one letter each, and every pair costs time.
+/// Each path has a letter, and every pair takes time.
 const PATHS_MAX: usize = 16;
 
-/// Try every way of moving bytes, on this machine and between these paths
+/// Test every mechanism that moves bytes, on this machine and between these paths
 ///
-/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left
-/// behind.
+/// Each test transfers 1 MiB and compares every byte. No files are left behind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directories to try from and to, at most 16; of a file, the directory it is in
-    /// [default: the current directory and /tmp]
+    /// Test transfers from, to and between these directories, at most 16; a file stands for its
+    /// directory [default: the current directory and /tmp]
     #[arg(value_name = "PATH", num_args = 0..=PATHS_MAX)]
     paths: Vec<PathBuf>,
 
@@ -61,7 +60,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Everything found out.
+/// The whole report, in the order of its JSON form.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -77,7 +76,7 @@ struct Report {
     advice: Vec<Advice>,
 }
 
-/// What a command of Underpass will do between two ends.
+/// The mechanisms that a command of Underpass will use between two ends.
 #[derive(Debug, Serialize)]
 struct Use {
     command: &'static str,
@@ -88,7 +87,8 @@ struct Use {
     uses: Vec<Mechanism>,
 }
 
-/// Prints the report. 0: everything was tried; 1: something could not be, or wrong bytes arrived.
+/// Prints the report. Exit code 0: everything was tested; 1: something could not be tested, or wrong
+/// bytes arrived.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let report = Report::make(&arguments.paths);
     let text = if arguments.json {
@@ -99,10 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => report.exit_code(),
-        // Whoever read it has seen enough.
+        // The reader has seen enough: `| head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => report.exit_code(),
         Err(error) => {
-            eprintln!("underpass doctor: writing the report: {error}");
+            eprintln!("underpass doctor: cannot write the report: {error}");
             ExitCode::FAILURE
         }
     }
@@ -164,7 +164,7 @@ fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-/// Which commands move bytes between such ends.
+/// The commands that move bytes between these ends.
 fn commands(row: &Row) -> Vec<Use> {
     let names: &[_] = match row.ends {
         (End::Place(_), End::Place(_)) => &["cp"],

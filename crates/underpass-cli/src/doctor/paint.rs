@@ -1,11 +1,11 @@
-//! Colour, and lines that fit.
+//! Colours and line wrapping.
 
 use std::io::IsTerminal;
 
 /// The width of the report in columns.
 pub(super) const WIDTH: usize = 80;
 
-/// Whether to colour.
+/// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
     Colour,
@@ -23,7 +23,7 @@ pub(super) enum Ink {
 }
 
 impl Paint {
-    /// Colour on a terminal that can, unless `NO_COLOR` says no.
+    /// Colours on a capable terminal unless `NO_COLOR` is set.
     pub(super) fn for_stdout() -> Self {
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -42,12 +42,12 @@ impl Paint {
     }
 }
 
-/// Breaks a text at blanks; the first line begins with `head`, the others with as many blanks.
+/// Wraps a text at blanks; the first line begins with `head`, the others are indented as much.
 pub(super) fn wrap(head: &str, text: &str) -> String {
     wrap_words(head, text.split(' '))
 }
 
-/// The same with a list, whose items stay whole.
+/// Wraps a list between its items.
 pub(super) fn wrap_list(head: &str, items: &[String]) -> String {
     let last = items.len().saturating_sub(1);
     let comma = |(at, item): (usize, &String)| item.clone() + if at < last { "," } else { "" };
@@ -55,7 +55,7 @@ pub(super) fn wrap_list(head: &str, items: &[String]) -> String {
     wrap_words(head, items.iter().map(String::as_str))
 }
 
-/// Words that fit nowhere are broken where the line ends.
+/// Words longer than a line are broken.
 fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     let indent = head.chars().count();
     let room = WIDTH.saturating_sub(indent).max(10);
@@ -81,7 +81,7 @@ fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     heads.zip(&lines).map(whole).collect()
 }
 
-/// The names of files are other people's: control characters must not reach the terminal.
+/// Escapes control characters, which file names may contain and a terminal must not receive.
 fn visible(word: &str) -> impl Iterator<Item = char> + '_ {
     word.chars().flat_map(|char| {
         let escaped = char.is_control().then(|| char.escape_default());

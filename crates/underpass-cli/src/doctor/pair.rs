@@ -1,4 +1,4 @@
-//! Which pairs are tried, and the trials of each.
+//! Selects the pairs of ends, and runs the trials of each pair.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::place::Place;
 use super::stream::Stream;
 use super::trial::{Inlet, Outcome, Outlet, Trial, attempt};
 
-/// With more paths than this, copies are tried between each and itself, and each and the first.
+/// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PLACES_MAX: usize = 4;
 
-/// One of the two ends of a trial.
+/// The source or the sink of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// By its place in the list.
+    /// The index in the list of paths.
     Place(usize),
     Stream(Stream),
 }
 
-/// What all mechanisms did between two ends.
+/// The results of all mechanisms between two ends.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     #[serde(skip)]
@@ -33,16 +33,16 @@ pub(super) struct Row {
     pub(super) sink: String,
     #[serde(serialize_with = "by_mechanism")]
     pub(super) mechanisms: Vec<(Mechanism, Outcome)>,
-    /// With everything allowed, as the commands have it.
+    /// With all mechanisms allowed, as the commands run.
     pub(super) auto: Auto,
 }
 
-/// What Underpass does where it has the choice.
+/// The result with all mechanisms allowed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Auto {
     #[serde(flatten)]
     pub(super) outcome: Outcome,
-    /// What moved bytes.
+    /// The mechanisms that moved bytes.
     pub(super) uses: Vec<Mechanism>,
 }
 
@@ -60,7 +60,7 @@ impl Row {
         format!("{} → {}", self.source, self.sink)
     }
 
-    /// All that was tried, the free choice last.
+    /// All results, the one with all mechanisms allowed last.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         let each = self.mechanisms.iter().map(|(_, outcome)| outcome);
         each.chain([&self.auto.outcome])
@@ -78,14 +78,14 @@ fn by_mechanism<S: Serializer>(
     map.end()
 }
 
-/// Tries everything between all pairs.
+/// Runs all trials between all pairs.
 pub(super) fn try_all(places: &[Place], bytes: &Arc<[u8]>) -> Vec<Row> {
     let begun = Instant::now();
     let watched = std::io::stderr().is_terminal();
     let rows = pairs(places).into_iter().map(|ends| {
         let (source, sink) = (name(ends.0, places), name(ends.1, places));
         if watched && begun.elapsed().as_secs() >= 1 {
-            eprint!("\r\x1b[Ktrying {source} → {sink}");
+            eprint!("\r\x1b[Ktesting {source} → {sink}");
         }
         let mut trials = Trials::new(ends, places, bytes, begun);
         let mechanisms = Mechanism::ALL
@@ -106,7 +106,7 @@ pub(super) fn try_all(places: &[Place], bytes: &Arc<[u8]>) -> Vec<Row> {
     rows
 }
 
-/// The trials between two ends, up to the first one that does not end.
+/// Runs trials between two ends, up to the first that exceeds its time limit.
 struct Trials {
     ends: Option<(Inlet, Outlet)>,
     begun: Instant,
@@ -129,18 +129,18 @@ impl Trials {
             Trial::of(Outcome::NotTried { reason })
         };
         if self.stuck {
-            return not_tried("an earlier trial of this pair did not end");
+            return not_tried("an earlier test of this pair timed out");
         }
         if self.begun.elapsed() > TRIALS_TIME_MAX {
-            return not_tried("the time for all trials had run out");
+            return not_tried("the time limit for all tests was exceeded");
         }
         let Some((inlet, outlet)) = self.ends.clone() else {
-            return not_tried("one of the two can't be used");
+            return not_tried("one of the two ends is not usable");
         };
         let trial = within(TRIAL_TIME_MAX, move || attempt(&inlet, &outlet, policy));
         trial.unwrap_or_else(|| {
             self.stuck = true;
-            let error = format!("did not end within {} s", TRIAL_TIME_MAX.as_secs());
+            let error = format!("timed out after {} s", TRIAL_TIME_MAX.as_secs());
             Trial::of(Outcome::Failed { error })
         })
     }
@@ -167,7 +167,7 @@ fn name(end: End, places: &[Place]) -> String {
     }
 }
 
-/// Files with files, each place with each kind of stream, and TCP with TCP.
+/// Every path with every path, every path with every kind of stream, and TCP with TCP.
 fn pairs(places: &[Place]) -> Vec<(End, End)> {
     let sources = || (0..places.len()).filter(|at| places[*at].original.is_some());
     let sinks = || (0..places.len()).filter(|at| places[*at].writable.is_some());

@@ -1,4 +1,4 @@
-//! A path given: which directory it stands for, what it is on, and what can be tried there.
+//! A path of the command line: its directory, its file system, and what can be tested there.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -17,28 +17,28 @@ use super::meaning;
 use super::mount::FileSystem;
 use super::sample::Original;
 
-/// Directory entries looked at for a file that can be read.
+/// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;
 
-/// A path given, and what it can be used for.
+/// A path of the command line, and what it can be used for.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Place {
-    /// A letter, by which the rest of the report calls it.
+    /// The letter that stands for it in the report.
     pub(super) id: String,
     pub(super) given: String,
     pub(super) directory: Option<String>,
     pub(super) usable: Usable,
-    /// What is peculiar, in sentences.
+    /// Remarks for the user.
     pub(super) notes: Vec<String>,
     pub(super) file_system: Option<FileSystem>,
     #[serde(skip)]
     pub(super) original: Option<Original>,
-    /// Where private files can be made.
+    /// The open directory, if files can be created in it.
     #[serde(skip)]
     pub(super) writable: Option<Arc<OwnedFd>>,
 }
 
-/// What can be tried at a place.
+/// What can be tested at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Usable {
@@ -48,7 +48,7 @@ pub(super) enum Usable {
 }
 
 impl Place {
-    /// Looks at a path; gives up on it where that takes too long.
+    /// Inspects a path; gives up after the time limit.
     pub(super) fn inspect(id: String, given: &Path, bytes: &Arc<[u8]>) -> Self {
         let nothing = Self {
             id,
@@ -65,7 +65,8 @@ impl Place {
             place.look(&path, bytes);
             place
         });
-        looked.unwrap_or_else(|| nothing.noting("does not answer: a dead network mount?"))
+        looked
+            .unwrap_or_else(|| nothing.noting("did not respond within 5 s: a dead network mount?"))
     }
 
     fn noting(mut self, note: impl Into<String>) -> Self {
@@ -84,7 +85,7 @@ impl Place {
         };
         if metadata.is_file() {
             self.notes
-                .push("is a file: its directory is tried".to_owned());
+                .push("is a file: its directory is tested".to_owned());
         }
         let resolved = directory
             .canonicalize()
@@ -109,12 +110,12 @@ impl Place {
         }
     }
 
-    /// Nothing can be made here: a file that is here already may serve as a source.
+    /// No file can be created here: uses an existing file as a source.
     fn read_only(&mut self, file: Option<&Path>, directory: &Path) {
         let found = match file {
             Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
             None if self.file_system.as_ref().is_some_and(FileSystem::is_pseudo) => {
-                let note = "files are made up while they are read: name one to try it as a source";
+                let note = "the files of this file system are generated on reading: name one to test it as a source";
                 return self.notes.push(note.to_owned());
             }
             None => find_source(directory),
@@ -124,7 +125,7 @@ impl Place {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 let bytes = original.bytes.len();
                 self.notes.push(format!(
-                    "tried as a source only, with {bytes} bytes of {name}"
+                    "tested as a source only, with {bytes} bytes of {name}"
                 ));
                 self.original = Some(original);
                 self.usable = Usable::SourceOnly;
@@ -132,7 +133,7 @@ impl Place {
             Err(error) => {
                 let error = meaning::of_error(&error);
                 self.notes
-                    .push(format!("no file here can be read for a trial: {error}"));
+                    .push(format!("no file here is readable for a test: {error}"));
             }
         }
     }
@@ -141,8 +142,8 @@ impl Place {
 fn unwritable(errno: Errno) -> String {
     let named = Named(errno);
     match errno {
-        Errno::NOSPC | Errno::DQUOT => format!("has no room for a file of 1 MiB: {named}"),
-        _ => format!("no file can be made here: {named}"),
+        Errno::NOSPC | Errno::DQUOT => format!("no space for a file of 1 MiB: {named}"),
+        _ => format!("cannot create files here: {named}"),
     }
 }
 
@@ -157,7 +158,7 @@ fn directory_of(path: &Path, metadata: &Metadata) -> Option<PathBuf> {
     })
 }
 
-/// The largest of the first regular files that can be read.
+/// Returns the largest readable file among the first entries.
 fn find_source(directory: &Path) -> io::Result<(PathBuf, Original)> {
     let mut files: Vec<_> = std::fs::read_dir(directory)?
         .take(ENTRIES_MAX)
@@ -175,7 +176,7 @@ fn find_source(directory: &Path) -> io::Result<(PathBuf, Original)> {
     opened.ok_or_else(|| io::Error::other("there is none with content"))
 }
 
-/// Not blocking, for a file in /proc may have nothing to say yet.
+/// Opens without blocking: a file in /proc may have no data yet.
 fn open_source(path: &Path) -> io::Result<Original> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
@@ -185,7 +186,7 @@ fn open_source(path: &Path) -> io::Result<Original> {
     Original::of_foreign(file)
 }
 
-/// Whether two paths are one directory.
+/// Whether two paths are the same directory.
 pub(super) fn are_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -218,7 +219,7 @@ mod tests {
         let place = inspect(&file);
         let resolved = directory.path().canonicalize().unwrap();
         assert_eq!(place.directory, Some(resolved.display().to_string()));
-        assert_eq!(place.notes, ["is a file: its directory is tried"]);
+        assert_eq!(place.notes, ["is a file: its directory is tested"]);
         let metadata = std::fs::metadata(&file).unwrap();
         assert_eq!(
             directory_of(Path::new("a"), &metadata),

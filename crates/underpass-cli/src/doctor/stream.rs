@@ -1,4 +1,4 @@
-//! Connections to oneself: one end is moved from or into, the other is served by a thread.
+//! Local connections for trials: the trial has one end, a thread serves the other.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// What carries the bytes.
+/// The kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stream {
     /// A TCP connection over the loopback interface.
@@ -28,7 +28,7 @@ impl Stream {
         }
     }
 
-    /// The end to write to, and the end to read from.
+    /// Opens a connection: the end to write to, and the end to read from.
     fn open(self) -> io::Result<(OwnedFd, OwnedFd)> {
         Ok(match self {
             Self::Tcp => {
@@ -46,15 +46,15 @@ impl Stream {
         })
     }
 
-    /// An end that gives these bytes and then ends.
+    /// Opens an end from which these bytes can be read, and then end of file.
     pub(super) fn giving(self, bytes: Arc<[u8]>) -> io::Result<OwnedFd> {
         let (write, read) = self.open()?;
-        // A reader that gives up early ends the thread by EPIPE or ECONNRESET.
+        // If the reader closes early, EPIPE or ECONNRESET ends the thread.
         thread::Builder::new().spawn(move || File::from(write).write_all(&bytes))?;
         Ok(read)
     }
 
-    /// An end that takes bytes, and whoever collects them until it is closed.
+    /// Opens an end that accepts bytes, and collects them until it is closed.
     pub(super) fn taking(self, bytes_max: usize) -> io::Result<(OwnedFd, Collected)> {
         let (write, read) = self.open()?;
         let collect = move || {
@@ -71,7 +71,7 @@ impl Stream {
 /// The bytes that arrived.
 pub(super) type Collected = JoinHandle<io::Result<Vec<u8>>>;
 
-/// A connection of this process with itself.
+/// Opens a TCP connection of this process to itself.
 pub(super) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
     let any = |ip| SocketAddr::new(ip, 0);
     let ways = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(any);

@@ -1,4 +1,4 @@
-//! The report for people: 80 columns.
+//! The report as text of 80 columns.
 
 use underpass::Mechanism;
 
@@ -9,7 +9,7 @@ use super::tls::Answer;
 use super::trial::Outcome;
 use super::{Report, meaning};
 
-/// Columns of the pairs' names and of each mechanism.
+/// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
@@ -22,14 +22,14 @@ pub(super) fn render(report: &Report, paint: Paint) -> String {
     };
     section("Paths", report.paths.iter().map(path).collect());
     section(
-        "Trials: 1 MiB each, every byte compared",
+        "Tests: 1 MiB each, every byte compared",
         table(&report.pairs, paint),
     );
     section("Refused", refusals(&report.pairs));
     section("Failed", failures(&report.pairs));
-    section("What Underpass therefore uses", commands(report));
+    section("Mechanisms that Underpass uses here", commands(report));
     section("Kernel TLS", kernel_tls(report));
-    section("Pipes (the middle of splice)", pipes(report));
+    section("Pipes (used by splice)", pipes(report));
     section("TCP", report.tcp.iter().map(setting).collect());
     section("Open files", open_files(report));
     section("Advice", advice(report));
@@ -103,7 +103,7 @@ fn table(rows: &[Row], paint: Paint) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    let legend = "  ok works   * what Underpass uses   - no such call between these";
+    let legend = "  ok works   * used by Underpass   - no such call between these ends";
     text + &paint.ink(Ink::Dim, legend) + "\n"
 }
 
@@ -118,7 +118,7 @@ fn cell(outcome: &Outcome) -> (String, Ink) {
     }
 }
 
-/// Values in the order they were first met, each with all pairs it was met with.
+/// Groups pairs by key, in the order of first occurrence.
 fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (key, pair) in met {
@@ -130,7 +130,7 @@ fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<
     groups
 }
 
-/// A refusal is told once, with all pairs it was met between.
+/// Lists each refusal once, with all its pairs.
 fn refusals(rows: &[Row]) -> String {
     let met = rows.iter().flat_map(|row| {
         let refused = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
@@ -141,7 +141,7 @@ fn refusals(rows: &[Row]) -> String {
             } => {
                 let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
                 let reach = meaning::reach(*scope);
-                Some(((head, format!("{meaning}; holds {reach}")), row.label()))
+                Some(((head, format!("{meaning}; applies {reach}")), row.label()))
             }
             _ => None,
         };
@@ -170,7 +170,7 @@ fn failures(rows: &[Row]) -> String {
     grouped(met).into_iter().map(line).collect()
 }
 
-/// One line per command and mechanism, with the pairs it is used for.
+/// One line per command and mechanism, with its pairs.
 fn commands(report: &Report) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
@@ -199,7 +199,7 @@ fn kernel_tls(report: &Report) -> String {
     let available = match available {
         Some("") => "none",
         Some(names) => names,
-        None => "can't be read",
+        None => "unreadable",
     };
     let mut text = wrap("  tcp_available_ulp   ", available);
     text += &wrap("  module tls          ", tls.module.words());
@@ -241,7 +241,7 @@ fn pipes(report: &Report) -> String {
     };
     [
         ("a new pipe", bytes(pipes.new_bytes)),
-        ("asked for 1 MiB", granted),
+        ("request for 1 MiB", granted),
         ("pipe-max-size", bytes(pipes.max_bytes)),
         ("pipe-user-pages-soft", quota(pipes.user_pages_soft)),
         ("pipe-user-pages-hard", quota(pipes.user_pages_hard)),
@@ -251,7 +251,7 @@ fn pipes(report: &Report) -> String {
 }
 
 fn setting(setting: &super::Setting) -> String {
-    let value = setting.value.as_deref().unwrap_or("can't be read");
+    let value = setting.value.as_deref().unwrap_or("unreadable");
     wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
 }
 
@@ -272,7 +272,7 @@ fn open_files(report: &Report) -> String {
 
 fn advice(report: &Report) -> String {
     if report.advice.is_empty() {
-        return wrap("  ", "nothing is in the way");
+        return wrap("  ", "none: nothing limits transfers here");
     }
     let lines = report.advice.iter();
     lines.map(|advice| wrap("  - ", &advice.text)).collect()

@@ -1,4 +1,4 @@
-//! Kernel TLS: whether the protocol can be attached to a connection, and which keys it takes.
+//! Kernel TLS: whether it can be attached to a connection, and which ciphers it accepts.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use underpass::{Endpoint, Kind, Side};
 use super::meaning;
 use super::stream::tcp_pair;
 
-/// What this kernel's TLS can do, found on connections to oneself.
+/// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KernelTls {
-    /// `net.ipv4.tcp_available_ulp`, before anything was tried.
+    /// `net.ipv4.tcp_available_ulp`, before the tests.
     pub(super) available_ulp: Option<String>,
     pub(super) module: Module,
     #[serde(flatten)]
@@ -23,19 +23,19 @@ pub(super) struct KernelTls {
     pub(super) ciphers: Vec<TriedCipher>,
 }
 
-/// Where the module is.
+/// The state of the kernel module `tls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Module {
-    /// Part of the kernel, or loaded.
+    /// Built in or loaded.
     Present,
     /// On disk; `modprobe tls` loads it.
     NotLoaded,
-    /// Neither here nor on disk, as far as can be seen.
+    /// Neither loaded nor found on disk.
     NotFound,
 }
 
-/// What the kernel said.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -44,7 +44,7 @@ pub(super) enum Answer {
     NotTried { reason: String },
 }
 
-/// A version with a cipher, both directions.
+/// The result for a TLS version with a cipher, in both directions.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TriedCipher {
     pub(super) version: &'static str,
@@ -60,7 +60,7 @@ impl KernelTls {
         let module = Module::find(available.as_deref(), kernel_release);
         let attached = match module {
             Module::NotLoaded => Answer::NotTried {
-                reason: "trying would make the kernel load its module".to_owned(),
+                reason: "testing would load the kernel module".to_owned(),
             },
             Module::Present | Module::NotFound => {
                 Answer::of(connect_and_attach().map(drop), NO_PROTOCOL)
@@ -74,7 +74,7 @@ impl KernelTls {
                 answer: if works {
                     Answer::of(try_cipher(version, cipher), NO_CIPHER)
                 } else {
-                    let reason = "the protocol could not be attached".to_owned();
+                    let reason = "kernel TLS cannot be attached to a socket".to_owned();
                     Answer::NotTried { reason }
                 },
             })
@@ -128,27 +128,27 @@ impl Answer {
     }
 }
 
-/// What ENOENT means of the protocol, and of a cipher.
+/// The meaning of ENOENT for the protocol, and for a cipher.
 const NO_PROTOCOL: &str = "the kernel is built without TLS, or its module is not loaded";
 const NO_CIPHER: &str = "the kernel is built without this cipher, or its module is not loaded";
 
 fn explained(errno: Errno, missing: &str) -> String {
     match errno {
         Errno::NOENT => missing.to_owned(),
-        Errno::INVAL => "the kernel does not know this version or cipher".to_owned(),
-        Errno::PERM | Errno::ACCESS => "forbidden to this process".to_owned(),
+        Errno::INVAL => "this kernel does not support this version or cipher".to_owned(),
+        Errno::PERM | Errno::ACCESS => "this process is not permitted to do this".to_owned(),
         other => meaning::words(other),
     }
 }
 
-/// Both ends: one that loses its peer is no longer connected.
+/// Returns both ends, since a socket whose peer is closed is no longer connected.
 fn connect_and_attach() -> io::Result<(std::net::TcpStream, std::net::TcpStream)> {
     let (ours, theirs) = tcp_pair()?;
     attach(&ours)?;
     if Endpoint::of(&ours)?.kind == Kind::TcpKernelTls {
         Ok((ours, theirs))
     } else {
-        let silent = "the kernel accepted the protocol and does not name it";
+        let silent = "the kernel accepted kernel TLS but does not report it on the socket";
         Err(io::Error::other(silent))
     }
 }

@@ -1,4 +1,4 @@
-//! One trial: a real transfer by one mechanism, its content compared, its account read.
+//! A trial: a real transfer by one mechanism, with content and account checked.
 
 use std::fs::File;
 use std::io;
@@ -17,30 +17,30 @@ use super::meaning;
 use super::sample::{self, Original, SAMPLE_BYTES};
 use super::stream::{Collected, Stream};
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub(super) enum Outcome {
-    /// All bytes arrived, and are the right ones.
+    /// All bytes arrived intact.
     Works { bytes: u64, calls: u64 },
-    /// The kernel refused.
+    /// The kernel refused the mechanism.
     Refused {
         errno: String,
         meaning: String,
         scope: Scope,
     },
-    /// Nothing was tried: the kernel has no such call between such ends.
+    /// Nothing was tested: the kernel has no such call between these ends.
     NotApplicable { reason: String },
-    /// It began and did not end well.
+    /// The transfer started and failed.
     Failed { error: String },
-    /// Other bytes arrived than were sent.
+    /// The bytes that arrived differ from the bytes sent.
     WrongBytes { error: String },
-    /// Nothing was tried, for want of time or of an end.
+    /// Nothing was tested, for lack of time or of an end.
     NotTried { reason: String },
 }
 
 impl Outcome {
-    /// As JSON has it.
+    /// The name in JSON.
     pub(super) const fn word(&self) -> &'static str {
         match self {
             Self::Works { .. } => "works",
@@ -53,14 +53,14 @@ impl Outcome {
     }
 }
 
-/// Where the bytes of a trial come from.
+/// The source of the bytes of a trial.
 #[derive(Clone, Debug)]
 pub(super) enum Inlet {
     File(Original),
     Stream(Stream, Arc<[u8]>),
 }
 
-/// Where they go.
+/// The destination of the bytes of a trial.
 #[derive(Clone, Debug)]
 pub(super) enum Outlet {
     /// A private file in this directory.
@@ -68,7 +68,7 @@ pub(super) enum Outlet {
     Stream(Stream),
 }
 
-/// What a trial came to: how it ended, and what moved the bytes.
+/// The result of a trial, and the mechanisms that moved the bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) outcome: Outcome,
@@ -82,11 +82,11 @@ impl Trial {
     }
 }
 
-/// Moves the bytes once. A kernel that knows nothing is used, so that everything is really tried.
+/// Moves the bytes once, with an unprobed `Kernel`, so that no mechanism is left out.
 pub(super) fn attempt(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> Trial {
     try_once(inlet, outlet, policy).unwrap_or_else(|error| {
         Trial::of(Outcome::NotTried {
-            reason: format!("its ends could not be made: {}", meaning::of_error(&error)),
+            reason: format!("cannot open the two ends: {}", meaning::of_error(&error)),
         })
     })
 }
@@ -110,7 +110,7 @@ fn try_once(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> io::Result<Trial>
     };
     let wrong = match arrived {
         Err(error) => Some(format!(
-            "the copy can't be read: {}",
+            "cannot read the copy: {}",
             meaning::of_error(&error)
         )),
         Ok(arrived) => difference(&expected, &arrived),
@@ -118,7 +118,7 @@ fn try_once(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> io::Result<Trial>
     Ok(match (wrong, inlet) {
         (None, _) => judged(&account, policy),
         (Some(_), Inlet::File(original)) if !original.is_unchanged() => {
-            let error = "the source changes while it is read: nothing to compare with".into();
+            let error = "the source changes between reads, so the copy cannot be compared".into();
             Trial::of(Outcome::Failed { error })
         }
         (Some(error), _) => Trial::of(Outcome::WrongBytes { error }),
@@ -131,7 +131,7 @@ fn run<F: AsFd, G: AsFd>(
     policy: Policy,
 ) -> (Plan, Result<Account, Error>) {
     let kernel = Kernel::unprobed();
-    // A source of unknown size may have no end.
+    // A source of unknown size may be endless.
     let mut watch = |progress: underpass::Progress| match progress.done {
         done if done > 2 * SAMPLE_BYTES as u64 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
@@ -141,7 +141,7 @@ fn run<F: AsFd, G: AsFd>(
     (plan, driver.run(source, sink))
 }
 
-/// The bytes are right; that the mechanism asked for moved them is what the account must say.
+/// The bytes are intact; checks that the account names the requested mechanism alone.
 fn judged(account: &Account, policy: Policy) -> Trial {
     let uses: Vec<_> = Mechanism::ALL
         .into_iter()
@@ -191,7 +191,7 @@ fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
     }
     let same = expected.iter().zip(arrived).take_while(|(a, b)| a == b);
     Some(format!(
-        "{} bytes were sent, {} or more arrived, equal up to byte {}",
+        "{} bytes were sent, {} or more arrived, identical up to byte {}",
         expected.len(),
         arrived.len(),
         same.count()
@@ -222,14 +222,14 @@ impl Outlet {
     }
 }
 
-/// Where the bytes that arrived are to be found.
+/// Where the bytes arrive.
 enum Arrival {
     File(File),
     Stream(Collected),
 }
 
 impl Arrival {
-    /// All that arrived, or a byte more than was expected.
+    /// Reads all bytes that arrived, up to one more than expected.
     fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
         match self {
             Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),

@@ -1,4 +1,4 @@
-//! The first and the last thing a server says.
+//! The messages at the start and at the end of `underpass serve`.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -6,16 +6,16 @@ use std::num::NonZeroUsize;
 
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{Mechanism, Plan, Reason};
-use underpass_net::{Address, Confinement, Running};
+use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{Options, Summary};
 
 use super::addresses::reachable;
 use super::trial::Trial;
 
-/// Where it is served, then how bodies leave, then what else is told where.
+/// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
     options: &Options,
-    running: &Running<Summary>,
+    running: &Server<Summary>,
     confinement: &Confinement,
     bodies: &str,
 ) -> String {
@@ -32,11 +32,11 @@ pub(super) fn greeting(
         count => format!("{count} workers"),
     };
     let rights = match rustix::process::geteuid().is_root() {
-        true => "warning: it runs as root; name another user with --user NAME\n",
+        true => "warning: running as root; choose another user with --user NAME\n",
         false => "",
     };
     let mut said = format!(
-        "serving {shown} on {place} with {threads}; Ctrl-C stops it\n\
+        "serving {shown} on {place} with {threads}; press Ctrl-C to stop\n\
          {rights}{confinement}\n{bodies}"
     );
     if let Some(address) = &options.status.listen {
@@ -45,7 +45,7 @@ pub(super) fn greeting(
     said
 }
 
-/// Every address as a browser, or curl with `--unix-socket`, can use it.
+/// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
 pub(super) fn place(addresses: &[Address]) -> String {
     let mut seen = HashSet::new();
     let mut shown: Vec<String> = addresses
@@ -63,14 +63,14 @@ pub(super) fn url(address: &SocketAddr) -> String {
     format!("http://{address}/")
 }
 
-/// How ranges of files get to TCP sockets.
+/// The plans for sending ranges of files to TCP sockets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyPlan {
     pub(super) small: Plan,
     pub(super) large: Plan,
 }
 
-/// How bodies leave, as far as it was tried, else as it is planned.
+/// How bodies are sent: as a trial has shown, or as planned if there was none.
 pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
     let plan = &plans.small;
     let moved =
@@ -78,23 +78,23 @@ pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
     let tiers: Vec<_> = plan.tiers().collect();
     let first = Mechanism::ALL.into_iter().find(moved);
     let Some(first) = first.or(tiers.first().copied()) else {
-        return "bodies cannot leave: nothing is allowed".to_owned();
+        return "no mechanism can send bodies".to_owned();
     };
     let why = match first {
-        Mechanism::Sendfile => "pages of the page cache go straight to the socket",
-        Mechanism::Splice => "pages of the page cache go to the socket through a pipe",
-        _ => "they pass through a buffer of this program",
+        Mechanism::Sendfile => "from the page cache straight to the socket",
+        Mechanism::Splice => "from the page cache to the socket through a pipe",
+        _ => "through a buffer in user space",
     };
     let behind = tiers.iter().skip_while(|tier| **tier != first).skip(1);
     let others: Vec<_> = behind.map(|tier| tier.name()).collect();
     let fallback = match others.is_empty() {
         true => String::new(),
-        false => format!("; where it is refused, by {}", others.join(", then ")),
+        false => format!("; falls back to {}", others.join(", then ")),
     };
     let missing: Vec<_> = plan
         .left_out()
         .filter(|(_, reason)| matches!(reason, Reason::Refused(..)))
-        .map(|(mechanism, reason)| format!("; not by {mechanism}: {reason}"))
+        .map(|(mechanism, reason)| format!("; not {mechanism}: {reason}"))
         .collect();
     let known = match tried {
         Some(trial) => tried_with(trial),
@@ -102,27 +102,27 @@ pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
     };
     let large = match plans.large.first() {
         Some(other) if Some(other) != plan.first() => format!(
-            "; {} KiB and more at once by {other} first",
+            "; {other} first for {} KiB or more at once",
             SPLICED_BYTES_MIN >> 10
         ),
         _ => String::new(),
     };
     format!(
-        "bodies leave by {first}: {why}{fallback}{}{known}{large}",
+        "bodies are sent by {first}: {why}{fallback}{}{known}{large}",
         missing.concat()
     )
 }
 
-/// ` (tried with NAME)`, and what was refused there.
+/// ` (tried with NAME)`, with the refusals of the trial.
 fn tried_with(trial: &Trial) -> String {
     let refusals = trial.account.refusals.iter();
     let refusals: String = refusals.map(|refusal| format!("; {refusal}")).collect();
-    // A name may be anything, and this is a terminal.
+    // A file name may contain control characters, and this is a terminal.
     let name = trial.name.escape_debug();
     format!(" (tried with {name}{refusals})")
 }
 
-/// What became of it.
+/// The number of requests and the account of all bodies.
 pub(super) fn farewell(summary: &Summary) -> String {
     let requests = match summary.requests {
         1 => "1 request".to_owned(),

@@ -1,4 +1,4 @@
-//! What happens to a server while it runs: it reloads, hands over to a new program, stops.
+//! Signals to a running server: reload, upgrade, reopening the log, stop.
 
 use std::env;
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Ask, Notifier, Running, obey_signals};
-use underpass_serve::{Options, Server, Summary};
+use underpass_net::{Notifier, Server, SignalAction, watch_signals};
+use underpass_serve::{FileServer, Options, Summary};
 
 use super::greeting::place;
 use super::{say, with_advice};
 
-/// Requests to reload or upgrade that wait for the one under way. More of the same add nothing.
+/// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
 const ASKS_MAX: usize = 8;
 
-/// Obeys signals from here on. `options` reads the configuration anew, whatever it consists of.
+/// Handles signals from now on. `options` reads the configuration again.
 ///
-/// A stop is obeyed at once, also while a reload or an upgrade is under way; those are done one
-/// after another on a thread of their own.
+/// A stop takes effect at once, even during a reload or an upgrade; these run one after another on
+/// a separate thread.
 pub(super) fn obey(
-    server: &Arc<Server>,
+    server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
     options: impl Fn() -> Result<Options, String> + Send + 'static,
 ) -> Result<(), String> {
@@ -34,46 +34,46 @@ pub(super) fn obey(
         .name("life".into())
         .spawn(move || life.go_on(&asked))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    obey_signals(pass_on(server, notifier, ask)).map_err(|error| error.to_string())
+    watch_signals(pass_on(server, notifier, ask)).map_err(|error| error.to_string())
 }
 
 fn pass_on(
-    server: &Arc<Server>,
+    server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    ask: SyncSender<Ask>,
-) -> impl FnMut(Ask) + Send + 'static {
+    ask: SyncSender<SignalAction>,
+) -> impl FnMut(SignalAction) + Send + 'static {
     let shutdown = server.running().shutdown();
     let (server, notifier) = (Arc::downgrade(server), Arc::clone(notifier));
     move |asked| match asked {
-        Ask::Stop => {
+        SignalAction::Stop => {
             notifier.stopping();
-            shutdown.hurry();
+            shutdown.escalate();
         }
-        Ask::Reopen => {
+        SignalAction::Reopen => {
             if let Some(server) = server.upgrade() {
                 server.reopen_log();
             }
         }
-        // Where so many wait already one more is the same.
-        Ask::Reload | Ask::Upgrade => {
+        // A full queue holds the same requests already.
+        SignalAction::Reload | SignalAction::Upgrade => {
             let _ = ask.try_send(asked);
         }
     }
 }
 
 struct Life<F> {
-    server: Arc<Server>,
+    server: Arc<FileServer>,
     notifier: Arc<Notifier>,
     options: F,
 }
 
 impl<F: Fn() -> Result<Options, String>> Life<F> {
-    fn go_on(&self, asked: &Receiver<Ask>) {
+    fn go_on(&self, asked: &Receiver<SignalAction>) {
         for ask in asked {
             match ask {
-                Ask::Reload => self.reload(),
-                Ask::Upgrade => self.upgrade(),
-                Ask::Stop | Ask::Reopen => {}
+                SignalAction::Reload => self.reload(),
+                SignalAction::Upgrade => self.upgrade(),
+                SignalAction::Stop | SignalAction::Reopen => {}
             }
         }
     }
@@ -88,13 +88,14 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
         let status = status(self.server.running());
         match outcome {
             Ok(()) => say(&format!("reloaded; {status}")),
-            Err(why) => tracing::error!("not reloaded, going on as before: {why}"),
+            Err(why) => {
+                tracing::error!("reload failed, the previous configuration stays in effect: {why}")
+            }
         }
         self.notifier.ready(&status);
     }
 
-    /// The same arguments for the file that this program was started from, which may be another
-    /// one by now.
+    /// Starts the program's file, which may have been replaced, with the same arguments.
     fn upgrade(&self) {
         let mut arguments = env::args_os();
         let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
@@ -102,16 +103,16 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
         let upgraded = self.server.running().upgrade(command, |successor| {
             self.notifier.succeeded_by(successor.id());
             say(&format!(
-                "process {} has taken over; this one ends with its last answer",
+                "process {} has taken over; this one exits after its last response",
                 successor.id()
             ));
         });
         if let Err(error) = upgraded {
-            tracing::error!("not upgraded, going on as before: {error}");
+            tracing::error!("upgrade failed, this process continues to serve: {error}");
         }
     }
 }
 
-pub(super) fn status(server: &Running<Summary>) -> String {
+pub(super) fn status(server: &Server<Summary>) -> String {
     format!("serving on {}", place(&server.addresses()))
 }

@@ -1,5 +1,5 @@
-//! Sends a page of a file of the served folder over loopback: what a plan says, the file system may
-//! refuse, and only trying tells.
+//! Sends the beginning of a served file over loopback: a plan cannot know what the file system
+//! refuses.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,13 +10,13 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use underpass::{Account, Kernel};
 
-/// What is sent: it fits into a socket's buffer, so that nobody has to receive it meanwhile.
+/// Fits into a socket's send buffer, so that no reader is needed.
 pub(super) const TRIED_BYTES: u64 = 4096;
 
-/// Entries that are looked at for a file to try.
+/// Directory entries examined to find a file.
 const ENTRIES_MAX: usize = 64;
 
-/// What became of a trial.
+/// The result of a trial.
 #[derive(Debug)]
 pub(crate) struct Trial {
     /// The name of the file.
@@ -24,7 +24,7 @@ pub(crate) struct Trial {
     pub(crate) account: Account,
 }
 
-/// Tries; nothing where the folder has no file at its top, or loopback does not work.
+/// Tries the first file at the top of the folder. `None` if there is none or loopback fails.
 pub(crate) fn trial(folder: &Path) -> Option<Trial> {
     let entries = fs::read_dir(folder).ok()?.take(ENTRIES_MAX).flatten();
     let mut files = entries.filter(|entry| {
@@ -38,9 +38,9 @@ pub(crate) fn trial(folder: &Path) -> Option<Trial> {
     })
 }
 
-/// Nothing for a file that is empty.
+/// Returns `None` for an empty file.
 fn send(path: &Path) -> io::Result<Option<Account>> {
-    // What was a file a moment ago may be a FIFO.
+    // The file may have been replaced by a FIFO.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options()
         .read(true)

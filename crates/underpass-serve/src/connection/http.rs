@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use underpass_net::{Confine, Protocol, Stream, TurnedAway, User, confine};
+use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
-use crate::connection::converse::converse;
+use crate::connection::converse;
 use crate::connection::worker::{Shared, Summary, Worker};
 
 /// What is spoken on connections, and what workers do before they take any.
@@ -34,11 +34,14 @@ impl Protocol for Http {
         Worker::new(&self.shared)
     }
 
-    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
-        converse(worker, stream)
+    fn serve_connection(
+        worker: Rc<Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        converse::serve_connection(worker, stream)
     }
 
-    fn turned_away(worker: &Worker, why: TurnedAway) {
+    fn rejected(worker: &Worker, why: Rejected) {
         worker.tally().turned_away[why.number()].add(1);
     }
 

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 use underpass::{Account, Outbox};
-use underpass_net::{Burst, Forwarded, Proxies, Trouble};
+use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::answer::decide::{Answer, Lookup, answer};
 use crate::answer::explain::Explain;
@@ -58,7 +58,7 @@ pub struct Worker {
     /// Of each site, in their order.
     files: Vec<Rc<OpenFiles>>,
     clock: Clock,
-    trouble: Trouble,
+    throttle: LogThrottle,
     /// Where the next head is written. One for the worker, so that waiting connections have none.
     spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
@@ -148,7 +148,7 @@ impl Worker {
         Worker {
             files: shared.sites.all().iter().map(|_| files()).collect(),
             clock: Clock::default(),
-            trouble: Trouble::default(),
+            throttle: LogThrottle::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
@@ -389,7 +389,7 @@ impl Worker {
     }
 
     fn tell(&self, refusal: Refusal, errno: Errno) {
-        if self.trouble.meet(Instant::now()) == Burst::New {
+        if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
                 "requests answered with {}: open: {errno}",
                 refusal.status.line()

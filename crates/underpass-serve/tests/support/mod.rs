@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
-use underpass_net::Running;
+use underpass_net::Server as NetServer;
 use underpass_serve::{Options, SiteOptions, Summary, serve};
 
 /// How long a client waits for a byte before the test has failed. Nothing is ever timed by it.
@@ -28,7 +28,7 @@ pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// A server with a folder of its own.
 pub(crate) struct Server {
-    server: underpass_serve::Server,
+    server: underpass_serve::FileServer,
     options: Options,
     root: TempDir,
 }
@@ -71,7 +71,7 @@ impl Server {
         self.server.running().address().unwrap()
     }
 
-    pub(crate) fn server(&self) -> &underpass_serve::Server {
+    pub(crate) fn server(&self) -> &underpass_serve::FileServer {
         &self.server
     }
 
@@ -80,7 +80,7 @@ impl Server {
         &self.options
     }
 
-    pub(crate) fn running(&self) -> &Running<Summary> {
+    pub(crate) fn running(&self) -> &NetServer<Summary> {
         self.server.running()
     }
 
@@ -125,7 +125,7 @@ impl Server {
     }
 
     pub(crate) fn stop(self) -> Summary {
-        self.server.running().shutdown().hurry();
+        self.server.running().shutdown().escalate();
         let mut summary = Summary::default();
         for worker in self.server.running().join() {
             summary.add(&worker);
