@@ -43,15 +43,15 @@ pub use answer::explain::Explain;
 
 pub use error::Error;
 pub use http::coding::Coding;
-pub use limits::Limits;
-pub use log::{Access, LogFormat, LogOptions, Reopen};
+pub use limits::RequestLimits;
+pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use monitor::{StatusAddress, StatusOptions};
-pub use options::{Options, SiteOptions};
+pub use options::{ServerOptions, SiteOptions};
 pub use request::forwarded::client;
 pub use site::rules::TypeOptions;
 
-pub use connection::worker::{Summary, Worker};
-pub use options::settings::{Channel, Setting};
+pub use connection::worker::{ServeSummary, Worker};
+pub use options::settings::{ConfigOverride, OverrideSource};
 pub use server::{FileServer, serve, serve_on};
 pub use site::rules;
 
@@ -60,6 +60,6 @@ pub use site::rules;
 ///
 /// # Errors
 /// None: mistakes are the result, an empty list if there are none.
-pub fn check(options: &Options) -> Vec<Error> {
+pub fn check(options: &ServerOptions) -> Vec<Error> {
     site::check::check(&options.sites)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use underpass_serve::{Options, Setting, SiteOptions};
+use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
 use super::arguments::{Arguments, choose_folder};
 
@@ -22,7 +22,7 @@ pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String
     Err(lines.join("\nunderpass: "))
 }
 
-fn told(file: &Path, options: &Options, settings: &[Setting]) -> String {
+fn told(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} is valid", file.display()),

@@ -7,15 +7,15 @@ use std::num::NonZeroUsize;
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{Mechanism, Plan, Reason};
 use underpass_net::{Address, Confinement, Server};
-use underpass_serve::{Options, Summary};
+use underpass_serve::{ServeSummary, ServerOptions};
 
 use super::addresses::reachable;
 use super::trial::Trial;
 
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
-    options: &Options,
-    running: &Server<Summary>,
+    options: &ServerOptions,
+    running: &Server<ServeSummary>,
     confinement: &Confinement,
     bodies: &str,
 ) -> String {
@@ -123,7 +123,7 @@ fn tried_with(trial: &Trial) -> String {
 }
 
 /// The number of requests and the account of all bodies.
-pub(super) fn farewell(summary: &Summary) -> String {
+pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = match summary.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
-use underpass_serve::{FileServer, Options, Summary};
+use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
 use super::greeting::place;
 use super::{say, with_advice};
@@ -22,7 +22,7 @@ const ASKS_MAX: usize = 8;
 pub(super) fn obey(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    options: impl Fn() -> Result<Options, String> + Send + 'static,
+    options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
     let (ask, asked) = sync_channel(ASKS_MAX);
     let life = Life {
@@ -67,7 +67,7 @@ struct Life<F> {
     options: F,
 }
 
-impl<F: Fn() -> Result<Options, String>> Life<F> {
+impl<F: Fn() -> Result<ServerOptions, String>> Life<F> {
     fn go_on(&self, asked: &Receiver<SignalAction>) {
         for ask in asked {
             match ask {
@@ -113,6 +113,6 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
     }
 }
 
-pub(super) fn status(server: &Server<Summary>) -> String {
+pub(super) fn status(server: &Server<ServeSummary>) -> String {
     format!("serving on {}", place(&server.addresses()))
 }

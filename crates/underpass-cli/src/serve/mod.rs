@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
-use underpass_serve::{Error, FileServer, Summary};
+use underpass_serve::{Error, FileServer, ServeSummary};
 
 mod addresses;
 mod arguments;
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             .map_err(|error| error.to_string())?,
         None => served.notifier.ready(&life::status(running)),
     }
-    let mut summary = Summary::default();
+    let mut summary = ServeSummary::default();
     for worker in running.join() {
         summary.add(&worker);
     }

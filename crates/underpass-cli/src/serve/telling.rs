@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use underpass_serve::{Access, Explain, LogFormat, Options, StatusAddress};
+use underpass_serve::{Access, Explain, LogFormat, ServerOptions, StatusAddress};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Telling {
@@ -32,7 +32,7 @@ pub(crate) struct Telling {
 
 impl Telling {
     /// Overrides `options`. Either of the log options enables the log.
-    pub(super) fn override_in(&self, options: &mut Options) {
+    pub(super) fn override_in(&self, options: &mut ServerOptions) {
         match (&self.log_file, self.log) {
             (Some(path), _) => options.log.access = Access::from(path.clone()),
             (None, Some(_)) => options.log.access = Access::Output,

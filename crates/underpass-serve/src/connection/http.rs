@@ -5,19 +5,19 @@ use std::rc::Rc;
 use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
-use crate::connection::worker::{Shared, Summary, Worker};
+use crate::connection::worker::{HttpShared, ServeSummary, Worker};
 
 /// What is spoken on connections, and what workers do before they take any.
 #[derive(Clone, Debug)]
-pub(crate) struct Http {
-    pub(crate) shared: Shared,
+pub(crate) struct HttpProtocol {
+    pub(crate) shared: HttpShared,
     pub(crate) user: Option<User>,
     pub(crate) confine: Confine,
 }
 
-impl Protocol for Http {
+impl Protocol for HttpProtocol {
     type Worker = Worker;
-    type Summary = Summary;
+    type Summary = ServeSummary;
 
     fn bound(&self) -> Result<(), underpass_net::Error> {
         match &self.user {
@@ -49,7 +49,7 @@ impl Protocol for Http {
         worker.tally().full.add(1);
     }
 
-    fn finish(worker: &Worker) -> Summary {
+    fn finish(worker: &Worker) -> ServeSummary {
         worker.finish()
     }
 }

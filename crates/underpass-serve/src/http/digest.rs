@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 /// A hash function.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Algorithm {
+pub(crate) enum HashAlgorithm {
     Sha256,
     Blake3,
 }
 
-impl Algorithm {
-    pub(crate) fn named(value: &[u8]) -> Option<Algorithm> {
+impl HashAlgorithm {
+    pub(crate) fn named(value: &[u8]) -> Option<HashAlgorithm> {
         match value {
-            b"sha256" => Some(Algorithm::Sha256),
-            b"blake3" => Some(Algorithm::Blake3),
+            b"sha256" => Some(HashAlgorithm::Sha256),
+            b"blake3" => Some(HashAlgorithm::Blake3),
             _ => None,
         }
     }
@@ -21,11 +21,11 @@ impl Algorithm {
 
 /// A hash of 256 bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Digest(pub(crate) [u8; 32]);
+pub(crate) struct FileDigest(pub(crate) [u8; 32]);
 
-impl Digest {
+impl FileDigest {
     /// For those who need the length of a line only.
-    pub(crate) const UNKNOWN: Digest = Digest([0; 32]);
+    pub(crate) const UNKNOWN: FileDigest = FileDigest([0; 32]);
 
     /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
     /// and the line begins with a backslash.

@@ -71,30 +71,30 @@ impl Status {
 /// A request that cannot be understood or must not be: after it the connection ends, because where
 /// the next request begins is not certain any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct HttpError {
     pub(crate) status: Status,
     /// What is wrong, for whoever reads the answer.
     pub(crate) why: &'static str,
 }
 
-impl Refusal {
-    pub(crate) const fn new(status: Status, why: &'static str) -> Refusal {
-        Refusal { status, why }
+impl HttpError {
+    pub(crate) const fn new(status: Status, why: &'static str) -> HttpError {
+        HttpError { status, why }
     }
 
     /// 400 and the reason.
-    pub(crate) const fn bad(why: &'static str) -> Refusal {
-        Refusal::new(Status::BadRequest, why)
+    pub(crate) const fn bad(why: &'static str) -> HttpError {
+        HttpError::new(Status::BadRequest, why)
     }
 }
 
 /// What is made for each answer, and for too many at once.
-pub(crate) const BUSY: Refusal = Refusal::new(
+pub(crate) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "too many such answers are being made; try again later",
 );
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status.line(), self.why)
     }

@@ -19,31 +19,31 @@ mod writer;
 
 use std::sync::Arc;
 
-pub use options::{Access, LogFormat, LogOptions, Reopen};
-pub(crate) use record::{Record, Said};
-pub(crate) use shelf::{LogTally, Pen};
+pub use options::{Access, LogFormat, LogOptions, LogReopen};
+pub(crate) use record::{LogRecord, RequestText};
+pub(crate) use shelf::{LogCounters, LogWriter};
 
 use crate::error::Error;
-use shelf::Shelves;
+use shelf::LogBuffers;
 
 /// A log that is open. Dropping the last clone lets its writer end after what is queued.
 #[derive(Clone, Debug)]
-pub(crate) struct Log {
-    shelves: Arc<Shelves>,
-    _closing: Arc<Closing>,
+pub(crate) struct AccessLog {
+    shelves: Arc<LogBuffers>,
+    _closing: Arc<LogCloser>,
     options: LogOptions,
 }
 
-impl Log {
+impl AccessLog {
     /// Opens the file and starts the writer; nothing where the log is off.
-    pub(crate) fn open(options: &LogOptions) -> Result<Option<Log>, Error> {
-        let Some(target) = writer::Target::open(&options.access)? else {
+    pub(crate) fn open(options: &LogOptions) -> Result<Option<AccessLog>, Error> {
+        let Some(target) = writer::LogSink::open(&options.access)? else {
             return Ok(None);
         };
-        let shelves = Arc::new(Shelves::default());
+        let shelves = Arc::new(LogBuffers::default());
         writer::start(target, Arc::clone(&shelves), options.reopen.clone())?;
-        Ok(Some(Log {
-            _closing: Arc::new(Closing(Arc::clone(&shelves))),
+        Ok(Some(AccessLog {
+            _closing: Arc::new(LogCloser(Arc::clone(&shelves))),
             shelves,
             options: options.clone(),
         }))
@@ -54,9 +54,9 @@ impl Log {
     }
 
     /// What a worker writes with.
-    pub(crate) fn pen(&self) -> Pen {
+    pub(crate) fn pen(&self) -> LogWriter {
         let shelf = self.shelves.add();
-        Pen::new(
+        LogWriter::new(
             Arc::clone(&self.shelves),
             shelf,
             self.options.format,
@@ -64,7 +64,7 @@ impl Log {
         )
     }
 
-    pub(crate) fn tally(&self) -> &LogTally {
+    pub(crate) fn tally(&self) -> &LogCounters {
         self.shelves.tally()
     }
 
@@ -76,9 +76,9 @@ impl Log {
 
 /// Tells the writer that nobody is left who could write.
 #[derive(Debug)]
-struct Closing(Arc<Shelves>);
+struct LogCloser(Arc<LogBuffers>);
 
-impl Drop for Closing {
+impl Drop for LogCloser {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -21,7 +21,7 @@ pub struct LogOptions {
     pub queue_bytes_max: usize,
     /// Asks for the file to be opened anew. Whoever rotates logs keeps a clone.
     #[serde(skip)]
-    pub reopen: Reopen,
+    pub reopen: LogReopen,
 }
 
 /// Where lines go.
@@ -55,7 +55,7 @@ impl Default for LogOptions {
             access: Access::Off,
             format: LogFormat::Combined,
             queue_bytes_max: 4 << 20,
-            reopen: Reopen::default(),
+            reopen: LogReopen::default(),
         }
     }
 }
@@ -86,18 +86,18 @@ impl From<PathBuf> for Access {
 
 /// A switch that has a log's file opened anew. Clones are the same switch.
 #[derive(Clone, Debug, Default)]
-pub struct Reopen {
-    state: Arc<Mutex<Asked>>,
+pub struct LogReopen {
+    state: Arc<Mutex<ReopenState>>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct ReopenState {
     times: u64,
     /// Who has to wake up.
     writer: Option<Thread>,
 }
 
-impl Reopen {
+impl LogReopen {
     /// Asks. Does not wait: lines go on into the old file for a moment, none is lost or cut. Where
     /// the file cannot be opened, the old one is written on, and a warning says why.
     pub fn ask(&self) {

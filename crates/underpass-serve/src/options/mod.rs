@@ -18,19 +18,20 @@ use underpass_net::{Confine, ListenAt, User};
 
 use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
-use crate::limits::Limits;
+use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::monitor::StatusOptions;
 use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{
-    CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, MediaPattern, PageStatus,
-    Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min, usual_types,
+    CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,
+    PageStatus, Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min,
+    usual_types,
 };
 
 /// How sites are served.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Options {
+pub struct ServerOptions {
     /// Where to listen, all of it: `ADDR:PORT`, `unix:/path[,mode=0660]`, `systemd[:NAME]`.
     pub listen: Vec<ListenAt>,
     /// Threads that answer; as many as there are cores for this process where it is left out.
@@ -46,7 +47,7 @@ pub struct Options {
     /// program opens nothing else: `auto`, `required` or `off`.
     pub confine: Confine,
     /// The bounds of requests.
-    pub requests: Limits,
+    pub requests: RequestLimits,
     /// The bounds of connections.
     pub connections: underpass_net::ConnectionLimits,
     /// What is written about requests.
@@ -76,7 +77,7 @@ pub struct SiteOptions {
     /// as `listing` where it is left out, since an archive tells what is in a folder too.
     pub archives: Option<bool>,
     /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file, and files come
-    /// with theirs (`Repr-Digest`) for those who want it. Off unless it is turned on: it lets
+    /// with theirs (`Repr-FileDigest`) for those who want it. Off unless it is turned on: it lets
     /// everybody who may ask have whole files read for one line of answer.
     pub hashes: bool,
     /// What a folder is answered with: the first of these that is there.
@@ -112,7 +113,7 @@ pub struct SiteOptions {
     /// Media types of those that are.
     pub compress_types: Vec<MediaPattern>,
     /// What entity-tags are made of.
-    pub etag: Etag,
+    pub etag: EtagRecipe,
     /// Media types.
     pub types: TypeOptions,
     /// How long files may be kept by clients and caches.
@@ -131,16 +132,16 @@ pub struct SiteOptions {
     pub download: bool,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     /// No site yet, the local machine only, port 8080, a worker for each core.
-    fn default() -> Options {
-        Options {
+    fn default() -> ServerOptions {
+        ServerOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080)).into()],
             workers: None,
             sites: Vec::new(),
             user: None,
             confine: Confine::default(),
-            requests: Limits::default(),
+            requests: RequestLimits::default(),
             connections: underpass_net::ConnectionLimits::default(),
             log: LogOptions::default(),
             status: StatusOptions::default(),
@@ -150,12 +151,12 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ServerOptions {
     /// One site, in the folder `root`.
-    pub fn of(root: impl Into<PathBuf>) -> Options {
-        Options {
+    pub fn of(root: impl Into<PathBuf>) -> ServerOptions {
+        ServerOptions {
             sites: vec![SiteOptions::of(root)],
-            ..Options::default()
+            ..ServerOptions::default()
         }
     }
 }
@@ -184,7 +185,7 @@ impl Default for SiteOptions {
             compress: Vec::new(),
             compress_bytes_min: usual_bytes_min(),
             compress_types: usual_types(),
-            etag: Etag::default(),
+            etag: EtagRecipe::default(),
             types: TypeOptions::default(),
             cache: Vec::new(),
             immutable: false,

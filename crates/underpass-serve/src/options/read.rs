@@ -5,17 +5,17 @@ use std::path::Path;
 use toml::Table;
 
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::ServerOptions;
 use crate::options::mistakes::mistakes;
-use crate::options::settings::Setting;
+use crate::options::settings::ConfigOverride;
 
-impl Options {
+impl ServerOptions {
     /// Reads the configuration in a file. Roots that are relative are relative to its folder.
     ///
     /// # Errors
     /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
-    pub fn load(file: &Path) -> Result<Options, Error> {
-        Options::load_with(Some(file), &[])
+    pub fn load(file: &Path) -> Result<ServerOptions, Error> {
+        ServerOptions::load_with(Some(file), &[])
     }
 
     /// The same with `settings`, one after the other, which beat what the file says. A relative
@@ -23,7 +23,10 @@ impl Options {
     ///
     /// # Errors
     /// As [`load`](Options::load); and [`Error::Config`] names the settings that make no sense.
-    pub fn load_with(file: Option<&Path>, settings: &[Setting]) -> Result<Options, Error> {
+    pub fn load_with(
+        file: Option<&Path>,
+        settings: &[ConfigOverride],
+    ) -> Result<ServerOptions, Error> {
         let Some(file) = file else {
             return apply("", settings);
         };
@@ -31,7 +34,7 @@ impl Options {
             path: file.to_owned(),
             error,
         })?;
-        let before = Options::parse(&text).map_err(|error| match error {
+        let before = ServerOptions::parse(&text).map_err(|error| match error {
             Error::Config(what) => Error::Config(format!("{}: {what}", file.display())),
             error => error,
         })?;
@@ -63,7 +66,7 @@ impl Options {
     /// assert!(Options::parse("lisen = ['0.0.0.0:80']").is_err());
     /// # Ok::<(), underpass_serve::Error>(())
     /// ```
-    pub fn parse(text: &str) -> Result<Options, Error> {
+    pub fn parse(text: &str) -> Result<ServerOptions, Error> {
         toml::from_str(text).map_err(|error| Error::Config(mistakes(text, error)))
     }
 }
@@ -72,8 +75,8 @@ impl Options {
 ///
 /// # Errors
 /// [`Error::Config`]: all settings that make no sense.
-pub(super) fn apply(text: &str, settings: &[Setting]) -> Result<Options, Error> {
-    let mut options = Options::parse(text)?;
+pub(super) fn apply(text: &str, settings: &[ConfigOverride]) -> Result<ServerOptions, Error> {
+    let mut options = ServerOptions::parse(text)?;
     if settings.is_empty() {
         return Ok(options);
     }

@@ -5,34 +5,34 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
-use crate::site::resolve::{Found, find};
+use crate::site::resolve::{Resolved, find};
 use crate::site::rules::{TryRule, UrlPath};
-use crate::site::sites::{Site, Sites};
+use crate::site::sites::{ServedSite, ServedSites};
 
 /// All that is wrong with these sites.
 pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
     let mut wrong = Vec::new();
     for site in options {
-        match Site::open(site) {
+        match ServedSite::open(site) {
             Ok(open) => wrong.extend(missing_pages(&open, site)),
             Err(error) => wrong.push(error),
         }
     }
     if wrong.is_empty() {
-        wrong.extend(Sites::open(options).err());
+        wrong.extend(ServedSites::open(options).err());
     }
     wrong
 }
 
 /// Pages that the configuration names and that are not there.
-fn missing_pages(site: &Site, options: &SiteOptions) -> Vec<Error> {
+fn missing_pages(site: &ServedSite, options: &SiteOptions) -> Vec<Error> {
     let pages = options.fallback.iter().chain(options.error_pages.values());
     let pages = pages.map(UrlPath::path);
     let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
     let now = SystemTime::now();
     let missing = pages.filter(|page| {
         let found = find(site, (*page).clone(), now);
-        !matches!(found, Found::File(_))
+        !matches!(found, Resolved::File(_))
     });
     let told = |page: &SitePath| Error::Site {
         root: options.root.clone(),

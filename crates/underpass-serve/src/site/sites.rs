@@ -9,37 +9,37 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::site::beneath;
-use crate::site::rules::{HostName, Names, Rules, Symlinks};
+use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct ServedSite {
     root: OwnedFd,
-    pub(crate) rules: Rules,
+    pub(crate) rules: SiteRules,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
 }
 
 /// All that one server serves. The first site answers for every name that none has.
 #[derive(Debug)]
-pub(crate) struct Sites {
-    sites: Vec<Site>,
-    names: Names,
+pub(crate) struct ServedSites {
+    sites: Vec<ServedSite>,
+    names: HostNames,
     /// The root of the file system, where links of a site may lead anywhere.
     everything: Option<OwnedFd>,
 }
 
-impl Site {
+impl ServedSite {
     /// Opens the folder and makes sure that names can be kept beneath it.
-    pub(crate) fn open(options: &SiteOptions) -> Result<Site, Error> {
-        let rules = Rules::new(options).map_err(|what| Error::Site {
+    pub(crate) fn open(options: &SiteOptions) -> Result<ServedSite, Error> {
+        let rules = SiteRules::new(options).map_err(|what| Error::Site {
             root: options.root.clone(),
             what,
         })?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
-            Ok(()) => Ok(Site {
+            Ok(()) => Ok(ServedSite {
                 root,
                 rules,
                 called: called(options),
@@ -69,14 +69,17 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Error> {
     })
 }
 
-impl Sites {
+impl ServedSites {
     /// Opens all of them.
-    pub(crate) fn open(options: &[SiteOptions]) -> Result<Sites, Error> {
-        let names = Names::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
+    pub(crate) fn open(options: &[SiteOptions]) -> Result<ServedSites, Error> {
+        let names = HostNames::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
             let name = name.to_string();
             Error::NameTaken { name }
         })?;
-        let sites: Vec<_> = options.iter().map(Site::open).collect::<Result<_, _>>()?;
+        let sites: Vec<_> = options
+            .iter()
+            .map(ServedSite::open)
+            .collect::<Result<_, _>>()?;
         if sites.is_empty() {
             return Err(Error::NoSite);
         }
@@ -85,7 +88,7 @@ impl Sites {
             true => Some(open_folder(Path::new("/"))?),
             false => None,
         };
-        Ok(Sites {
+        Ok(ServedSites {
             sites,
             names,
             everything,
@@ -102,11 +105,11 @@ impl Sites {
         let everything = self.everything.as_ref().map(OwnedFd::as_fd);
         match everything {
             Some(everything) => vec![everything],
-            None => self.sites.iter().map(Site::root).collect(),
+            None => self.sites.iter().map(ServedSite::root).collect(),
         }
     }
 
-    pub(crate) fn all(&self) -> &[Site] {
+    pub(crate) fn all(&self) -> &[ServedSite] {
         &self.sites
     }
 }

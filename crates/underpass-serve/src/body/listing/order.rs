@@ -2,26 +2,26 @@
 
 use std::cmp::Ordering;
 
-use crate::request::query::{Direction, Key, Order};
-use crate::site::folder::{Entry, Kind};
+use crate::request::query::{SortDirection, SortKey, SortOrder};
+use crate::site::folder::{FolderEntry, FolderEntryKind};
 
-impl Order {
-    pub(crate) fn sort(self, entries: &mut [Entry]) {
+impl SortOrder {
+    pub(crate) fn sort(self, entries: &mut [FolderEntry]) {
         entries.sort_unstable_by(|one, other| self.compare(one, other));
     }
 
     /// No two entries are equal, since their names are not.
-    fn compare(self, one: &Entry, other: &Entry) -> Ordering {
-        let is_file = |entry: &Entry| entry.kind != Kind::Folder;
+    fn compare(self, one: &FolderEntry, other: &FolderEntry) -> Ordering {
+        let is_file = |entry: &FolderEntry| entry.kind != FolderEntryKind::Folder;
         let by_name = || natural(&one.name, &other.name);
         let by_key = match self.key {
-            Key::Name => by_name(),
-            Key::Size => one.size().cmp(&other.size()),
-            Key::Date => one.changed.cmp(&other.changed),
+            SortKey::Name => by_name(),
+            SortKey::Size => one.size().cmp(&other.size()),
+            SortKey::Date => one.changed.cmp(&other.changed),
         };
         let by_key = match self.direction {
-            Direction::Ascending => by_key,
-            Direction::Descending => by_key.reverse(),
+            SortDirection::Ascending => by_key,
+            SortDirection::Descending => by_key.reverse(),
         };
         let folders_first = is_file(one).cmp(&is_file(other));
         folders_first.then(by_key).then_with(by_name)
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
     use crate::http::validator::FileTime;
 
-    fn entry(name: &str, kind: Kind, seconds: i64) -> Entry {
-        Entry {
+    fn entry(name: &str, kind: FolderEntryKind, seconds: i64) -> FolderEntry {
+        FolderEntry {
             name: name.into(),
             kind,
             changed: FileTime {
@@ -79,23 +79,23 @@ mod tests {
         }
     }
 
-    fn sorted(key: Key, direction: Direction) -> String {
-        let file = |name, size, seconds| entry(name, Kind::File { size }, seconds);
+    fn sorted(key: SortKey, direction: SortDirection) -> String {
+        let file = |name, size, seconds| entry(name, FolderEntryKind::File { size }, seconds);
         let mut entries = [
             file("a10", 5, 1),
             file("a2", 5, 3),
-            entry("z", Kind::Folder, 9),
+            entry("z", FolderEntryKind::Folder, 9),
             file("B", 7, 2),
-            entry("y", Kind::Folder, 0),
+            entry("y", FolderEntryKind::Folder, 0),
         ];
-        Order { key, direction }.sort(&mut entries);
+        SortOrder { key, direction }.sort(&mut entries);
         let names = entries.map(|entry| String::from_utf8(entry.name).unwrap());
         names.join(" ")
     }
 
     #[test]
     fn folders_come_first_and_numbers_count() {
-        use {Direction::*, Key::*};
+        use {SortDirection::*, SortKey::*};
         assert_eq!(sorted(Name, Ascending), "y z a2 a10 B");
         assert_eq!(sorted(Name, Descending), "z y B a10 a2");
         assert_eq!(sorted(Size, Ascending), "y z a2 a10 B");

@@ -1,16 +1,16 @@
 //! What a listing is asked to be, and what it came to.
 
 use crate::request::path::SitePath;
-use crate::request::query::{Format, Order};
-use crate::site::folder::{Entry, Kind};
+use crate::request::query::{ListingFormat, SortOrder};
+use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Archives;
 
 /// What a listing is asked to be.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub(crate) struct ListingView {
     pub(crate) path: SitePath,
-    pub(crate) format: Format,
-    pub(crate) order: Order,
+    pub(crate) format: ListingFormat,
+    pub(crate) order: SortOrder,
     /// Only names that contain this are listed.
     pub(crate) search: Vec<u8>,
     pub(crate) archives: Archives,
@@ -25,17 +25,17 @@ pub(crate) enum Sorting {
 
 /// What was listed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Totals {
+pub(crate) struct ListingTotals {
     pub(crate) folders: u64,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
 }
 
-impl Totals {
-    pub(crate) fn count(&mut self, entry: &Entry) {
+impl ListingTotals {
+    pub(crate) fn count(&mut self, entry: &FolderEntry) {
         match entry.kind {
-            Kind::Folder => self.folders += 1,
-            Kind::File { size } => {
+            FolderEntryKind::Folder => self.folders += 1,
+            FolderEntryKind::File { size } => {
                 self.files += 1;
                 self.bytes = self.bytes.saturating_add(size);
             }

@@ -57,12 +57,12 @@ pub(crate) enum Hashes {
 
 /// What of a folder is seen by those who list it or take it along.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct Visibility {
     pub(crate) hidden: Hidden,
     pub(crate) symlinks: Symlinks,
 }
 
-impl Sight {
+impl Visibility {
     /// Whether a name is kept from others.
     pub(crate) fn hides(self, name: &[u8]) -> bool {
         self.hidden == Hidden::Denied && name.starts_with(b".")

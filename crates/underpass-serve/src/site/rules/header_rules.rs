@@ -32,9 +32,9 @@ pub struct HeaderRule {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SecurityOptions {
-    /// `X-Content-Type-Options: nosniff`: browsers must not guess what a file is.
+    /// `X-Content-Type-ServerOptions: nosniff`: browsers must not guess what a file is.
     pub nosniff: bool,
-    /// `X-Frame-Options`, for browsers that don't know `frame-ancestors`.
+    /// `X-Frame-ServerOptions`, for browsers that don't know `frame-ancestors`.
     pub frame_options: Option<FieldValue>,
     /// `Referrer-Policy`.
     pub referrer_policy: Option<FieldValue>,
@@ -56,17 +56,17 @@ impl Default for SecurityOptions {
 
 /// The fields that tell browsers to be careful, with the values they have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Guard<'o> {
+pub(super) struct SecurityFields<'o> {
     pub(super) nosniff: bool,
     pub(super) frame_options: Option<&'o str>,
     pub(super) referrer_policy: Option<&'o str>,
     pub(super) content_security_policy: Option<&'o str>,
 }
 
-impl<'o> Guard<'o> {
-    pub(super) fn of(options: &'o SecurityOptions) -> Guard<'o> {
+impl<'o> SecurityFields<'o> {
+    pub(super) fn of(options: &'o SecurityOptions) -> SecurityFields<'o> {
         let said = |value: &'o Option<FieldValue>| value.as_ref().map(FieldValue::as_str);
-        Guard {
+        SecurityFields {
             nosniff: options.nosniff,
             frame_options: said(&options.frame_options),
             referrer_policy: said(&options.referrer_policy),

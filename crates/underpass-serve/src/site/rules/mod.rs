@@ -22,9 +22,9 @@ mod site_rules;
 mod tries;
 mod url_path;
 
-pub use crate::http::validator::Etag;
+pub use crate::http::validator::EtagRecipe;
 pub use compress::MediaPattern;
-pub use cors::{CorsOptions, Origin, Token};
+pub use cors::{CorsOptions, CorsOrigin, FieldToken};
 pub use exposure::{Hidden, Symlinks};
 pub use field::{FieldName, FieldValue};
 pub use header_rules::{CacheRule, HeaderRule, SecurityOptions};
@@ -37,9 +37,9 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Archives, Extras, Hashes, Listings, Sight};
+pub(crate) use exposure::{Archives, Extras, Hashes, Listings, Visibility};
 pub(crate) use field::push_field;
-pub(crate) use host_name::Names;
-pub(crate) use redirect::{Asked, Redirection, Rewritten};
-pub(crate) use site_rules::{Label, Own, Rules};
-pub(crate) use tries::Sought;
+pub(crate) use host_name::HostNames;
+pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
+pub(crate) use site_rules::{ProducedFields, RepresentationHeaders, SiteRules};
+pub(crate) use tries::SoughtPath;

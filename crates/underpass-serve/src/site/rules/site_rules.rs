@@ -1,32 +1,32 @@
 //! All rules of one site, made of its options.
 
-use super::compress::{Compress, Compressible};
-use super::cors::Cors;
-use super::exposure::{Archives, Extras, Hashes, Hidden, Listings, Sight, Symlinks};
+use super::compress::{Compressible, CompressionRules};
+use super::cors::CorsRules;
+use super::exposure::{Archives, Extras, Hashes, Hidden, Listings, Symlinks, Visibility};
 use super::field::push_field;
-use super::header_rules::{CacheRule, Guard, HeaderRule, SecurityOptions};
+use super::header_rules::{CacheRule, HeaderRule, SecurityFields, SecurityOptions};
 use super::immutable::is_hash_named;
-use super::mime::{MediaType, Types};
+use super::mime::{MediaType, MediaTypes};
 use super::pattern::Pattern;
-use super::redirect::{Asked, Redirect, Redirection, Rewrite, Rewritten};
+use super::redirect::{MatchedRedirect, Redirect, RequestedPath, Rewrite, RewrittenPath};
 use super::tries::{Candidate, TryRule};
 use super::url_path::FileName;
 use crate::http::coding::{Coding, is_compressed};
 use crate::http::status::Status;
-use crate::http::validator::Etag;
+use crate::http::validator::EtagRecipe;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
 
 /// The rules of one site.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct SiteRules {
     pub(crate) index: Vec<FileName>,
     pub(crate) fallback: Option<SitePath>,
     pub(crate) pretty: bool,
     pub(crate) symlinks: Symlinks,
     pub(crate) precompressed: Vec<Coding>,
-    pub(crate) compress: Compress,
-    pub(crate) cors: Cors,
+    pub(crate) compress: CompressionRules,
+    pub(crate) cors: CorsRules,
     pub(crate) extras: Extras,
     /// What answers without a file have.
     pub(crate) plain_fields: Vec<u8>,
@@ -35,11 +35,11 @@ pub(crate) struct Rules {
     /// What all answers have.
     security: Vec<u8>,
     careful: SecurityOptions,
-    etag: Etag,
+    etag: EtagRecipe,
     hidden: Hidden,
     download: bool,
     immutable: bool,
-    types: Types,
+    types: MediaTypes,
     cache: Vec<CacheRule>,
     headers: Vec<HeaderRule>,
     redirects: Vec<Redirect>,
@@ -50,23 +50,23 @@ pub(crate) struct Rules {
 
 /// What a site says of a file by its name alone.
 #[derive(Debug)]
-pub(crate) struct Label {
+pub(crate) struct RepresentationHeaders {
     pub(crate) media: MediaType,
     /// What answers with the file and those that it has not changed have in common.
     pub(crate) fields: Vec<u8>,
-    pub(crate) etag: Etag,
+    pub(crate) etag: EtagRecipe,
     pub(crate) coding: Option<Coding>,
     pub(crate) compressible: Compressible,
 }
 
-impl Rules {
+impl SiteRules {
     /// Makes rules of options.
     ///
     /// # Errors
     /// Options that contradict each other, in words.
-    pub(crate) fn new(options: &SiteOptions) -> Result<Rules, String> {
-        let cors = Cors::new(&options.cors)?;
-        let security = Guard::of(&options.security).fields();
+    pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
+        let cors = CorsRules::new(&options.cors)?;
+        let security = SecurityFields::of(&options.security).fields();
         let by_origin = cors.varies().then_some("Origin");
         let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
         let by_coding = codes.then_some("Accept-Encoding");
@@ -83,13 +83,13 @@ impl Rules {
             }
         }
         options.tries.iter().try_for_each(TryRule::check)?;
-        Ok(Rules {
+        Ok(SiteRules {
             index: options.index.clone(),
             fallback: options.fallback.as_ref().map(|file| file.path().clone()),
             pretty: options.pretty,
             symlinks: options.symlinks,
             precompressed: options.precompressed.clone(),
-            compress: Compress::new(
+            compress: CompressionRules::new(
                 &options.compress,
                 options.compress_bytes_min,
                 &options.compress_types,
@@ -117,7 +117,7 @@ impl Rules {
             hidden: options.hidden,
             download: options.download,
             immutable: options.immutable,
-            types: Types::new(&options.types),
+            types: MediaTypes::new(&options.types),
             cache: options.cache.clone(),
             headers: options.headers.clone(),
             redirects: options.redirects.clone(),
@@ -132,17 +132,21 @@ impl Rules {
     }
 
     /// Where the client is sent instead: the first redirect that is about this path.
-    pub(crate) fn redirected(&self, path: &SitePath, query: Option<&[u8]>) -> Option<Redirection> {
+    pub(crate) fn redirected(
+        &self,
+        path: &SitePath,
+        query: Option<&[u8]>,
+    ) -> Option<MatchedRedirect> {
         let mut redirects = self.redirects.iter();
         redirects.find_map(|redirect| redirect.meet(path, query))
     }
 
     /// What is looked for: the first rewrite that is about this path is made, and no other.
-    pub(crate) fn rewritten(&self, path: SitePath) -> Rewritten {
+    pub(crate) fn rewritten(&self, path: SitePath) -> RewrittenPath {
         let mut rewrites = self.rewrites.iter();
         let rewritten = rewrites.find_map(|rewrite| rewrite.meet(&path));
-        let asked = Asked::Same;
-        rewritten.unwrap_or(Rewritten { path, asked })
+        let asked = RequestedPath::Same;
+        rewritten.unwrap_or(RewrittenPath { path, asked })
     }
 
     /// Whether a client that is sent to `path` is neither sent on nor answered with another one:
@@ -168,8 +172,8 @@ impl Rules {
     }
 
     /// What of a folder may be seen.
-    pub(crate) fn sight(&self) -> Sight {
-        Sight {
+    pub(crate) fn sight(&self) -> Visibility {
+        Visibility {
             hidden: self.hidden,
             symlinks: self.symlinks,
         }
@@ -177,9 +181,9 @@ impl Rules {
 
     /// The fields of an answer that is made here and not found: as for files, but that browsers
     /// never guess what it is, and that what `own` says goes before what the site says.
-    pub(crate) fn made_fields(&self, own: Own) -> Vec<u8> {
-        let guard = Guard::of(&self.careful);
-        let guard = Guard {
+    pub(crate) fn made_fields(&self, own: ProducedFields) -> Vec<u8> {
+        let guard = SecurityFields::of(&self.careful);
+        let guard = SecurityFields {
             nosniff: true,
             referrer_policy: guard.referrer_policy.or(own.referrer_policy),
             content_security_policy: own
@@ -210,7 +214,7 @@ impl Rules {
     }
 
     /// What is said of the file at `path`, or of its copy in a coding.
-    pub(crate) fn label(&self, path: &[u8], coding: Option<Coding>) -> Label {
+    pub(crate) fn label(&self, path: &[u8], coding: Option<Coding>) -> RepresentationHeaders {
         let mut fields = self.security.clone();
         let control = self.cache_control(path);
         if let Some(control) = control {
@@ -228,7 +232,7 @@ impl Rules {
             self.cors.varies().then_some("Origin"),
         ];
         push_vary(&mut fields, &vary);
-        Label {
+        RepresentationHeaders {
             media,
             fields,
             etag: self.etag,
@@ -269,7 +273,7 @@ fn matches_any(patterns: &[Pattern], path: &[u8]) -> bool {
 
 /// What an answer that is made here says of itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct ProducedFields {
     /// The request field that it depends on.
     pub(crate) varies_by: Option<&'static str>,
     /// Where the site says none.
@@ -292,8 +296,8 @@ mod tests {
 
     fn fields(site: &str, path: &str) -> String {
         let text = format!("[[site]]\n{site}");
-        let options = crate::Options::parse(&text).unwrap();
-        let rules = Rules::new(&options.sites[0]).unwrap();
+        let options = crate::ServerOptions::parse(&text).unwrap();
+        let rules = SiteRules::new(&options.sites[0]).unwrap();
         String::from_utf8(rules.label(path.as_bytes(), None).fields).unwrap()
     }
 
