@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Detects `cp` and `underpass cp`: returns the name, the prefix of its messages, and its arguments.
+/// Detects `cp` and `underpass cp`: returns the name, the prefix of messages, and the arguments.
 fn copying(
     mut words: impl Iterator<Item = OsString>,
 ) -> Option<(cp::Name, OsString, Vec<OsString>)> {

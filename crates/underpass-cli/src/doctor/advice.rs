@@ -79,7 +79,7 @@ fn paths(report: &Report) -> Vec<String> {
         match place.usable {
             Usable::SourceAndSink => None,
             Usable::SourceOnly => Some(format!(
-                "{id} ({given}): files cannot be created there, so it was not tested as a destination"
+                "{id} ({given}): cannot create files there, so it was tested as a source only"
             )),
             Usable::Nothing => Some(format!(
                 "{id} ({given}) was not tried: {}",

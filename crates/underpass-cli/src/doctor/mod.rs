@@ -87,8 +87,8 @@ struct Use {
     uses: Vec<Mechanism>,
 }
 
-/// Prints the report. Exit code 0: everything was tested; 1: something could not be tested, or wrong
-/// bytes arrived.
+/// Prints the report. Exit code 0: everything was tested; 1: something could not be tested, or
+/// wrong bytes arrived.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let report = Report::make(&arguments.paths);
     let text = if arguments.json {

@@ -115,7 +115,7 @@ impl Place {
         let found = match file {
             Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
             None if self.file_system.as_ref().is_some_and(FileSystem::is_pseudo) => {
-                let note = "the files of this file system are generated on reading: name one to test it as a source";
+                let note = "its files are generated on reading: name one to test it as a source";
                 return self.notes.push(note.to_owned());
             }
             None => find_source(directory),

@@ -89,7 +89,7 @@ impl<F: Fn() -> Result<ServerOptions, String>> Life<F> {
         match outcome {
             Ok(()) => say(&format!("reloaded; {status}")),
             Err(why) => {
-                tracing::error!("reload failed, the previous configuration stays in effect: {why}")
+                tracing::error!("reload failed, the previous configuration stays in effect: {why}");
             }
         }
         self.notifier.ready(&status);

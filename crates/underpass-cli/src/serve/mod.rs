@@ -137,7 +137,7 @@ fn with_advice(error: &Error) -> String {
             "stop that process, or choose another port with --listen ADDR:PORT"
         }
         Error::Net(Net::AddressNotHere { .. }) => {
-            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all interfaces"
+            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all"
         }
         Error::Net(Net::PortForbidden { .. }) => {
             "choose a port of 1024 or higher with --listen ADDR:PORT"
