@@ -6,15 +6,15 @@ use underpass::Mechanism;
 use underpass_net::{Inherited, Server, ServerConfig};
 
 use crate::StatusOptions;
-use crate::answer::reply::BodyJoining;
+use crate::answer::writer::BodyJoining;
 use crate::connection::http::HttpProtocol;
 use crate::connection::worker::{HttpShared, ServeSummary};
 use crate::error::Error;
 use crate::log::{AccessLog, LogOptions};
-use crate::metrics::board::{MetricsRegistry, MetricsUse, Presence};
+use crate::metrics::registry::{MetricsRegistry, MetricsUse, Presence};
 use crate::monitor::{Beside, Monitor};
 use crate::options::ServerOptions;
-use crate::site::digest::DigestCache;
+use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
 
 /// A server at work. Dropping it ends everything at once.

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, Piece};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-use crate::body::feed::{BodyProducer, BodyProgress, Chunk};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::http::coding::Coding;
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
 

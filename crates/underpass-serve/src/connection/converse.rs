@@ -20,16 +20,16 @@ use underpass_net::{Connection, ConnectionError, ReadOutcome, ShutdownPhase, Whi
 
 use crate::answer::explain;
 use crate::answer::explain::Explain;
-use crate::answer::reply::FileTransfer;
-use crate::body::feed::{BodyDelimiter, BodyError, ProducedBody};
-use crate::body::workshop::{HashJob, HashPurpose};
+use crate::answer::writer::FileTransfer;
+use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
+use crate::body::producers::{HashJob, HashPurpose};
+use crate::connection::exchange::{BodyLength, CpuMeter, Exchange, ObservationLevel};
 use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
-use crate::connection::visit::{BodyLength, CpuMeter, Exchange, ObservationLevel};
 use crate::connection::worker::{PendingBody, Worker};
 use crate::http::digest::FileDigest;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestPlace;
-use crate::metrics::tally::{ExchangeEnd, SlowClient};
+use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
 use crate::request::head::{
     Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };

@@ -6,7 +6,7 @@
 use underpass::Piece;
 use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
-use crate::answer::reply::CONTINUE;
+use crate::answer::writer::CONTINUE;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::chunked::{BodyPosition, ChunkedReader};

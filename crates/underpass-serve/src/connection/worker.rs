@@ -13,29 +13,29 @@ use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::answer::decide::{Lookup, Response, answer};
 use crate::answer::explain::Explain;
-use crate::answer::reply::{BodyJoining, FileTransfer, ResponseContext, refuse, reply};
+use crate::answer::writer::{BodyJoining, FileTransfer, ResponseContext, refuse, reply};
 use crate::body::compressed::CompressionPermit;
-use crate::body::feed::ProducedBody;
-use crate::body::workshop::{
+use crate::body::producer::ProducedBody;
+use crate::body::producers::{
     BodyProducers, HashJob, HashPurpose, Occasion, ProducerError, reply_hash,
 };
-use crate::connection::visit::{CpuMeter, Exchange, ObservationLevel};
-use crate::http::clock::Clock;
+use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
 use crate::http::coding::Coding;
+use crate::http::date::Clock;
 use crate::http::digest::FileDigest;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::board::{MetricsRegistry, Presence};
-use crate::metrics::tally::{ExchangeEnd, WorkerMetrics};
+use crate::metrics::registry::{MetricsRegistry, Presence};
+use crate::metrics::worker_metrics::{ExchangeEnd, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
-use crate::site::digest::DigestCache;
-use crate::site::digest::DigestError;
+use crate::site::digest_cache::DigestCache;
+use crate::site::digest_cache::DigestError;
 use crate::site::file::SiteFile;
-use crate::site::open_files::OpenFileCache;
+use crate::site::file_cache::OpenFileCache;
 use crate::site::precompressed::sibling;
 use crate::site::resolve::{Resolved, folder};
 use crate::site::sites::{ServedSite, ServedSites};

@@ -3,8 +3,8 @@
 
 pub(crate) mod base64;
 pub(crate) mod calendar;
-pub(crate) mod clock;
 pub(crate) mod coding;
+pub(crate) mod date;
 pub(crate) mod decimal;
 pub(crate) mod digest;
 pub(crate) mod disposition;

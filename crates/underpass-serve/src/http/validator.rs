@@ -12,8 +12,8 @@ use httpdate::HttpDate;
 use rustix::fs::Stat;
 use serde::Deserialize;
 
-use crate::http::clock::{DATE_BYTES, date_bytes};
 use crate::http::coding::Coding;
+use crate::http::date::{DATE_BYTES, date_bytes};
 use crate::http::decimal::push_hex;
 use crate::limits::DATE_SETTLES_AFTER;
 

@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use httpdate::HttpDate;
 
 use super::record::{LogRecord, RequestPart};
-use crate::http::clock::date_bytes;
+use crate::http::date::date_bytes;
 use crate::http::decimal::push_decimal;
 
 /// Appends the line of an answer.

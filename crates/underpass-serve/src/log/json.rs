@@ -11,9 +11,9 @@ use httpdate::HttpDate;
 use underpass::{Account, Mechanism};
 
 use super::record::{LogRecord, RequestPart};
-use crate::http::clock::date_bytes;
+use crate::http::date::date_bytes;
 use crate::http::decimal::push_decimal;
-use crate::metrics::tally::{ExchangeEnd, cause_name};
+use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {

@@ -10,21 +10,21 @@
 //! A worker never waits for the disk: where the writer does not follow and the buffer is full,
 //! lines are dropped, counted and told. The writer is woken at most twenty times a second.
 
+mod buffer;
 mod combined;
 mod json;
 mod options;
 mod record;
-mod shelf;
-mod writer;
+mod thread;
 
 use std::sync::Arc;
 
+pub(crate) use buffer::{LogCounters, LogWriter};
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
 pub(crate) use record::{LogRecord, RequestText};
-pub(crate) use shelf::{LogCounters, LogWriter};
 
 use crate::error::Error;
-use shelf::LogBuffers;
+use buffer::LogBuffers;
 
 /// A log that is open. Dropping the last clone lets its writer end after what is queued.
 #[derive(Clone, Debug)]
@@ -37,11 +37,11 @@ pub(crate) struct AccessLog {
 impl AccessLog {
     /// Opens the file and starts the writer; nothing where the log is off.
     pub(crate) fn open(options: &LogOptions) -> Result<Option<AccessLog>, Error> {
-        let Some(target) = writer::LogSink::open(&options.access)? else {
+        let Some(target) = thread::LogSink::open(&options.access)? else {
             return Ok(None);
         };
         let shelves = Arc::new(LogBuffers::default());
-        writer::start(target, Arc::clone(&shelves), options.reopen.clone())?;
+        thread::start(target, Arc::clone(&shelves), options.reopen.clone())?;
         Ok(Some(AccessLog {
             _closing: Arc::new(LogCloser(Arc::clone(&shelves))),
             shelves,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use underpass::{Account, Beside};
 
-use crate::metrics::tally::ExchangeEnd;
+use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 
 /// One answer, told after it has left, or has not.

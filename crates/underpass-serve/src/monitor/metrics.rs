@@ -13,8 +13,8 @@ use underpass_net::{Rejected, ShutdownPhase};
 
 use super::process;
 use crate::log::AccessLog;
-use crate::metrics::board::{MetricsRegistry, MetricsSnapshot};
-use crate::metrics::tally::{
+use crate::metrics::registry::{MetricsRegistry, MetricsSnapshot};
+use crate::metrics::worker_metrics::{
     Counter, DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics,
     cause_name,
 };

@@ -35,13 +35,13 @@ use tokio::time::timeout;
 use underpass_net::{Shutdown, ShutdownPhase};
 
 use crate::error::Error;
-use crate::http::clock::date_bytes;
+use crate::http::date::date_bytes;
 use crate::http::decimal::push_decimal;
 use crate::http::status::{HttpError, Status};
 use crate::limits::{
     ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
 };
-use crate::metrics::board::{MetricsRegistry, Presence};
+use crate::metrics::registry::{MetricsRegistry, Presence};
 use crate::request::head::{HeadProgress, HeadScanner, RequestHead};
 use crate::request::request_line::Method;
 use crate::request::target::HttpTarget;

@@ -23,7 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, SharedFile};
 
 use crate::body::archive::header::{Member, MemberKind, padding};
-use crate::body::feed::{BodyProducer, BodyProgress, Chunk};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
 
-use crate::body::feed::{BodyProducer, BodyProgress, Chunk};
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
 use crate::request::query::ListingFormat;
 use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};

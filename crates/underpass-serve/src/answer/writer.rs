@@ -10,7 +10,7 @@ use underpass::{FileRange, Outbox, Piece};
 use crate::answer::decide::{FileBody, Response};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
-use crate::http::clock::DATE_BYTES;
+use crate::http::date::DATE_BYTES;
 use crate::http::decimal::push_decimal;
 use crate::http::digest::FileDigest;
 use crate::http::disposition::push_attachment;

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::buffer::LogBuffers;
 use super::options::{Access, LogReopen};
-use super::shelf::LogBuffers;
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
 

@@ -15,7 +15,7 @@
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
 //! | it is written through a mapping | with its date, which the kernel may set later |
 //!
-//! Where inotify reports changes of a file ([`crate::site::watch`]), it is looked at
+//! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
 //! again only after one.
 //!
 //! Of a small file that is asked for more than once the content is kept too, as long as neither its
@@ -34,12 +34,12 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use crate::limits::{CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
-use crate::metrics::tally::WorkerMetrics;
+use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
 use crate::site::file::{FileState, SiteFile};
 use crate::site::resolve::{Resolved, find};
 use crate::site::sites::ServedSite;
-use crate::site::watch::{FileWatcher, WatchedFile};
+use crate::site::watcher::{FileWatcher, WatchedFile};
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]

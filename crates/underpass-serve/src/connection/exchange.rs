@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Beside, Outbox, Piece};
 
 use crate::log::{LogRecord, RequestText};
-use crate::metrics::tally::ExchangeEnd;
+use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
 

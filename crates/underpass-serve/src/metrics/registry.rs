@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use crate::answer::explain::Explain;
-use crate::connection::visit::ObservationLevel;
+use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
-use crate::metrics::tally::WorkerMetrics;
+use crate::metrics::worker_metrics::WorkerMetrics;
 
 /// The counts of all workers, and the log.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::metrics::tally::{Counter, ExchangeEnd};
+    use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
     use crate::request::request_line::Method;
 
     fn answers(counts: &MetricsSnapshot) -> u64 {
