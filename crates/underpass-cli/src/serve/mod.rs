@@ -103,7 +103,7 @@ fn body_plan(policy: &Policy) -> BodyPlan {
     let mut small = Source::sample(Kind::File);
     small.owed = Owed::Exactly(TRIED_BYTES);
     let kernel = Kernel::probe();
-    let plan = |source| underpass::plan(source, &socket, &kernel, policy);
+    let plan = |source| kernel.plan(source, &socket, policy);
     BodyPlan {
         small: plan(&small),
         large: plan(&large),

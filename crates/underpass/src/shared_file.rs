@@ -44,12 +44,15 @@ impl SharedFile {
         })
     }
 
-    /// What it is: the kernel is asked the first time.
-    pub(crate) fn end(&self) -> Result<Endpoint, Errno> {
+    /// What it is; `look` finds out the first time.
+    pub(crate) fn end_or(
+        &self,
+        look: impl FnOnce(BorrowedFd<'_>) -> Result<Endpoint, Errno>,
+    ) -> Result<Endpoint, Errno> {
         if let Some(end) = self.end.get() {
             return Ok(*end);
         }
-        let end = Endpoint::of(&self.fd)?;
+        let end = look(self.fd.as_fd())?;
         Ok(*self.end.get_or_init(|| end))
     }
 
