@@ -25,7 +25,7 @@ pub(super) fn obey(
     options: impl Fn() -> Result<Options, String> + Send + 'static,
 ) -> Result<(), String> {
     let (ask, asked) = sync_channel(ASKS_MAX);
-    let life = Life {
+    let life = SignalHandler {
         server: Arc::clone(server),
         notifier: Arc::clone(notifier),
         options,
@@ -61,13 +61,13 @@ fn pass_on(
     }
 }
 
-struct Life<F> {
+struct SignalHandler<F> {
     server: Arc<Server>,
     notifier: Arc<Notifier>,
     options: F,
 }
 
-impl<F: Fn() -> Result<Options, String>> Life<F> {
+impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
     fn go_on(&self, asked: &Receiver<Ask>) {
         for ask in asked {
             match ask {

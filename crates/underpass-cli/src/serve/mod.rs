@@ -16,7 +16,7 @@ mod qr;
 mod telling;
 mod trial;
 
-pub(crate) use arguments::{Arguments, options};
+pub(crate) use arguments::{ServeArguments, options};
 
 use addresses::reachable;
 use greeting::{BodyPlan, bodies, farewell, greeting, url};
@@ -27,7 +27,7 @@ use trial::{TRIED_BYTES, trial};
 ///
 /// # Errors
 /// A message for the user: what failed, why and what to try.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     if let Some(file) = &arguments.check {
         say(&check::check(file, arguments)?);
         return Ok(());
@@ -59,12 +59,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// A running server that handles signals.
-struct Served {
+struct StartedServer {
     server: Arc<Server>,
     notifier: Arc<Notifier>,
 }
 
-fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> {
+fn begin(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServer, String> {
     let options = options(arguments)?;
     let plan = body_plan(&options.policy);
     if let Some(only) = arguments.only {
@@ -88,7 +88,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
     if let (true, Some(address)) = (arguments.telling.qr, server.running().address()) {
         say(&qr::code(&url(&reachable(address)[0])).unwrap_or_default());
     }
-    Ok(Served { server, notifier })
+    Ok(StartedServer { server, notifier })
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.
