@@ -5,7 +5,7 @@ use underpass::{Mechanism, Scope};
 
 use super::DoctorReport;
 use super::pair::{PairEnd, PairResults};
-use super::place::{TestedPath, Usable};
+use super::path::{TestedPath, Usable};
 use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
 use super::tls::{KernelTls, TlsAnswer, TlsModule};
 use super::trial::TrialOutcome;

@@ -18,27 +18,27 @@ use serde::Serialize;
 use underpass::Mechanism;
 
 mod advice;
-mod bounded;
+mod explanation;
 mod kernel;
-mod meaning;
+mod layout;
+mod loopback;
 mod mount;
-mod paint;
 mod pair;
-mod place;
+mod path;
 mod sample;
 mod settings;
-mod stream;
 mod text;
+mod time_limit;
 mod tls;
 mod trial;
 
 use advice::Advice;
 use kernel::KernelReport;
-use paint::Styling;
+use layout::Styling;
+use loopback::StreamKind;
 use pair::{PairEnd, PairResults};
-use place::{TestedPath, Usable};
+use path::{TestedPath, Usable};
 use settings::{DescriptorLimits, KernelSetting, PipeLimits};
-use stream::StreamKind;
 use tls::KernelTls;
 use trial::TrialOutcome;
 
@@ -158,7 +158,7 @@ impl DoctorReport {
 fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     let (here, tmp) = (Path::new("."), Path::new("/tmp"));
     match paths {
-        [] if place::are_same(here, tmp) => vec![here.to_owned()],
+        [] if path::are_same(here, tmp) => vec![here.to_owned()],
         [] => vec![here.to_owned(), tmp.to_owned()],
         given => given.to_owned(),
     }

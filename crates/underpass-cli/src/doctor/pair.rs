@@ -8,9 +8,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use underpass::{Mechanism, Policy};
 
-use super::bounded::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
-use super::place::TestedPath;
-use super::stream::StreamKind;
+use super::loopback::StreamKind;
+use super::path::TestedPath;
+use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
 use super::trial::{TrialOutcome, TrialResult, TrialSink, TrialSource, attempt};
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.

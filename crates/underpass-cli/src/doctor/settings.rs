@@ -30,7 +30,7 @@ pub(super) struct PipeLimits {
 impl PipeLimits {
     pub(super) fn ask() -> Self {
         let (new_bytes, granted_bytes, refusal) = match std::io::pipe() {
-            Err(error) => (None, None, Some(super::meaning::of_error(&error))),
+            Err(error) => (None, None, Some(super::explanation::of_error(&error))),
             Ok((_read, write)) => {
                 let size = || fcntl_getpipe_size(&write).ok().map(|size| size as u64);
                 let new_bytes = size();

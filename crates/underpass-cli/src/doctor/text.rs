@@ -2,12 +2,12 @@
 
 use underpass::Mechanism;
 
-use super::paint::{Style, Styling, wrap, wrap_list};
+use super::layout::{Style, Styling, wrap, wrap_list};
 use super::pair::PairResults;
-use super::place::{TestedPath, Usable};
+use super::path::{TestedPath, Usable};
 use super::tls::TlsAnswer;
 use super::trial::TrialOutcome;
-use super::{DoctorReport, meaning};
+use super::{DoctorReport, explanation};
 
 /// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
@@ -140,7 +140,7 @@ fn refusals(rows: &[PairResults]) -> String {
                 scope,
             } => {
                 let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
-                let reach = meaning::reach(*scope);
+                let reach = explanation::reach(*scope);
                 Some(((head, format!("{meaning}; applies {reach}")), row.label()))
             }
             _ => None,

@@ -9,8 +9,8 @@ use serde::Serialize;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
 use underpass::{Endpoint, Kind, Side};
 
-use super::meaning;
-use super::stream::tcp_pair;
+use super::explanation;
+use super::loopback::tcp_pair;
 
 /// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]
@@ -117,7 +117,7 @@ impl TlsAnswer {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(errno) => Self::Refused {
-                    errno: meaning::name(underpass::Cause::Errno(errno)),
+                    errno: explanation::name(underpass::Cause::Errno(errno)),
                     meaning: explained(errno, missing),
                 },
                 None => Self::NotTried {
@@ -137,7 +137,7 @@ fn explained(errno: Errno, missing: &str) -> String {
         Errno::NOENT => missing.to_owned(),
         Errno::INVAL => "this kernel does not support this version or cipher".to_owned(),
         Errno::PERM | Errno::ACCESS => "this process is not permitted to do this".to_owned(),
-        other => meaning::words(other),
+        other => explanation::words(other),
     }
 }
 

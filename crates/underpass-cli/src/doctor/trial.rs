@@ -13,9 +13,9 @@ use underpass::{
     Account, Choice, Error, Fault, Kernel, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
 };
 
-use super::meaning;
+use super::explanation;
+use super::loopback::{Collected, StreamKind};
 use super::sample::{self, SAMPLE_BYTES, SampleFile};
-use super::stream::{Collected, StreamKind};
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -86,7 +86,10 @@ impl TrialResult {
 pub(super) fn attempt(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> TrialResult {
     try_once(inlet, outlet, policy).unwrap_or_else(|error| {
         TrialResult::of(TrialOutcome::NotTried {
-            reason: format!("cannot open the two ends: {}", meaning::of_error(&error)),
+            reason: format!(
+                "cannot open the two ends: {}",
+                explanation::of_error(&error)
+            ),
         })
     })
 }
@@ -111,7 +114,7 @@ fn try_once(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> io::Resu
     let wrong = match arrived {
         Err(error) => Some(format!(
             "cannot read the copy: {}",
-            meaning::of_error(&error)
+            explanation::of_error(&error)
         )),
         Ok(arrived) => difference(&expected, &arrived),
     };
@@ -167,8 +170,8 @@ fn refusal(error: &Error, plan: &Plan, policy: Policy) -> TrialOutcome {
     let refusals = &error.account.refusals;
     if let Some(refusal) = refusals.iter().find(|refusal| refusal.mechanism == only) {
         return TrialOutcome::Refused {
-            errno: meaning::name(refusal.cause),
-            meaning: meaning::of(only, refusal.cause, refusal.scope),
+            errno: explanation::name(refusal.cause),
+            meaning: explanation::of(only, refusal.cause, refusal.scope),
             scope: refusal.scope,
         };
     }

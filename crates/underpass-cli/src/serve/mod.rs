@@ -9,17 +9,17 @@ use underpass_serve::{Error, Server, Summary};
 
 mod addresses;
 mod arguments;
+mod banner;
 mod check;
-mod greeting;
-mod life;
 mod qr;
+mod signals;
 mod telling;
 mod trial;
 
 pub(crate) use arguments::{ServeArguments, options};
 
 use addresses::reachable;
-use greeting::{BodyPlan, bodies, farewell, greeting, url};
+use banner::{BodyPlan, bodies, farewell, greeting, url};
 use trial::{TRIED_BYTES, trial};
 
 /// Serves until a signal ends it. Prints to standard output where it listens and how bodies are
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
         Some(predecessor) => predecessor
             .tell_ready(running)
             .map_err(|error| error.to_string())?,
-        None => served.notifier.ready(&life::status(running)),
+        None => served.notifier.ready(&signals::status(running)),
     }
     let mut summary = Summary::default();
     for worker in running.join() {
@@ -78,7 +78,7 @@ fn begin(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::of_environment());
     let again = arguments.clone();
-    life::obey(&server, &notifier, move || self::options(&again))?;
+    signals::obey(&server, &notifier, move || self::options(&again))?;
     let tried = match (arguments.only, options.sites.first()) {
         (None, Some(site)) => trial(&site.root),
         _ => None,

@@ -9,7 +9,7 @@ use std::thread;
 use underpass_net::{Ask, Notifier, Running, obey_signals};
 use underpass_serve::{Options, Server, Summary};
 
-use super::greeting::place;
+use super::banner::place;
 use super::{say, with_advice};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use serde::Serialize;
 use underpass::errno::Named;
 
-use super::bounded::{TRIAL_TIME_MAX, within};
-use super::meaning;
+use super::explanation;
 use super::mount::MountedFileSystem;
 use super::sample::SampleFile;
+use super::time_limit::{TRIAL_TIME_MAX, within};
 
 /// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;
@@ -77,7 +77,7 @@ impl TestedPath {
     fn look(&mut self, path: &Path, bytes: Arc<[u8]>) {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) => return self.notes.push(meaning::of_error(&error)),
+            Err(error) => return self.notes.push(explanation::of_error(&error)),
         };
         let Some(directory) = directory_of(path, &metadata) else {
             let note = "is neither a directory nor a regular file";
@@ -135,7 +135,7 @@ impl TestedPath {
                 self.usable = Usable::SourceOnly;
             }
             Err(error) => {
-                let error = meaning::of_error(&error);
+                let error = explanation::of_error(&error);
                 self.notes
                     .push(format!("no file here is readable for a test: {error}"));
             }
