@@ -12,13 +12,11 @@
 //! is the machine's to say.
 
 mod acts;
-mod client;
 mod dice;
-mod server;
 mod site;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,8 +25,8 @@ use crate::workspace::{Fallible, Workspace};
 
 use self::acts::Visitor;
 use self::dice::Dice;
-use self::server::{Footprint, KEPT, Server};
-use self::site::Site;
+use self::site::{Site, is_log};
+use crate::server::{self, Footprint, KEPT, ServerProcess};
 
 /// A run is no longer than this: what has not shown in two hours does not show in three.
 const MINUTES_MAX: u64 = 120;
@@ -95,7 +93,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
         None => server::build(workspace)?,
     };
     let site = Site::new(arguments.seed)?;
-    let server = Server::start(&program, site.folder())?;
+    let server = ServerProcess::start(Command::new(program), site.folder())?;
     let tally = Tally::default();
     let cold = server.footprint()?;
     let warm = load(&server, &site, &tally, arguments.seed, span)?;
@@ -104,7 +102,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
     let end = server.stop()?;
     let mut wrongs = tally.wrongs();
     wrongs.extend(judge(cold, warm, calm));
-    wrongs.extend(end.complaints());
+    let is_cut_short = |line: &str| line.contains("connection closed: ") && is_log(line);
+    wrongs.extend(end.complaints(is_cut_short));
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     println!(
         "{} minutes, seed {}: {} answers, {} bodies compared, {} MiB; \
@@ -137,7 +136,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
 
 /// Lets clients and the keeper of the files loose; returns what the server was when warm.
 fn load(
-    server: &Server,
+    server: &ServerProcess,
     site: &Site,
     tally: &Tally,
     seed: u64,
@@ -167,7 +166,7 @@ fn load(
 }
 
 /// What the server is when nobody asks for anything any more.
-fn settled(server: &Server, cold: Footprint) -> Fallible<Footprint> {
+fn settled(server: &ServerProcess, cold: Footprint) -> Fallible<Footprint> {
     let started = Instant::now();
     loop {
         let now = server.footprint()?;

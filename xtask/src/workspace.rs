@@ -131,6 +131,13 @@ impl Metadata {
 }
 
 impl Package {
+    /// The packages of this workspace that it ships with.
+    pub(crate) fn dependencies_on_ours(&self) -> impl Iterator<Item = &Dependency> {
+        self.dependencies
+            .iter()
+            .filter(|dependency| dependency.path.is_some() && dependency.kind.is_none())
+    }
+
     /// The integration-test targets.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Target> {
         self.targets

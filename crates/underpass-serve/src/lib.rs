@@ -25,7 +25,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Confine, Protocol, Proxies, Stream, TurnedAway, User, confine};
+use underpass_net::{Confine, Connection, Protocol, Proxies, Rejected, User, confine};
 
 mod answer;
 mod body;
@@ -60,7 +60,7 @@ pub use request::forwarded::client;
 
 pub use connection::worker::{Summary, Worker};
 pub use options::settings::{Channel, Setting};
-pub use server::{Server, serve, serve_on};
+pub use server::{FileServer, serve, serve_on};
 pub use site::rules;
 
 /// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
@@ -105,11 +105,14 @@ impl Protocol for Http {
         Worker::new(self)
     }
 
-    fn converse(worker: Rc<Worker>, stream: Stream) -> impl Future<Output = ()> + 'static {
-        connection::converse::converse(worker, stream)
+    fn serve_connection(
+        worker: Rc<Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        connection::converse::serve_connection(worker, stream)
     }
 
-    fn turned_away(worker: &Worker, why: TurnedAway) {
+    fn rejected(worker: &Worker, why: Rejected) {
         worker.tally().turned_away[why.number()].add(1);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use underpass::Mechanism;
-use underpass_net::{Inherited, Running, Setup};
+use underpass_net::{Inherited, Server, ServerConfig};
 
 use crate::answer::reply::Joining;
 use crate::connection::worker::Summary;
@@ -18,8 +18,8 @@ use crate::{Http, StatusOptions};
 
 /// A server at work. Dropping it ends everything at once.
 #[derive(Debug)]
-pub struct Server {
-    running: Running<Summary>,
+pub struct FileServer {
+    running: Server<Summary>,
     board: Arc<Board>,
     presence: Presence,
     digests: Arc<Digests>,
@@ -27,7 +27,7 @@ pub struct Server {
     status: StatusOptions,
 }
 
-/// Serves the sites of `options` until its [`Running::shutdown`] is told to stop. Returns when
+/// Serves the sites of `options` until its [`Server::shutdown`] is told to stop. Returns when
 /// connections are taken.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub struct Server {
 /// let summaries = server.running().join();
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
-pub fn serve(options: &Options) -> Result<Server, Error> {
+pub fn serve(options: &Options) -> Result<FileServer, Error> {
     serve_on(options, Inherited::default())
 }
 
@@ -53,7 +53,7 @@ pub fn serve(options: &Options) -> Result<Server, Error> {
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running.
-pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error> {
+pub fn serve_on(options: &Options, inherited: Inherited) -> Result<FileServer, Error> {
     options
         .requests
         .check(options.connections.input_bytes_max)?;
@@ -71,12 +71,12 @@ pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error
     let board = Arc::new(Board::new(log, metrics, options.explain));
     let presence = Presence::new();
     let digests = Arc::default();
-    let setup = setup(options, sites, &board, &presence, &digests);
-    let running = underpass_net::start(&setup, inherited)?;
+    let server_config = server_config(options, sites, &board, &presence, &digests);
+    let running = underpass_net::start(&server_config, inherited)?;
     if let Some(monitor) = monitor {
         monitor.start(Arc::clone(&board), running.shutdown(), &presence)?;
     }
-    Ok(Server {
+    Ok(FileServer {
         running,
         board,
         presence,
@@ -86,9 +86,9 @@ pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error
     })
 }
 
-impl Server {
+impl FileServer {
     /// Its workers: where they listen, how they are told to stop, how they are waited for.
-    pub fn running(&self) -> &Running<Summary> {
+    pub fn running(&self) -> &Server<Summary> {
         &self.running
     }
 
@@ -97,7 +97,7 @@ impl Server {
         self.log.reopen.ask();
     }
 
-    /// Goes on with other options, and drops no connection: see [`Running::reload`]. Folders and
+    /// Goes on with other options, and drops no connection: see [`Server::reload`]. Folders and
     /// the log's file are opened anew. Blocks until new workers take connections.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl Server {
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(Sites::open(&options.sites)?);
         let (board, presence) = (&self.board, &self.presence);
-        let setup = setup(options, sites, board, presence, &self.digests);
-        self.running.reload(&setup)?;
+        let server_config = server_config(options, sites, board, presence, &self.digests);
+        self.running.reload(&server_config)?;
         self.reopen_log();
         Ok(())
     }
@@ -132,14 +132,14 @@ impl Server {
     }
 }
 
-fn setup(
+fn server_config(
     options: &Options,
     sites: Arc<Sites>,
     board: &Arc<Board>,
     presence: &Presence,
     digests: &Arc<Digests>,
-) -> Setup<Http> {
-    Setup {
+) -> ServerConfig<Http> {
+    ServerConfig {
         protocol: Http {
             sites,
             limits: options.requests.clone(),

@@ -8,10 +8,11 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use support::{Answer, Server, State};
+use support::{Probe, Server, State};
 use underpass_serve::{Error, Options, SiteOptions};
+use underpass_testkit::HttpResponse;
 
-fn shown(answer: &Answer) -> String {
+fn shown(answer: &HttpResponse) -> String {
     match answer.field("location") {
         Some(location) => format!("{} {location}", answer.status),
         None if answer.status == 200 => String::from_utf8_lossy(&answer.body).into_owned(),
@@ -122,7 +123,7 @@ fn a_fallback_answers_where_nothing_is_and_only_there() {
     assert_eq!(asked("POST").status, 405);
     let mut client = server.connect();
     client.send("HEAD /route HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(
         (head.status, head.field("content-length")),
         (200, Some("3"))
@@ -191,7 +192,7 @@ fn errors_have_pages_of_their_own_under_their_own_status() {
     assert_eq!(range.body, b"<p>gone</p>");
     let mut client = server.connect();
     client.send("HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(
         (head.status, head.field("content-length")),
         (404, Some("11"))

@@ -344,7 +344,8 @@ mod tests {
         let mut client = client(
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc\
              HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\n\
-             HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\na\r\n0123456789\r\n0\r\n\r\n\
+             HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2\r\nab\r\na\r\n0123456789\r\n0\r\n\r\n\
              HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nto the end",
         );
         assert_eq!(client.response().body, b"abc");

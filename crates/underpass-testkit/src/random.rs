@@ -40,13 +40,13 @@ impl SeededRandom {
     }
 
     /// Returns true so many times in a hundred.
-    pub fn chance(&mut self, percent: u64) -> bool {
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns one element of a slice that is not empty.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
+    /// Returns an element of a slice that is not empty.
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
     }
 
     /// Returns one element, each as often as the weight beside it demands.

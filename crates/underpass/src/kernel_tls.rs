@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::endpoint::Side;
 use crate::sys;
+use crate::vocabulary::endpoint::Side;
 
 /// A version of TLS that kernels know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

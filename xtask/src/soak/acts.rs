@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 
 use super::Tally;
-use super::client::{Client, Head};
 use super::dice::Dice;
 use super::site::{LOGS, Name, PAGES, Site};
+use crate::client::{HttpClient, ResponseHead};
 
 /// One client, who comes over and over.
 pub(super) struct Visitor<'s> {
@@ -70,7 +70,7 @@ impl<'s> Visitor<'s> {
     }
 
     fn act(&mut self, name: Name) -> Visit {
-        let mut client = Client::connect(self.address)?;
+        let mut client = HttpClient::connect(self.address)?;
         match self.dice.below(12) {
             0..=3 => self.keep_alive(&mut client, name),
             4 => self.pipeline(&mut client, name),
@@ -83,7 +83,7 @@ impl<'s> Visitor<'s> {
         }
     }
 
-    fn keep_alive(&mut self, client: &mut Client, name: Name) -> Visit {
+    fn keep_alive(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         for _ in 0..=self.dice.below(10) {
             let range = self.range();
             client.send(request("GET", name, &range).as_bytes())?;
@@ -92,7 +92,7 @@ impl<'s> Visitor<'s> {
         Ok(())
     }
 
-    fn pipeline(&mut self, client: &mut Client, name: Name) -> Visit {
+    fn pipeline(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         let count = 2 + self.dice.below(8) as usize;
         client.send(request("GET", name, "").repeat(count).as_bytes())?;
         for _ in 0..count {
@@ -102,7 +102,7 @@ impl<'s> Visitor<'s> {
     }
 
     /// HEAD, and the same with its tag: nothing, or another state.
-    fn revalidate(&mut self, client: &mut Client, name: Name) -> Visit {
+    fn revalidate(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         client.send(request("HEAD", name, "").as_bytes())?;
         let head = self.head(client)?;
         let Some(tag) = head.field("etag") else {
@@ -118,7 +118,7 @@ impl<'s> Visitor<'s> {
         }
     }
 
-    fn read_slowly(&mut self, client: &mut Client, name: Name) -> Visit {
+    fn read_slowly(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         set_socket_recv_buffer_size(&client.socket, 32 << 10).map_err(io::Error::from)?;
         client.send(request("GET", name, "").as_bytes())?;
         let head = self.head(client)?;
@@ -134,7 +134,7 @@ impl<'s> Visitor<'s> {
         self.compare(name, head.length(), 0, &body)
     }
 
-    fn send_a_body(&mut self, client: &mut Client, name: Name) -> Visit {
+    fn send_a_body(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         let length = self.dice.below(60_000) as usize;
         let field = format!("Content-Length: {length}\r\n");
         client.send(request("GET", name, &field).as_bytes())?;
@@ -144,20 +144,20 @@ impl<'s> Visitor<'s> {
         self.answer(client, name)
     }
 
-    fn half_close(&mut self, mut client: Client, name: Name) -> Visit {
+    fn half_close(&mut self, mut client: HttpClient, name: Name) -> Visit {
         client.send(request("GET", name, "").as_bytes())?;
         client.socket.shutdown(Shutdown::Write)?;
         self.answer(&mut client, name)
     }
 
-    fn vanish_while_asking(&mut self, mut client: Client) -> Visit {
+    fn vanish_while_asking(&mut self, mut client: HttpClient) -> Visit {
         let request = request("GET", Name::Page(0), "Transfer-Encoding: chunked\r\n") + "5\r\nhel";
         let count = self.dice.below(request.len() as u64) as usize;
         client.send(&request.as_bytes()[..count])?;
         self.leave(client)
     }
 
-    fn vanish_while_reading(&mut self, mut client: Client, name: Name) -> Visit {
+    fn vanish_while_reading(&mut self, mut client: HttpClient, name: Name) -> Visit {
         let range = self.range();
         client.send(request("GET", name, &range).as_bytes())?;
         let head = self.head(&mut client)?;
@@ -169,7 +169,7 @@ impl<'s> Visitor<'s> {
     }
 
     /// Stalls for a while, and closes in one way or another.
-    fn leave(&mut self, client: Client) -> Visit {
+    fn leave(&mut self, client: HttpClient) -> Visit {
         self.tally.left.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(self.dice.below(150)));
         if self.dice.below(2) == 0 {
@@ -195,19 +195,19 @@ impl<'s> Visitor<'s> {
         }
     }
 
-    fn head(&self, client: &mut Client) -> Result<Head, Broken> {
+    fn head(&self, client: &mut HttpClient) -> Result<ResponseHead, Broken> {
         let head = client.head()?;
         self.tally.answers.fetch_add(1, Ordering::Relaxed);
         Ok(head)
     }
 
-    fn answer(&self, client: &mut Client, name: Name) -> Visit {
+    fn answer(&self, client: &mut HttpClient, name: Name) -> Visit {
         let head = self.head(client)?;
         self.body(client, name, &head)
     }
 
     /// Reads a body and looks whether it is what the head says of it.
-    fn body(&self, client: &mut Client, name: Name, head: &Head) -> Visit {
+    fn body(&self, client: &mut HttpClient, name: Name, head: &ResponseHead) -> Visit {
         if head.status == 304 {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{Mechanism, Plan, Reason};
-use underpass_net::{Address, Confinement, Running};
+use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{Options, Summary};
 
 use super::addresses::reachable;
@@ -15,7 +15,7 @@ use super::trial::ServedFileTrial;
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
     options: &Options,
-    running: &Running<Summary>,
+    running: &Server<Summary>,
     confinement: &Confinement,
     bodies: &str,
 ) -> String {

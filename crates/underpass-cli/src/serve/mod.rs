@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
-use underpass_serve::{Error, Server, Summary};
+use underpass_serve::{Error, FileServer, Summary};
 
 mod addresses;
 mod arguments;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
         Ok(served) => served,
         Err(why) => {
             if let Some(predecessor) = predecessor {
-                predecessor.tell_failed(&why);
+                predecessor.report_failure(&why);
             }
             return Err(why);
         }
@@ -45,8 +45,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     let running = served.server.running();
     match predecessor {
         // The predecessor reports the new main process to the service manager.
-        Some(predecessor) => predecessor
-            .tell_ready(running)
+        Some(predecessor) => running
+            .take_over_from(predecessor)
             .map_err(|error| error.to_string())?,
         None => served.notifier.ready(&signals::status(running)),
     }
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
 
 /// A running server that handles signals.
 struct StartedServer {
-    server: Arc<Server>,
+    server: Arc<FileServer>,
     notifier: Arc<Notifier>,
 }
 
@@ -76,7 +76,7 @@ fn begin(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
         .map_err(|error| with_advice(&error.into()))?;
     let server = underpass_serve::serve_on(&options, inherited);
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
-    let notifier = Arc::new(Notifier::of_environment());
+    let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
     signals::obey(&server, &notifier, move || self::options(&again))?;
     let tried = match (arguments.only, options.sites.first()) {

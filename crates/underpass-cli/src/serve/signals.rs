@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Ask, Notifier, Running, obey_signals};
-use underpass_serve::{Options, Server, Summary};
+use underpass_net::{Notifier, Server, SignalAction, watch_signals};
+use underpass_serve::{FileServer, Options, Summary};
 
 use super::banner::place;
 use super::{say, with_advice};
@@ -20,7 +20,7 @@ const ASKS_MAX: usize = 8;
 /// A stop takes effect at once, even during a reload or an upgrade; these run one after another on
 /// a separate thread.
 pub(super) fn obey(
-    server: &Arc<Server>,
+    server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
     options: impl Fn() -> Result<Options, String> + Send + 'static,
 ) -> Result<(), String> {
@@ -34,46 +34,46 @@ pub(super) fn obey(
         .name("life".into())
         .spawn(move || life.go_on(&asked))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    obey_signals(pass_on(server, notifier, ask)).map_err(|error| error.to_string())
+    watch_signals(pass_on(server, notifier, ask)).map_err(|error| error.to_string())
 }
 
 fn pass_on(
-    server: &Arc<Server>,
+    server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    ask: SyncSender<Ask>,
-) -> impl FnMut(Ask) + Send + 'static {
+    ask: SyncSender<SignalAction>,
+) -> impl FnMut(SignalAction) + Send + 'static {
     let shutdown = server.running().shutdown();
     let (server, notifier) = (Arc::downgrade(server), Arc::clone(notifier));
     move |asked| match asked {
-        Ask::Stop => {
+        SignalAction::Stop => {
             notifier.stopping();
-            shutdown.hurry();
+            shutdown.escalate();
         }
-        Ask::Reopen => {
+        SignalAction::Reopen => {
             if let Some(server) = server.upgrade() {
                 server.reopen_log();
             }
         }
         // A full queue holds the same requests already.
-        Ask::Reload | Ask::Upgrade => {
+        SignalAction::Reload | SignalAction::Upgrade => {
             let _ = ask.try_send(asked);
         }
     }
 }
 
 struct SignalHandler<F> {
-    server: Arc<Server>,
+    server: Arc<FileServer>,
     notifier: Arc<Notifier>,
     options: F,
 }
 
 impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
-    fn go_on(&self, asked: &Receiver<Ask>) {
+    fn go_on(&self, asked: &Receiver<SignalAction>) {
         for ask in asked {
             match ask {
-                Ask::Reload => self.reload(),
-                Ask::Upgrade => self.upgrade(),
-                Ask::Stop | Ask::Reopen => {}
+                SignalAction::Reload => self.reload(),
+                SignalAction::Upgrade => self.upgrade(),
+                SignalAction::Stop | SignalAction::Reopen => {}
             }
         }
     }
@@ -89,7 +89,7 @@ impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
         match outcome {
             Ok(()) => say(&format!("reloaded; {status}")),
             Err(why) => {
-                tracing::error!("reload failed, the previous configuration stays in effect: {why}")
+                tracing::error!("reload failed, the previous configuration stays in effect: {why}");
             }
         }
         self.notifier.ready(&status);
@@ -113,6 +113,6 @@ impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
     }
 }
 
-pub(super) fn status(server: &Running<Summary>) -> String {
+pub(super) fn status(server: &Server<Summary>) -> String {
     format!("serving on {}", place(&server.addresses()))
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 
 use underpass::{FileRange, Outbox, Piece};
-use underpass_net::{Stream, StreamError};
+use underpass_net::{Connection, ConnectionError};
 
 use crate::limits::BATCH_BYTES_MAX;
 use crate::request::request_line::Version;
@@ -169,12 +169,12 @@ pub(crate) enum Broken {
     /// It could not be made.
     Source(io::Error),
     /// It could not be sent.
-    Stream(StreamError),
+    Connection(ConnectionError),
 }
 
-impl From<StreamError> for Broken {
-    fn from(error: StreamError) -> Broken {
-        Broken::Stream(error)
+impl From<ConnectionError> for Broken {
+    fn from(error: ConnectionError) -> Broken {
+        Broken::Connection(error)
     }
 }
 
@@ -182,7 +182,7 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Broken::Source(error) => error.fmt(f),
-            Broken::Stream(error) => error.fmt(f),
+            Broken::Connection(error) => error.fmt(f),
         }
     }
 }
@@ -214,7 +214,7 @@ impl Feeding {
     }
 
     /// Sends what the outbox has and then the body.
-    pub(crate) async fn send(&mut self, stream: &mut Stream) -> Result<(), Broken> {
+    pub(crate) async fn send(&mut self, stream: &mut Connection) -> Result<(), Broken> {
         // A feed is on a blocking thread while it works and here while it is sent.
         let mut feed = std::mem::replace(&mut self.feed, Box::new(Nothing));
         loop {

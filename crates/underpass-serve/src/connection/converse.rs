@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use underpass::drive::tokio::Forecast;
 use underpass::{Fault, Piece};
-use underpass_net::{Filled, Patience, Phase, Stream, StreamError};
+use underpass_net::{Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining};
 
 use crate::answer::explain;
 use crate::answer::reply::Sending;
@@ -47,7 +47,7 @@ enum Next {
 }
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
-pub(crate) async fn converse(worker: Rc<Worker>, mut stream: Stream) {
+pub(crate) async fn serve_connection(worker: Rc<Worker>, mut stream: Connection) {
     let meter = Rc::new(Meter::default());
     let mut visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
     let attention = worker.attention();
@@ -78,7 +78,7 @@ impl Drop for Leaving {
 }
 
 /// All of them; returns how the connection ends.
-async fn exchanges(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> Next {
+async fn exchanges(worker: &Worker, stream: &mut Connection, visit: &mut Visit) -> Next {
     let mut requests = 0;
     loop {
         requests += 1;
@@ -93,7 +93,12 @@ async fn exchanges(worker: &Worker, stream: &mut Stream, visit: &mut Visit) -> N
 
 /// One request and its answer. What is rare is boxed: a connection is as large as the largest of
 /// the waits that it is made of, and most of the time it is idle.
-async fn exchange(worker: &Worker, stream: &mut Stream, visit: &mut Visit, place: Place) -> Next {
+async fn exchange(
+    worker: &Worker,
+    stream: &mut Connection,
+    visit: &mut Visit,
+    place: Place,
+) -> Next {
     let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
         Err(Unread::Refused(refusal)) => {
@@ -137,7 +142,7 @@ enum Last {
 /// is to be skipped first. Apart from those who wait, so that nobody keeps a request meanwhile.
 fn begin(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     scan: &Scan,
     place: Place,
@@ -177,12 +182,12 @@ enum Unread {
 /// the rest has its own deadline, which no trickle extends.
 async fn read_head(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
 ) -> Result<Scan, Unread> {
     let mut scan = Scan::within(&worker.limits);
-    let mut patience = Patience::Idle;
-    stream.expect_when_idle();
+    let mut patience = WhileDraining::Ends;
+    stream.start_idle_deadline();
     loop {
         if !stream.input().is_empty() {
             visit.begin();
@@ -191,22 +196,22 @@ async fn read_head(
                 Ok(Progress::Partial) => {}
                 Err(refusal) => return Err(Unread::Refused(refusal)),
             }
-            if patience == Patience::Idle {
-                patience = Patience::Busy;
-                stream.expect_within(worker.limits.head_timeout);
+            if patience == WhileDraining::Ends {
+                patience = WhileDraining::Continues;
+                stream.start_deadline(worker.limits.head_timeout);
             }
         }
         match stream.fill(patience).await {
-            Ok(Filled::Bytes) => {}
-            Err(StreamError::TimedOut) if patience == Patience::Busy => {
+            Ok(ReadOutcome::Bytes) => {}
+            Err(ConnectionError::TimedOut) if patience == WhileDraining::Continues => {
                 worker.tally().late(Late::Head);
                 return Err(Unread::Refused(LATE));
             }
-            Err(StreamError::TimedOut) if stream.phase() < Phase::Draining => {
+            Err(ConnectionError::TimedOut) if stream.phase() < ShutdownPhase::Draining => {
                 worker.tally().late(Late::Idle);
                 return Err(Unread::Gone);
             }
-            Ok(Filled::End) | Err(_) => return Err(Unread::Gone),
+            Ok(ReadOutcome::End) | Err(_) => return Err(Unread::Gone),
         }
     }
 }
@@ -216,7 +221,7 @@ const LATE: Refusal = Refusal::new(Status::RequestTimeout, "the request did not 
 /// Answers a request whose body has been read, or has not.
 async fn answer_after_body(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     scan: &Scan,
     head: &[u8],
@@ -245,10 +250,12 @@ async fn answer_after_body(
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(request: &Request<'_>, phase: Phase, place: Place) -> Persistence {
+fn persistence(request: &Request<'_>, phase: ShutdownPhase, place: Place) -> Persistence {
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expect::Unknown, _) => Persistence::Close,
-        (_, _, Phase::Retiring | Phase::Draining | Phase::Now) => Persistence::Close,
+        (_, _, ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now) => {
+            Persistence::Close
+        }
         _ if place == Place::Last => Persistence::Close,
         _ => request.persistence,
     }
@@ -257,7 +264,7 @@ fn persistence(request: &Request<'_>, phase: Phase, place: Place) -> Persistence
 /// Answers what came instead of a head that makes sense.
 async fn misread(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     refusal: Refusal,
 ) -> Next {
@@ -268,7 +275,7 @@ async fn misread(
 
 async fn refuse(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     method: Method,
     refusal: Refusal,
@@ -280,7 +287,7 @@ async fn refuse(
 /// Sends what is in the outbox and what is owed beside it, and keeps account of it.
 async fn send(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     persistence: Persistence,
     owed: Owed,
@@ -303,7 +310,7 @@ async fn send(
     worker.record(stream.outbox(), visit, end(&sent));
     match sent {
         Ok(()) => after(persistence),
-        Err(StreamError::Move(error)) => {
+        Err(ConnectionError::Move(error)) => {
             tell(sending, &error);
             Next::Reset
         }
@@ -321,7 +328,7 @@ fn after(persistence: Persistence) -> Next {
 /// Makes and sends a body.
 async fn feed(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     persistence: Persistence,
     mut feeding: Feeding,
@@ -336,7 +343,7 @@ async fn feed(
         Ok(()) if feeding.delimiter() == Delimiter::Close => Next::Close,
         Ok(()) => after(persistence),
         Err(broken) => {
-            if let Broken::Source(_) | Broken::Stream(StreamError::Move(_)) = &broken {
+            if let Broken::Source(_) | Broken::Connection(ConnectionError::Move(_)) = &broken {
                 tracing::warn!("connection closed: {}: {broken}", feeding.what);
             }
             Next::Reset
@@ -346,7 +353,7 @@ async fn feed(
 
 async fn send_hash(
     worker: &Worker,
-    stream: &mut Stream,
+    stream: &mut Connection,
     visit: &mut Visit,
     persistence: Persistence,
     hashing: Hashing,
@@ -362,17 +369,21 @@ async fn send_hash(
 }
 
 /// Answers with the hash of a file, unless the client goes away before it is known.
-async fn hash(worker: &Worker, stream: &mut Stream, hashing: Hashing) -> Result<Owed, StreamError> {
+async fn hash(
+    worker: &Worker,
+    stream: &mut Connection,
+    hashing: Hashing,
+) -> Result<Owed, ConnectionError> {
     let digest = match (hashing.occasion.method, &hashing.purpose) {
         // All hashes are of the same length.
         (Method::Head, Purpose::Line(..)) => Ok(Digest::UNKNOWN),
-        _ => stream.unless_gone(worker.hash(&hashing)).await?,
+        _ => stream.unless_peer_closes(worker.hash(&hashing)).await?,
     };
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
 /// Adds to the head how the body is planned to leave, or is `made`, and how the one before did.
-fn explain(stream: &mut Stream, visit: &Visit, made: Option<&str>) {
+fn explain(stream: &mut Connection, visit: &Visit, made: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -392,7 +403,7 @@ fn explain(stream: &mut Stream, visit: &Visit, made: Option<&str>) {
 }
 
 /// How it is told in logs and metrics.
-fn end(sent: &Result<(), StreamError>) -> End {
+fn end(sent: &Result<(), ConnectionError>) -> End {
     match sent {
         Ok(()) => End::Complete,
         Err(error) => end_by(error),
@@ -403,17 +414,17 @@ fn end_of_feed(sent: &Result<(), Broken>) -> End {
     match sent {
         Ok(()) => End::Complete,
         Err(Broken::Source(_)) => End::Failed,
-        Err(Broken::Stream(error)) => end_by(error),
+        Err(Broken::Connection(error)) => end_by(error),
     }
 }
 
-fn end_by(error: &StreamError) -> End {
+fn end_by(error: &ConnectionError) -> End {
     match error {
-        StreamError::PeerGone => End::PeerGone,
-        StreamError::TimedOut => End::Stalled,
-        StreamError::TooSlow => End::TooSlow,
-        StreamError::Stopped => End::Stopped,
-        StreamError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
+        ConnectionError::PeerGone => End::PeerGone,
+        ConnectionError::TimedOut => End::Stalled,
+        ConnectionError::TooSlow => End::TooSlow,
+        ConnectionError::Stopped => End::Stopped,
+        ConnectionError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
         _ => End::Failed,
     }
 }

@@ -4,7 +4,7 @@
 //! the connection can be kept. A long one is left where it is, and the connection ends.
 
 use underpass::Piece;
-use underpass_net::{Filled, Patience, Stream, StreamError};
+use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
 use crate::answer::reply::CONTINUE;
 use crate::http::status::{Refusal, Status};
@@ -78,24 +78,24 @@ impl Body {
     /// Reads the body, which begins where the stream's input does, and throws it away.
     pub(crate) async fn skip(
         mut self,
-        stream: &mut Stream,
+        stream: &mut Connection,
         limits: &Limits,
     ) -> Result<(), Unskipped> {
         if self.invitation == Invitation::Awaited && stream.input().is_empty() {
             stream.outbox().push(Piece::Bytes(CONTINUE.to_vec()));
             stream.flush().await.map_err(|_| Unskipped::Gone)?;
         }
-        stream.expect_within(limits.body_timeout);
+        stream.start_deadline(limits.body_timeout);
         loop {
             let (taken, reach) = self.read(stream.input(), limits)?;
             stream.consume(taken);
             if reach == Reach::End {
                 return Ok(());
             }
-            match stream.fill(Patience::Busy).await {
-                Ok(Filled::Bytes) => {}
-                Err(StreamError::TimedOut) => return Err(Unskipped::Refused(LATE)),
-                Ok(Filled::End) | Err(_) => return Err(Unskipped::Gone),
+            match stream.fill(WhileDraining::Continues).await {
+                Ok(ReadOutcome::Bytes) => {}
+                Err(ConnectionError::TimedOut) => return Err(Unskipped::Refused(LATE)),
+                Ok(ReadOutcome::End) | Err(_) => return Err(Unskipped::Gone),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
 use underpass::{Account, Outbox};
-use underpass_net::{Burst, Forwarded, Proxies, Trouble};
+use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::Http;
 use crate::answer::decide::{Answer, Lookup, answer};
@@ -46,7 +46,7 @@ pub struct Worker {
     /// Of each site, in their order.
     files: Vec<Rc<OpenFiles>>,
     clock: Clock,
-    trouble: Trouble,
+    throttle: LogThrottle,
     /// Where the next head is written. One for the worker, so that waiting connections have none.
     spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
@@ -143,7 +143,7 @@ impl Worker {
             files: sites.all().iter().map(|_| files()).collect(),
             sites,
             clock: Clock::default(),
-            trouble: Trouble::default(),
+            throttle: LogThrottle::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
@@ -381,7 +381,7 @@ impl Worker {
     }
 
     fn tell(&self, refusal: Refusal, errno: Errno) {
-        if self.trouble.meet(Instant::now()) == Burst::New {
+        if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
                 "requests answered with {}: open: {errno}",
                 refusal.status.line()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use underpass_net::{Burst, Trouble};
+use underpass_net::{LogThrottle, Occurrence};
 
 use super::record::Record;
 use super::{LogFormat, combined, json};
@@ -147,7 +147,7 @@ pub(crate) struct Pen {
     shelf: Arc<Shelf>,
     format: LogFormat,
     bytes_max: usize,
-    trouble: Trouble,
+    throttle: LogThrottle,
 }
 
 impl Pen {
@@ -162,7 +162,7 @@ impl Pen {
             shelf,
             format,
             bytes_max,
-            trouble: Trouble::default(),
+            throttle: LogThrottle::default(),
         }
     }
 
@@ -187,7 +187,7 @@ impl Pen {
     fn drop_line(&self) {
         let dropped = &self.shelves.tally.dropped_lines;
         let before = dropped.fetch_add(1, Ordering::Relaxed);
-        if self.trouble.meet(Instant::now()) == Burst::New {
+        if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
                 "lines of the access log are dropped, the disk does not follow: {} up to now",
                 before + 1

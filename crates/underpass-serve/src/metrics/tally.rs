@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass::{Account, Beside, Cause, Mechanism};
-use underpass_net::TurnedAway;
+use underpass_net::Rejected;
 
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request::request_line::Method;
@@ -209,8 +209,8 @@ pub(crate) struct Tally {
     pub(crate) cold_nanoseconds: Counter,
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_ended: Counter,
-    /// Of each of [`TurnedAway::NAMES`].
-    pub(crate) turned_away: [Counter; TurnedAway::NAMES.len()],
+    /// Of each of [`Rejected::NAMES`].
+    pub(crate) turned_away: [Counter; Rejected::NAMES.len()],
     /// Of each of [`Late::ALL`].
     pub(crate) late: [Counter; Late::ALL.len()],
     /// How often there were as many connections as a worker may have.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_net::{Phase, TurnedAway};
+use underpass_net::{Rejected, ShutdownPhase};
 
 use super::process;
 use crate::log::Log;
@@ -19,7 +19,7 @@ use crate::metrics::tally::{
 };
 
 /// Everything there is to tell.
-pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
+pub(super) fn text(board: &Board, phase: ShutdownPhase, started: SystemTime) -> String {
     let tallies = Tallies(board.counts());
     let mut page = Page::default();
     requests(&mut page, &tallies);
@@ -199,7 +199,7 @@ fn disk(page: &mut Page, tallies: &Tallies) {
     );
 }
 
-fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
+fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
     let accepted = tallies.sum(|tally| &tally.connections_accepted);
     let ended = tallies.sum(|tally| &tally.connections_ended);
     page.single(
@@ -217,7 +217,7 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
     let name = "underpass_connections_turned_away_total";
     let help = "Connections closed before a request was read, by reason.";
     page.family(name, Kind::Counter, help);
-    for (number, reason) in TurnedAway::NAMES.into_iter().enumerate() {
+    for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
         let value = tallies.sum(|tally| &tally.turned_away[number]);
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
     }
@@ -241,9 +241,9 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
     for (each, word) in [
-        (Phase::Running, "running"),
-        (Phase::Draining, "draining"),
-        (Phase::Now, "now"),
+        (ShutdownPhase::Running, "running"),
+        (ShutdownPhase::Draining, "draining"),
+        (ShutdownPhase::Now, "now"),
     ] {
         let labels = format!("{{phase=\"{word}\"}}");
         page.sample(name, &labels, u8::from(each == phase));

@@ -32,7 +32,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use underpass_net::{Phase, Shutdown};
+use underpass_net::{Shutdown, ShutdownPhase};
 
 use crate::error::Error;
 use crate::http::clock::date_bytes;
@@ -323,8 +323,8 @@ fn answer(request: &Request<'_>, sources: &Sources) -> Vec<u8> {
             written(Status::Ok, &text, method)
         }
         b"health" | b"ready" => match sources.shutdown.phase() {
-            Phase::Running => written(Status::Ok, "ok\n", method),
-            Phase::Retiring | Phase::Draining | Phase::Now => {
+            ShutdownPhase::Running => written(Status::Ok, "ok\n", method),
+            ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now => {
                 written(Status::ServiceUnavailable, "stopping\n", method)
             }
         },

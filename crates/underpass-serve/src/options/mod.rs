@@ -49,7 +49,7 @@ pub struct Options {
     /// The bounds of requests.
     pub requests: Limits,
     /// The bounds of connections.
-    pub connections: underpass_net::Limits,
+    pub connections: underpass_net::ConnectionLimits,
     /// What is written about requests.
     pub log: LogOptions,
     /// Who may ask for metrics, and where.
@@ -163,7 +163,7 @@ impl Default for Options {
             user: None,
             confine: Confine::default(),
             requests: Limits::default(),
-            connections: underpass_net::Limits::default(),
+            connections: underpass_net::ConnectionLimits::default(),
             log: LogOptions::default(),
             status: StatusOptions::default(),
             explain: Explain::default(),

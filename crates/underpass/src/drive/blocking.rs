@@ -9,16 +9,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::account::Account;
 use crate::drive::{Ends, RelayBuffers, perform};
-use crate::endpoint::{Kind, Sink, Source};
-use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::mechanism::Mechanism;
 use crate::plan::{Plan, Policy, plan};
 use crate::sys::signals::{Raised, Shield};
+use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::verdict::Wait;
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Kind, Sink, Source};
+use crate::vocabulary::error::Error;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a transfer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,11 +36,8 @@
 //! ```
 
 pub mod blocking;
-pub(crate) mod idle;
 mod perform;
 #[cfg(feature = "tokio")]
 pub mod tokio;
-#[cfg(feature = "tokio")]
-mod warm;
 
 pub use perform::{Ends, RelayBuffers, perform};

@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::drive::idle::Pipe;
-use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 use crate::kernel::Kernel;
-use crate::op::{Held, Middle, Op};
+use crate::kernel::pool::Pipe;
 use crate::sys;
 use crate::transfer::Transfer;
-use crate::zeros::Content;
+use crate::transfer::op::{Held, Middle, Op};
+use crate::transfer::zeros::Content;
+use crate::vocabulary::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 
 /// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
 /// from the kernel's idle ones when they are first needed. One belongs to one transfer.
@@ -273,5 +273,5 @@ fn drain(
 
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
-    usize::try_from(len.min(crate::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+    usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
 }

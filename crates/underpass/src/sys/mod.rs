@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use crate::endpoint::Side;
-use crate::mechanism::Mechanism;
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// `struct file_clone_range` of linux/fs.h.
 #[repr(C)]

@@ -9,7 +9,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use crate::endpoint::{Kind, Offsets};
+use crate::vocabulary::endpoint::{Kind, Offsets};
 
 /// While it lives, the signal does not reach this thread. Not to be held across an await.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use rustix::io::Errno;
 
 use super::questions::Question;
 use super::{Phase, Step, Transfer};
-use crate::account::{Cause, Scope};
-use crate::endpoint::Side;
-use crate::error::Fault;
-use crate::extent::{Extents, Found};
-use crate::mechanism::Mechanism;
-use crate::op::Op;
+use crate::transfer::extent::{Extents, Found};
+use crate::transfer::op::Op;
+use crate::vocabulary::account::{Cause, Scope};
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::error::Fault;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// Whether holes are punched into what the file system may have allocated in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use rustix::io::Errno;
 
 use super::holes::Punching;
 use super::{Phase, Step, Transfer};
-use crate::account::{Cause, Scope};
-use crate::endpoint::{Owed, Side};
-use crate::error::Fault;
 use crate::kernel::call_missing;
-use crate::mechanism::Mechanism;
-use crate::op::Op;
+use crate::transfer::op::Op;
+use crate::vocabulary::account::{Cause, Scope};
+use crate::vocabulary::endpoint::{Owed, Side};
+use crate::vocabulary::error::Fault;
+use crate::vocabulary::mechanism::Mechanism;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
