@@ -10,7 +10,7 @@ use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{ServeSummary, ServerOptions};
 
 use super::addresses::reachable;
-use super::trial::Trial;
+use super::trial::ServedFileTrial;
 
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
@@ -71,7 +71,7 @@ pub(super) struct BodyPlan {
 }
 
 /// How bodies are sent: as a trial has shown, or as planned if there was none.
-pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
+pub(super) fn bodies(plans: &BodyPlan, tried: Option<&ServedFileTrial>) -> String {
     let plan = &plans.small;
     let moved =
         |mechanism: &Mechanism| tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0);
@@ -114,7 +114,7 @@ pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
 }
 
 /// ` (tried with NAME)`, with the refusals of the trial.
-fn tried_with(trial: &Trial) -> String {
+fn tried_with(trial: &ServedFileTrial) -> String {
     let refusals = trial.account.refusals.iter();
     let refusals: String = refusals.map(|refusal| format!("; {refusal}")).collect();
     // A file name may contain control characters, and this is a terminal.

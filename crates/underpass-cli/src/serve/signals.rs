@@ -9,7 +9,7 @@ use std::thread;
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
-use super::greeting::place;
+use super::banner::place;
 use super::{say, with_advice};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
@@ -25,7 +25,7 @@ pub(super) fn obey(
     options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
     let (ask, asked) = sync_channel(ASKS_MAX);
-    let life = Life {
+    let life = SignalHandler {
         server: Arc::clone(server),
         notifier: Arc::clone(notifier),
         options,
@@ -61,13 +61,13 @@ fn pass_on(
     }
 }
 
-struct Life<F> {
+struct SignalHandler<F> {
     server: Arc<FileServer>,
     notifier: Arc<Notifier>,
     options: F,
 }
 
-impl<F: Fn() -> Result<ServerOptions, String>> Life<F> {
+impl<F: Fn() -> Result<ServerOptions, String>> SignalHandler<F> {
     fn go_on(&self, asked: &Receiver<SignalAction>) {
         for ask in asked {
             match ask {
