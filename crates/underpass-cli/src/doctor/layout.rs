@@ -7,14 +7,14 @@ pub(super) const WIDTH: usize = 80;
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum Styling {
     Colour,
     Plain,
 }
 
 /// The parameter of the terminal's "select graphic rendition".
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ink {
+pub(super) enum Style {
     Bold = 1,
     Dim = 2,
     Red = 31,
@@ -22,7 +22,7 @@ pub(super) enum Ink {
     Yellow = 33,
 }
 
-impl Paint {
+impl Styling {
     /// Colours on a capable terminal unless `NO_COLOR` is set.
     pub(super) fn for_stdout() -> Self {
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -34,7 +34,7 @@ impl Paint {
         }
     }
 
-    pub(super) fn ink(self, ink: Ink, text: &str) -> String {
+    pub(super) fn ink(self, ink: Style, text: &str) -> String {
         match self {
             Self::Colour => format!("\x1b[{}m{text}\x1b[0m", ink as u8),
             Self::Plain => text.to_owned(),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn plain_text_stays_plain() {
-        assert_eq!(Paint::Plain.ink(Ink::Red, "no"), "no");
-        assert_eq!(Paint::Colour.ink(Ink::Green, "ok"), "\x1b[32mok\x1b[0m");
+        assert_eq!(Styling::Plain.ink(Style::Red, "no"), "no");
+        assert_eq!(Styling::Colour.ink(Style::Green, "ok"), "\x1b[32mok\x1b[0m");
     }
 }

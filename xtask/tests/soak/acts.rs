@@ -1,20 +1,19 @@
-//! What the clients do: one after the other, drawn by dice.
+//! What the clients do: one after the other, drawn by random.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
+use underpass_testkit::{HttpClient, HttpResponse, SeededRandom};
 
 use super::Tally;
-use super::dice::Dice;
 use super::site::{LOGS, Name, PAGES, Site};
-use crate::client::{HttpClient, ResponseHead};
 
 /// One client, who comes over and over.
-pub(super) struct Visitor<'s> {
-    dice: Dice,
+pub(crate) struct Visitor<'s> {
+    random: SeededRandom,
     address: SocketAddr,
     site: &'s Site,
     tally: &'s Tally,
@@ -37,14 +36,14 @@ impl From<io::Error> for Broken {
 type Visit = Result<(), Broken>;
 
 impl<'s> Visitor<'s> {
-    pub(super) fn new(
-        dice: Dice,
+    pub(crate) fn new(
+        random: SeededRandom,
         address: SocketAddr,
         site: &'s Site,
         tally: &'s Tally,
     ) -> Visitor<'s> {
         Visitor {
-            dice,
+            random,
             address,
             site,
             tally,
@@ -52,10 +51,10 @@ impl<'s> Visitor<'s> {
     }
 
     /// One connection, from its beginning to its end.
-    pub(super) fn visit(&mut self) {
-        let name = match self.dice.below(10) {
-            0..=5 => Name::Page(self.dice.below(PAGES)),
-            6..=8 => Name::Log(self.dice.below(LOGS)),
+    pub(crate) fn visit(&mut self) {
+        let name = match self.random.below(10) {
+            0..=5 => Name::Page(self.random.below(PAGES)),
+            6..=8 => Name::Log(self.random.below(LOGS)),
             _ => Name::Guest,
         };
         match self.act(name) {
@@ -70,8 +69,8 @@ impl<'s> Visitor<'s> {
     }
 
     fn act(&mut self, name: Name) -> Visit {
-        let mut client = HttpClient::connect(self.address)?;
-        match self.dice.below(12) {
+        let mut client = HttpClient::connect(self.address);
+        match self.random.below(12) {
             0..=3 => self.keep_alive(&mut client, name),
             4 => self.pipeline(&mut client, name),
             5 => self.revalidate(&mut client, name),
@@ -84,17 +83,21 @@ impl<'s> Visitor<'s> {
     }
 
     fn keep_alive(&mut self, client: &mut HttpClient, name: Name) -> Visit {
-        for _ in 0..=self.dice.below(10) {
+        for _ in 0..=self.random.below(10) {
             let range = self.range();
-            client.send(request("GET", name, &range).as_bytes())?;
+            client
+                .socket
+                .write_all(request("GET", name, &range).as_bytes())?;
             self.answer(client, name)?;
         }
         Ok(())
     }
 
     fn pipeline(&mut self, client: &mut HttpClient, name: Name) -> Visit {
-        let count = 2 + self.dice.below(8) as usize;
-        client.send(request("GET", name, "").repeat(count).as_bytes())?;
+        let count = 2 + self.random.below(8) as usize;
+        client
+            .socket
+            .write_all(request("GET", name, "").repeat(count).as_bytes())?;
         for _ in 0..count {
             self.answer(client, name)?;
         }
@@ -103,13 +106,17 @@ impl<'s> Visitor<'s> {
 
     /// HEAD, and the same with its tag: nothing, or another state.
     fn revalidate(&mut self, client: &mut HttpClient, name: Name) -> Visit {
-        client.send(request("HEAD", name, "").as_bytes())?;
+        client
+            .socket
+            .write_all(request("HEAD", name, "").as_bytes())?;
         let head = self.head(client)?;
         let Some(tag) = head.field("etag") else {
             return Ok(());
         };
         let field = format!("If-None-Match: {tag}\r\n");
-        client.send(request("GET", name, &field).as_bytes())?;
+        client
+            .socket
+            .write_all(request("GET", name, &field).as_bytes())?;
         let head = self.head(client)?;
         match head.status {
             304 if head.field("etag") == Some(tag) => Ok(()),
@@ -120,50 +127,60 @@ impl<'s> Visitor<'s> {
 
     fn read_slowly(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         set_socket_recv_buffer_size(&client.socket, 32 << 10).map_err(io::Error::from)?;
-        client.send(request("GET", name, "").as_bytes())?;
+        client
+            .socket
+            .write_all(request("GET", name, "").as_bytes())?;
         let head = self.head(client)?;
         if head.status != 200 {
             return self.body(client, name, &head);
         }
         let mut body = Vec::new();
-        while body.len() < head.length() {
-            let count = (head.length() - body.len()).min(128 << 10);
-            body.extend(client.body(count)?);
-            std::thread::sleep(Duration::from_millis(self.dice.below(8)));
+        while body.len() < length(&head) {
+            let count = (length(&head) - body.len()).min(128 << 10);
+            body.extend(client.read_exact(count)?);
+            std::thread::sleep(Duration::from_millis(self.random.below(8)));
         }
-        self.compare(name, head.length(), 0, &body)
+        self.compare(name, length(&head), 0, &body)
     }
 
     fn send_a_body(&mut self, client: &mut HttpClient, name: Name) -> Visit {
-        let length = self.dice.below(60_000) as usize;
+        let length = self.random.below(60_000) as usize;
         let field = format!("Content-Length: {length}\r\n");
-        client.send(request("GET", name, &field).as_bytes())?;
-        client.send(&vec![b'b'; length])?;
+        client
+            .socket
+            .write_all(request("GET", name, &field).as_bytes())?;
+        client.socket.write_all(&vec![b'b'; length])?;
         self.answer(client, name)?;
-        client.send(request("GET", name, "").as_bytes())?;
+        client
+            .socket
+            .write_all(request("GET", name, "").as_bytes())?;
         self.answer(client, name)
     }
 
     fn half_close(&mut self, mut client: HttpClient, name: Name) -> Visit {
-        client.send(request("GET", name, "").as_bytes())?;
+        client
+            .socket
+            .write_all(request("GET", name, "").as_bytes())?;
         client.socket.shutdown(Shutdown::Write)?;
         self.answer(&mut client, name)
     }
 
     fn vanish_while_asking(&mut self, mut client: HttpClient) -> Visit {
         let request = request("GET", Name::Page(0), "Transfer-Encoding: chunked\r\n") + "5\r\nhel";
-        let count = self.dice.below(request.len() as u64) as usize;
-        client.send(&request.as_bytes()[..count])?;
+        let count = self.random.below(request.len() as u64) as usize;
+        client.socket.write_all(&request.as_bytes()[..count])?;
         self.leave(client)
     }
 
     fn vanish_while_reading(&mut self, mut client: HttpClient, name: Name) -> Visit {
         let range = self.range();
-        client.send(request("GET", name, &range).as_bytes())?;
+        client
+            .socket
+            .write_all(request("GET", name, &range).as_bytes())?;
         let head = self.head(&mut client)?;
-        let length = head.length() as u64;
+        let length = length(&head) as u64;
         if length > 0 {
-            client.body(self.dice.below(length) as usize)?;
+            client.read_exact(self.random.below(length) as usize)?;
         }
         self.leave(client)
     }
@@ -171,21 +188,21 @@ impl<'s> Visitor<'s> {
     /// Stalls for a while, and closes in one way or another.
     fn leave(&mut self, client: HttpClient) -> Visit {
         self.tally.left.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(self.dice.below(150)));
-        if self.dice.below(2) == 0 {
+        std::thread::sleep(Duration::from_millis(self.random.below(150)));
+        if self.random.below(2) == 0 {
             set_socket_linger(&client.socket, Some(Duration::ZERO)).map_err(io::Error::from)?;
         }
         Ok(())
     }
 
     fn range(&mut self) -> String {
-        let (first, more) = (self.dice.below(90_000), self.dice.below(50_000));
-        match self.dice.below(6) {
+        let (first, more) = (self.random.below(90_000), self.random.below(50_000));
+        match self.random.below(6) {
             0 => format!("Range: bytes={first}-{}\r\n", first + more),
             1 => format!("Range: bytes=-{}\r\n", 1 + more),
             2 => {
                 let other = first + more + 2;
-                let last = other + self.dice.below(50_000);
+                let last = other + self.random.below(50_000);
                 format!(
                     "Range: bytes={first}-{},{other}-{last},0-0\r\n",
                     first + more
@@ -195,8 +212,8 @@ impl<'s> Visitor<'s> {
         }
     }
 
-    fn head(&self, client: &mut HttpClient) -> Result<ResponseHead, Broken> {
-        let head = client.head()?;
+    fn head(&self, client: &mut HttpClient) -> Result<HttpResponse, Broken> {
+        let head = client.try_response("HEAD")?;
         self.tally.answers.fetch_add(1, Ordering::Relaxed);
         Ok(head)
     }
@@ -207,11 +224,11 @@ impl<'s> Visitor<'s> {
     }
 
     /// Reads a body and looks whether it is what the head says of it.
-    fn body(&self, client: &mut HttpClient, name: Name, head: &ResponseHead) -> Visit {
+    fn body(&self, client: &mut HttpClient, name: Name, head: &HttpResponse) -> Visit {
         if head.status == 304 {
             return Ok(());
         }
-        let body = client.body(head.length())?;
+        let body = client.read_exact(length(head))?;
         let media = head.field("content-type").unwrap_or_default();
         match (head.status, media.split_once("boundary=")) {
             (200, _) => self.compare(name, body.len(), 0, &body),
@@ -272,6 +289,11 @@ impl<'s> Visitor<'s> {
     }
 }
 
+/// The length of the body that follows; a head without one has none.
+fn length(head: &HttpResponse) -> usize {
+    head.length().unwrap_or(0)
+}
+
 fn request(method: &str, name: Name, fields: &str) -> String {
     format!(
         "{method} /{} HTTP/1.1\r\nHost: soak\r\n{fields}\r\n",
@@ -294,15 +316,11 @@ fn is_hang(error: &io::Error) -> bool {
     )
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_read() {
-        assert_eq!(parse_range("bytes 0-9/1000"), Some((0, 9, 1000)));
-        for wrong in ["bytes 9-0/1000", "bytes */1000", "0-9/1000"] {
-            assert_eq!(parse_range(wrong), None);
-        }
+#[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
+fn ranges_are_read() {
+    assert_eq!(parse_range("bytes 0-9/1000"), Some((0, 9, 1000)));
+    for wrong in ["bytes 9-0/1000", "bytes */1000", "0-9/1000"] {
+        assert_eq!(parse_range(wrong), None);
     }
 }

@@ -7,15 +7,15 @@ use std::num::NonZeroUsize;
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{Mechanism, Plan, Reason};
 use underpass_net::{Address, Confinement, Server};
-use underpass_serve::{Options, Summary};
+use underpass_serve::{ServeSummary, ServerOptions};
 
 use super::addresses::reachable;
-use super::trial::Trial;
+use super::trial::ServedFileTrial;
 
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
-    options: &Options,
-    running: &Server<Summary>,
+    options: &ServerOptions,
+    running: &Server<ServeSummary>,
     confinement: &Confinement,
     bodies: &str,
 ) -> String {
@@ -71,7 +71,7 @@ pub(super) struct BodyPlan {
 }
 
 /// How bodies are sent: as a trial has shown, or as planned if there was none.
-pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
+pub(super) fn bodies(plans: &BodyPlan, tried: Option<&ServedFileTrial>) -> String {
     let plan = &plans.small;
     let moved =
         |mechanism: &Mechanism| tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0);
@@ -114,7 +114,7 @@ pub(super) fn bodies(plans: &BodyPlan, tried: Option<&Trial>) -> String {
 }
 
 /// ` (tried with NAME)`, with the refusals of the trial.
-fn tried_with(trial: &Trial) -> String {
+fn tried_with(trial: &ServedFileTrial) -> String {
     let refusals = trial.account.refusals.iter();
     let refusals: String = refusals.map(|refusal| format!("; {refusal}")).collect();
     // A file name may contain control characters, and this is a terminal.
@@ -123,7 +123,7 @@ fn tried_with(trial: &Trial) -> String {
 }
 
 /// The number of requests and the account of all bodies.
-pub(super) fn farewell(summary: &Summary) -> String {
+pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = match summary.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),

@@ -10,7 +10,6 @@
 //! when the client goes away the reading stops. A file that changes while it is read has no hash.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,66 +19,15 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use underpass::SharedFile;
 
+use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::validator::FileTime;
 use crate::limits::{
     DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
 };
 
-/// A hash function.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Algorithm {
-    Sha256,
-    Blake3,
-}
-
-impl Algorithm {
-    pub(crate) fn named(value: &[u8]) -> Option<Algorithm> {
-        match value {
-            b"sha256" => Some(Algorithm::Sha256),
-            b"blake3" => Some(Algorithm::Blake3),
-            _ => None,
-        }
-    }
-}
-
-/// A hash of 256 bits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Digest(pub(crate) [u8; 32]);
-
-impl Digest {
-    /// For those who need the length of a line only.
-    pub(crate) const UNKNOWN: Digest = Digest([0; 32]);
-
-    /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
-    /// and the line begins with a backslash.
-    pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
-        let mut hex = String::with_capacity(64);
-        for byte in self.0 {
-            // Writing into memory cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
-        let mut line = Vec::with_capacity(68 + name.len());
-        if name.iter().any(|byte| b"\\\n\r".contains(byte)) {
-            line.push(b'\\');
-        }
-        line.extend_from_slice(hex.as_bytes());
-        line.extend_from_slice(b"  ");
-        for &byte in name {
-            match byte {
-                b'\\' => line.extend_from_slice(b"\\\\"),
-                b'\n' => line.extend_from_slice(b"\\n"),
-                b'\r' => line.extend_from_slice(b"\\r"),
-                other => line.push(other),
-            }
-        }
-        line.push(b'\n');
-        line
-    }
-}
-
 /// Why there is no hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NoDigest {
+pub(crate) enum DigestError {
     /// Too many wait for one.
     Busy,
     /// The file changed while it was read.
@@ -88,27 +36,27 @@ pub(crate) enum NoDigest {
     Failed(Errno),
 }
 
-impl From<Errno> for NoDigest {
-    fn from(errno: Errno) -> NoDigest {
-        NoDigest::Failed(errno)
+impl From<Errno> for DigestError {
+    fn from(errno: Errno) -> DigestError {
+        DigestError::Failed(errno)
     }
 }
 
 /// One state of a file, hashed in one way.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Key {
+struct DigestKey {
     device: u64,
     inode: u64,
     size: u64,
     modified: FileTime,
     /// The change of anything, which nobody can set back.
     changed: FileTime,
-    algorithm: Algorithm,
+    algorithm: HashAlgorithm,
 }
 
-impl Key {
-    fn of(stat: &Stat, algorithm: Algorithm) -> Key {
-        Key {
+impl DigestKey {
+    fn of(stat: &Stat, algorithm: HashAlgorithm) -> DigestKey {
+        DigestKey {
             device: stat.st_dev,
             inode: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -135,22 +83,22 @@ impl Key {
 
 /// The hashes of a server, shared by its workers.
 #[derive(Debug)]
-pub(crate) struct Digests {
-    known: Mutex<Known>,
+pub(crate) struct DigestCache {
+    known: Mutex<KnownDigests>,
     places: Semaphore,
     waiting: Semaphore,
 }
 
 /// What was computed, the oldest first.
 #[derive(Debug, Default)]
-struct Known {
-    digests: HashMap<Key, Digest>,
-    ages: VecDeque<Key>,
+struct KnownDigests {
+    digests: HashMap<DigestKey, FileDigest>,
+    ages: VecDeque<DigestKey>,
 }
 
-impl Default for Digests {
-    fn default() -> Digests {
-        Digests {
+impl Default for DigestCache {
+    fn default() -> DigestCache {
+        DigestCache {
             known: Mutex::default(),
             places: Semaphore::new(DIGESTS_AT_ONCE_MAX),
             waiting: Semaphore::new(DIGESTS_AT_ONCE_MAX + DIGESTS_WAITING_MAX),
@@ -158,45 +106,45 @@ impl Default for Digests {
     }
 }
 
-impl Digests {
+impl DigestCache {
     /// The hash of a file. When the future is dropped the reading stops, within a piece.
     pub(crate) async fn find(
         &self,
         file: Arc<SharedFile>,
-        algorithm: Algorithm,
-    ) -> Result<Digest, NoDigest> {
-        let key = Key::of(&fstat(&file)?, algorithm);
+        algorithm: HashAlgorithm,
+    ) -> Result<FileDigest, DigestError> {
+        let key = DigestKey::of(&fstat(&file)?, algorithm);
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
         let Ok(_waits) = self.waiting.try_acquire() else {
-            return Err(NoDigest::Busy);
+            return Err(DigestError::Busy);
         };
         let Ok(_place) = self.places.acquire().await else {
-            return Err(NoDigest::Busy);
+            return Err(DigestError::Busy);
         };
         // Somebody may have asked for the same one before.
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
-        let wanted = Arc::new(Wanted(AtomicBool::new(true)));
-        let _gone = Gone(Arc::clone(&wanted));
+        let wanted = Arc::new(StillWanted(AtomicBool::new(true)));
+        let _gone = CancelOnDrop(Arc::clone(&wanted));
         let read = move || read(&file, key, &wanted);
         let digest = tokio::task::spawn_blocking(read)
             .await
-            .map_err(|_| NoDigest::Failed(Errno::IO))??;
+            .map_err(|_| DigestError::Failed(Errno::IO))??;
         if key.is_settled() {
             self.keep(key, digest);
         }
         Ok(digest)
     }
 
-    fn known(&self, key: Key) -> Option<Digest> {
+    fn known(&self, key: DigestKey) -> Option<FileDigest> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.digests.get(&key).copied()
     }
 
-    fn keep(&self, key: Key, digest: Digest) {
+    fn keep(&self, key: DigestKey, digest: FileDigest) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.digests.insert(key, digest).is_none() {
             known.ages.push_back(key);
@@ -211,62 +159,66 @@ impl Digests {
 
 /// Whether somebody still waits.
 #[derive(Debug)]
-struct Wanted(AtomicBool);
+struct StillWanted(AtomicBool);
 
 /// Says that nobody does, when it is dropped.
-struct Gone(Arc<Wanted>);
+struct CancelOnDrop(Arc<StillWanted>);
 
-impl Drop for Gone {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
 /// Reads a whole file, which must be the same before and after.
-fn read(file: &SharedFile, key: Key, wanted: &Wanted) -> Result<Digest, NoDigest> {
+fn read(
+    file: &SharedFile,
+    key: DigestKey,
+    wanted: &StillWanted,
+) -> Result<FileDigest, DigestError> {
     let mut hasher = match key.algorithm {
-        Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
-        Algorithm::Blake3 => Hasher::Blake3(Box::default()),
+        HashAlgorithm::Sha256 => FileHasher::Sha256(Sha256::new()),
+        HashAlgorithm::Blake3 => FileHasher::Blake3(Box::default()),
     };
     let mut buffer = vec![0; READ_BYTES];
     let mut offset = 0;
     while offset < key.size && wanted.0.load(Ordering::Relaxed) {
         match rustix::io::pread(file, &mut buffer[..], offset) {
-            Ok(0) => return Err(NoDigest::Changed),
+            Ok(0) => return Err(DigestError::Changed),
             Ok(read) => {
                 hasher.update(&buffer[..read]);
                 offset += read as u64;
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(NoDigest::Failed(errno)),
+            Err(errno) => return Err(DigestError::Failed(errno)),
         }
     }
-    if offset != key.size || Key::of(&fstat(file)?, key.algorithm) != key {
-        return Err(NoDigest::Changed);
+    if offset != key.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
+        return Err(DigestError::Changed);
     }
     Ok(hasher.finish())
 }
 
-enum Hasher {
+enum FileHasher {
     Sha256(Sha256),
     /// It keeps a stack of two kilobytes.
     Blake3(Box<blake3::Hasher>),
 }
 
-impl Hasher {
+impl FileHasher {
     fn update(&mut self, bytes: &[u8]) {
         match self {
-            Hasher::Sha256(hasher) => hasher.update(bytes),
-            Hasher::Blake3(hasher) => {
+            FileHasher::Sha256(hasher) => hasher.update(bytes),
+            FileHasher::Blake3(hasher) => {
                 hasher.update(bytes);
             }
         }
     }
 
-    fn finish(self) -> Digest {
+    fn finish(self) -> FileDigest {
         match self {
-            Hasher::Sha256(hasher) => Digest(hasher.finalize().into()),
-            Hasher::Blake3(hasher) => Digest(hasher.finalize().into()),
+            FileHasher::Sha256(hasher) => FileDigest(hasher.finalize().into()),
+            FileHasher::Blake3(hasher) => FileDigest(hasher.finalize().into()),
         }
     }
 }
@@ -278,13 +230,13 @@ mod tests {
 
     use super::*;
 
-    fn key(file: &SharedFile) -> Key {
-        Key::of(&fstat(file).unwrap(), Algorithm::Sha256)
+    fn key(file: &SharedFile) -> DigestKey {
+        DigestKey::of(&fstat(file).unwrap(), HashAlgorithm::Sha256)
     }
 
     #[test]
     fn lines_are_those_of_sha256sum() {
-        let digest = Digest([0xab; 32]);
+        let digest = FileDigest([0xab; 32]);
         let hex = "ab".repeat(32);
         assert_eq!(digest.line(b"a b"), format!("{hex}  a b\n").into_bytes());
         let escaped = format!("\\{hex}  a\\\\b\\nc\n").into_bytes();
@@ -296,13 +248,13 @@ mod tests {
         let mut content = tempfile::tempfile().unwrap();
         content.write_all(b"hello").unwrap();
         let file = SharedFile::new(content.try_clone().unwrap().into());
-        let wanted = Wanted(AtomicBool::new(true));
+        let wanted = StillWanted(AtomicBool::new(true));
         let before = key(&file);
         assert!(read(&file, before, &wanted).is_ok());
         content.write_all(b"!").unwrap();
-        assert_eq!(read(&file, before, &wanted), Err(NoDigest::Changed));
+        assert_eq!(read(&file, before, &wanted), Err(DigestError::Changed));
         content.set_len(3).unwrap();
-        assert_eq!(read(&file, before, &wanted), Err(NoDigest::Changed));
+        assert_eq!(read(&file, before, &wanted), Err(DigestError::Changed));
     }
 
     #[test]
@@ -310,20 +262,20 @@ mod tests {
         let content = tempfile::tempfile().unwrap();
         content.set_len(1 << 40).unwrap();
         let file = SharedFile::new(File::into(content));
-        let wanted = Wanted(AtomicBool::new(false));
-        assert_eq!(read(&file, key(&file), &wanted), Err(NoDigest::Changed));
+        let wanted = StillWanted(AtomicBool::new(false));
+        assert_eq!(read(&file, key(&file), &wanted), Err(DigestError::Changed));
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let digests = Digests::default();
+        let digests = DigestCache::default();
         let content = tempfile::tempfile().unwrap();
         let file = SharedFile::new(File::into(content));
         let first = key(&file);
         for inode in 0..=DIGESTS_KEPT_MAX as u64 {
-            digests.keep(Key { inode, ..first }, Digest([0; 32]));
+            digests.keep(DigestKey { inode, ..first }, FileDigest([0; 32]));
         }
-        let known = |inode| digests.known(Key { inode, ..first }).is_some();
+        let known = |inode| digests.known(DigestKey { inode, ..first }).is_some();
         assert!(!known(0) && known(1) && known(DIGESTS_KEPT_MAX as u64));
     }
 }

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 /// The kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stream {
+pub(super) enum StreamKind {
     /// A TCP connection over the loopback interface.
     Tcp,
     /// A pair of Unix sockets.
@@ -19,7 +19,7 @@ pub(super) enum Stream {
     Pipe,
 }
 
-impl Stream {
+impl StreamKind {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",

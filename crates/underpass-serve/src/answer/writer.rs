@@ -7,39 +7,39 @@ use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{Answer, Content};
+use crate::answer::decide::{FileBody, Response};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
-use crate::http::clock::DATE_BYTES;
+use crate::http::date::DATE_BYTES;
 use crate::http::decimal::push_decimal;
+use crate::http::digest::FileDigest;
 use crate::http::disposition::push_attachment;
-use crate::http::status::{Refusal, Status};
+use crate::http::status::{HttpError, Status};
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
-use crate::request::range::Span;
-use crate::request::request_line::{Method, Version};
-use crate::site::digest::Digest;
-use crate::site::file::File;
-use crate::site::rules::{Redirection, Rules};
+use crate::request::range::ByteRange;
+use crate::request::request_line::{HttpVersion, Method};
+use crate::site::file::SiteFile;
+use crate::site::rules::{MatchedRedirect, SiteRules};
 
 /// What a reply depends on beside the answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances<'c> {
+pub(crate) struct ResponseContext<'c> {
     pub(crate) method: Method,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     pub(crate) persistence: Persistence,
     pub(crate) date: [u8; DATE_BYTES],
-    pub(crate) joining: Joining,
-    pub(crate) rules: &'c Rules,
+    pub(crate) joining: BodyJoining,
+    pub(crate) rules: &'c SiteRules,
     /// The origin whose scripts may read it.
     pub(crate) admitted: Option<&'c [u8]>,
     /// The hash of the file whose content is sent, for those who want it.
-    pub(crate) digest: Option<&'c Digest>,
+    pub(crate) digest: Option<&'c FileDigest>,
 }
 
 /// Whether a body that is in memory leaves with its head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Joining {
+pub(crate) enum BodyJoining {
     Allowed,
     /// What is sent from memory is not sent by the only mechanism that is allowed.
     Forbidden,
@@ -47,17 +47,17 @@ pub(crate) enum Joining {
 
 /// What is being sent of a file, for those who have to tell that it failed.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct FileTransfer {
     pub(crate) path: SitePath,
     pub(crate) size: u64,
-    pub(crate) spans: Spans,
+    pub(crate) spans: SentRanges,
 }
 
 /// One part of a file or several, which is rare enough to cost memory.
 #[derive(Debug)]
-pub(crate) enum Spans {
-    One(Span),
-    Several(Vec<Span>),
+pub(crate) enum SentRanges {
+    One(ByteRange),
+    Several(Vec<ByteRange>),
 }
 
 const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
@@ -66,18 +66,18 @@ const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
 /// it. An error is shown as `page`, if there is one, under its own status and without a sign of
 /// what state the page is in.
 pub(crate) fn reply(
-    answer: Answer<'_>,
-    page: Option<File>,
-    circumstances: &Circumstances<'_>,
+    answer: Response<'_>,
+    page: Option<SiteFile>,
+    circumstances: &ResponseContext<'_>,
     spare: Vec<u8>,
     outbox: &mut Outbox,
-) -> Option<Sending> {
-    let head = Head::new(spare, circumstances);
+) -> Option<FileTransfer> {
+    let head = HeadWriter::new(spare, circumstances);
     match answer {
-        Answer::Content(content) => with_file(head, content, outbox),
+        Response::Content(content) => with_file(head, content, outbox),
         answer => {
             let head = without_file(
-                Head {
+                HeadWriter {
                     page: page.as_ref(),
                     ..head
                 },
@@ -87,7 +87,7 @@ pub(crate) fn reply(
                 outbox.push(Piece::Bytes(head));
                 return None;
             };
-            let span = Span {
+            let span = ByteRange {
                 first: 0,
                 length: page.state.size,
             };
@@ -96,41 +96,41 @@ pub(crate) fn reply(
     }
 }
 
-fn with_file(head: Head<'_>, content: Content, outbox: &mut Outbox) -> Option<Sending> {
+fn with_file(head: HeadWriter<'_>, content: FileBody, outbox: &mut Outbox) -> Option<FileTransfer> {
     let (method, joining) = (head.circumstances.method, head.circumstances.joining);
     match content {
-        Content::Whole(file) => {
+        FileBody::Whole(file) => {
             let head = head.status(Status::Ok).file(&file);
-            if let (Joining::Allowed, Method::Get, Some(content)) =
+            if let (BodyJoining::Allowed, Method::Get, Some(content)) =
                 (joining, method, file.state.content())
             {
                 outbox.push(joined(head, content));
                 return None;
             }
-            let span = Span {
+            let span = ByteRange {
                 first: 0,
                 length: file.state.size,
             };
             send(head, method, file, span, outbox)
         }
-        Content::Part(file, span) => {
+        FileBody::Part(file, span) => {
             let head = head.status(Status::PartialContent).part(&file, span);
             send(head, method, file, span, outbox)
         }
-        Content::Parts(file, spans) => parts(head, file, spans, outbox),
+        FileBody::Parts(file, spans) => parts(head, file, spans, outbox),
     }
 }
 
 /// Puts a refusal of what could not be read as a request into the outbox.
-pub(crate) fn refuse(refusal: Refusal, circumstances: &Circumstances<'_>, outbox: &mut Outbox) {
-    let head = Head::new(Vec::new(), circumstances).plain(refusal, &[]);
+pub(crate) fn refuse(refusal: HttpError, circumstances: &ResponseContext<'_>, outbox: &mut Outbox) {
+    let head = HeadWriter::new(Vec::new(), circumstances).plain(refusal, &[]);
     outbox.push(Piece::Bytes(head));
 }
 
 /// Puts the head of an answer that was made into the outbox; `fields` are all but the usual ones,
 /// each with a line end before it.
-pub(crate) fn push_made(fields: &[u8], circumstances: &Circumstances<'_>, outbox: &mut Outbox) {
-    let mut head = Head::new(Vec::with_capacity(512), circumstances).status(Status::Ok);
+pub(crate) fn push_made(fields: &[u8], circumstances: &ResponseContext<'_>, outbox: &mut Outbox) {
+    let mut head = HeadWriter::new(Vec::with_capacity(512), circumstances).status(Status::Ok);
     head.push(fields);
     outbox.push(Piece::Bytes(head.end()));
 }
@@ -138,40 +138,40 @@ pub(crate) fn push_made(fields: &[u8], circumstances: &Circumstances<'_>, outbox
 /// What asks a client to send the body it announced.
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
+fn without_file(head: HeadWriter<'_>, answer: Response<'_>) -> Vec<u8> {
     match answer {
-        Answer::NotModified(file) => {
+        Response::NotModified(file) => {
             let mut head = head.status(Status::NotModified);
             file.state.validators.push_to(&mut head.bytes);
             head.push(&file.state.label.fields);
             head.end()
         }
-        Answer::PreconditionFailed(file) => {
-            let why = Refusal::new(Status::PreconditionFailed, "the file is in another state");
+        Response::PreconditionFailed(file) => {
+            let why = HttpError::new(Status::PreconditionFailed, "the file is in another state");
             let mut tag = b"\r\nETag: ".to_vec();
             tag.extend_from_slice(file.state.validators.tag.as_bytes());
             head.about_file(why, &tag)
         }
-        Answer::Unsatisfiable(size) => {
-            let why = Refusal::new(Status::RangeNotSatisfiable, "the range lies behind the end");
+        Response::Unsatisfiable(size) => {
+            let why = HttpError::new(Status::RangeNotSatisfiable, "the range lies behind the end");
             let mut range = b"\r\nContent-Range: bytes */".to_vec();
             push_decimal(&mut range, size);
             head.about_file(why, &range)
         }
-        Answer::Moved { folder, query } => {
-            let why = Refusal::new(Status::MovedPermanently, "this is a folder");
+        Response::Moved { folder, query } => {
+            let why = HttpError::new(Status::MovedPermanently, "this is a folder");
             head.plain(why, &location(&folder, query))
         }
-        Answer::Redirected(Redirection { status, location }) => {
+        Response::Redirected(MatchedRedirect { status, location }) => {
             let mut field = b"\r\nLocation: ".to_vec();
             field.extend_from_slice(&location);
-            head.plain(Refusal::new(status, "it is elsewhere"), &field)
+            head.plain(HttpError::new(status, "it is elsewhere"), &field)
         }
-        Answer::NotAcceptable => {
+        Response::NotAcceptable => {
             let why = "the file is in none of the codings that are accepted";
-            head.about_file(Refusal::new(Status::NotAcceptable, why), &[])
+            head.about_file(HttpError::new(Status::NotAcceptable, why), &[])
         }
-        Answer::Options => {
+        Response::Options => {
             let (rules, admitted) = (head.circumstances.rules, head.circumstances.admitted);
             let mut head = head.status(Status::NoContent);
             head.push(ALLOW);
@@ -181,17 +181,17 @@ fn without_file(head: Head<'_>, answer: Answer<'_>) -> Vec<u8> {
             }
             head.end()
         }
-        Answer::NotAllowed => {
-            let why = Refusal::new(Status::MethodNotAllowed, "this server only reads");
+        Response::NotAllowed => {
+            let why = HttpError::new(Status::MethodNotAllowed, "this server only reads");
             head.plain(why, ALLOW)
         }
-        Answer::Plain(why) | Answer::Trouble(why, _) => head.plain(why, &[]),
-        Answer::Content(_) => unreachable!("it has a file"),
-        Answer::Vouched(_)
-        | Answer::Compressed(..)
-        | Answer::Listing(..)
-        | Answer::Archive(..)
-        | Answer::Hash(..) => {
+        Response::Plain(why) | Response::Trouble(why, _) => head.plain(why, &[]),
+        Response::Content(_) => unreachable!("it has a file"),
+        Response::Vouched(_)
+        | Response::Compressed(..)
+        | Response::Listing(..)
+        | Response::Archive(..)
+        | Response::Hash(..) => {
             unreachable!("these are made elsewhere")
         }
     }
@@ -213,23 +213,28 @@ fn location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
 fn send(
     head: Vec<u8>,
     method: Method,
-    file: File,
-    span: Span,
+    file: SiteFile,
+    span: ByteRange,
     outbox: &mut Outbox,
-) -> Option<Sending> {
+) -> Option<FileTransfer> {
     outbox.push(Piece::Bytes(head));
     if method == Method::Head || span.length == 0 {
         return None;
     }
     outbox.push(range(&file, span));
-    Some(Sending {
+    Some(FileTransfer {
         path: file.path,
         size: file.state.size,
-        spans: Spans::One(span),
+        spans: SentRanges::One(span),
     })
 }
 
-fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> Option<Sending> {
+fn parts(
+    head: HeadWriter<'_>,
+    file: SiteFile,
+    spans: Vec<ByteRange>,
+    outbox: &mut Outbox,
+) -> Option<FileTransfer> {
     let boundary = Boundary::random();
     let media = &file.state.label.media;
     let body = Multipart::new(&spans, file.state.size, media, &boundary);
@@ -242,10 +247,10 @@ fn parts(head: Head<'_>, file: File, spans: Vec<Span>, outbox: &mut Outbox) -> O
         outbox.push(range(&file, span));
     }
     outbox.push(Piece::Bytes(body.closing));
-    Some(Sending {
+    Some(FileTransfer {
         path: file.path,
         size: file.state.size,
-        spans: Spans::Several(spans),
+        spans: SentRanges::Several(spans),
     })
 }
 
@@ -255,7 +260,7 @@ fn joined(mut bytes: Vec<u8>, content: &[u8]) -> Piece {
     Piece::Joined { bytes, head }
 }
 
-fn range(file: &File, span: Span) -> Piece {
+fn range(file: &SiteFile, span: ByteRange) -> Piece {
     Piece::Range(FileRange {
         file: Arc::clone(&file.state.descriptor),
         offset: span.first,
@@ -263,7 +268,7 @@ fn range(file: &File, span: Span) -> Piece {
     })
 }
 
-impl Sending {
+impl FileTransfer {
     /// The offset in the file that follows the first `moved` bytes of the answer's ranges.
     pub(crate) fn offset_after(&self, moved: u64) -> u64 {
         let mut left = moved;
@@ -277,42 +282,42 @@ impl Sending {
     }
 }
 
-impl Spans {
-    fn as_slice(&self) -> &[Span] {
+impl SentRanges {
+    fn as_slice(&self) -> &[ByteRange] {
         match self {
-            Spans::One(span) => std::slice::from_ref(span),
-            Spans::Several(spans) => spans,
+            SentRanges::One(span) => std::slice::from_ref(span),
+            SentRanges::Several(spans) => spans,
         }
     }
 }
 
 /// A head being written. Every field begins with the line end of what stands before it.
-struct Head<'c> {
+struct HeadWriter<'c> {
     bytes: Vec<u8>,
-    circumstances: &'c Circumstances<'c>,
-    page: Option<&'c File>,
+    circumstances: &'c ResponseContext<'c>,
+    page: Option<&'c SiteFile>,
 }
 
-impl<'c> Head<'c> {
-    fn new(bytes: Vec<u8>, circumstances: &'c Circumstances<'c>) -> Head<'c> {
-        Head {
+impl<'c> HeadWriter<'c> {
+    fn new(bytes: Vec<u8>, circumstances: &'c ResponseContext<'c>) -> HeadWriter<'c> {
+        HeadWriter {
             bytes,
             circumstances,
             page: None,
         }
     }
 
-    fn status(mut self, status: Status) -> Head<'c> {
+    fn status(mut self, status: Status) -> HeadWriter<'c> {
         self.push(b"HTTP/1.1 ");
         self.push(status.line().as_bytes());
         self.push(b"\r\nDate: ");
         self.push(&self.circumstances.date);
         match (self.circumstances.persistence, self.circumstances.version) {
             (Persistence::Close, _) => self.push(b"\r\nConnection: close"),
-            (Persistence::KeepAlive, Version::Http10) => {
+            (Persistence::KeepAlive, HttpVersion::Http10) => {
                 self.push(b"\r\nConnection: keep-alive");
             }
-            (Persistence::KeepAlive, Version::Http11) => {}
+            (Persistence::KeepAlive, HttpVersion::Http11) => {}
         }
         if let Some(admitted) = self.circumstances.admitted {
             self.circumstances
@@ -328,12 +333,12 @@ impl<'c> Head<'c> {
         push_decimal(&mut self.bytes, length);
     }
 
-    fn media(&mut self, file: &File) {
+    fn media(&mut self, file: &SiteFile) {
         self.push(b"\r\nContent-Type: ");
         file.state.label.media.push_to(&mut self.bytes);
     }
 
-    fn fields(&mut self, file: &File) {
+    fn fields(&mut self, file: &SiteFile) {
         self.push(&file.state.fields);
         if let Some(name) = &file.save_as {
             push_attachment(&mut self.bytes, name);
@@ -343,14 +348,14 @@ impl<'c> Head<'c> {
         }
     }
 
-    fn file(mut self, file: &File) -> Vec<u8> {
+    fn file(mut self, file: &SiteFile) -> Vec<u8> {
         self.fields(file);
         self.media(file);
         self.length(file.state.size);
         self.end()
     }
 
-    fn part(mut self, file: &File, span: Span) -> Vec<u8> {
+    fn part(mut self, file: &SiteFile, span: ByteRange) -> Vec<u8> {
         self.fields(file);
         self.media(file);
         self.push(b"\r\nContent-Range: ");
@@ -359,7 +364,7 @@ impl<'c> Head<'c> {
         self.end()
     }
 
-    fn parts(mut self, file: &File, boundary: &Boundary, length: u64) -> Vec<u8> {
+    fn parts(mut self, file: &SiteFile, boundary: &Boundary, length: u64) -> Vec<u8> {
         self.fields(file);
         self.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
         self.push(boundary.as_bytes());
@@ -368,18 +373,18 @@ impl<'c> Head<'c> {
     }
 
     /// A status with a body that says the same in words: a page, or one line.
-    fn plain(self, refusal: Refusal, fields: &[u8]) -> Vec<u8> {
+    fn plain(self, refusal: HttpError, fields: &[u8]) -> Vec<u8> {
         let common = &self.circumstances.rules.plain_fields;
         self.told(refusal, common, fields)
     }
 
     /// The same, about a file that is there.
-    fn about_file(self, refusal: Refusal, fields: &[u8]) -> Vec<u8> {
+    fn about_file(self, refusal: HttpError, fields: &[u8]) -> Vec<u8> {
         let common = &self.circumstances.rules.varied_fields;
         self.told(refusal, common, fields)
     }
 
-    fn told(self, refusal: Refusal, common: &[u8], fields: &[u8]) -> Vec<u8> {
+    fn told(self, refusal: HttpError, common: &[u8], fields: &[u8]) -> Vec<u8> {
         let method = self.circumstances.method;
         let mut head = self.status(refusal.status);
         head.push(common);
@@ -417,11 +422,11 @@ mod tests {
 
     #[test]
     fn a_failure_is_located_within_the_file() {
-        let span = |first, length| Span { first, length };
-        let sending = Sending {
+        let span = |first, length| ByteRange { first, length };
+        let sending = FileTransfer {
             path: SitePath::parse(b"/f").unwrap(),
             size: 1000,
-            spans: Spans::Several(vec![span(10, 5), span(100, 20)]),
+            spans: SentRanges::Several(vec![span(10, 5), span(100, 20)]),
         };
         let offsets = [0, 4, 5, 24, 25].map(|moved| sending.offset_after(moved));
         assert_eq!(offsets, [10, 14, 100, 119, 1000]);

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::shelf::Shelves;
-use super::{Access, Reopen};
+use super::buffer::LogBuffers;
+use super::options::{Access, LogReopen};
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
 
@@ -19,19 +19,19 @@ const MODE: u32 = 0o640;
 
 /// What is written to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum LogSink {
     Output(io::Stdout),
     File { file: File, path: PathBuf },
 }
 
-impl Target {
+impl LogSink {
     /// Opens it; nothing where the log is off.
-    pub(super) fn open(access: &Access) -> Result<Option<Target>, Error> {
+    pub(super) fn open(access: &Access) -> Result<Option<LogSink>, Error> {
         match access {
             Access::Off => Ok(None),
-            Access::Output => Ok(Some(Target::Output(io::stdout()))),
+            Access::Output => Ok(Some(LogSink::Output(io::stdout()))),
             Access::File(path) => match append(path) {
-                Ok(file) => Ok(Some(Target::File {
+                Ok(file) => Ok(Some(LogSink::File {
                     file,
                     path: path.clone(),
                 })),
@@ -45,7 +45,7 @@ impl Target {
 
     /// Opens a file anew. Where that fails the old one is written on.
     fn reopen(&mut self) -> io::Result<()> {
-        if let Target::File { file, path } = self {
+        if let LogSink::File { file, path } = self {
             *file = append(path)?;
         }
         Ok(())
@@ -53,18 +53,18 @@ impl Target {
 
     fn name(&self) -> String {
         match self {
-            Target::Output(_) => "standard output".into(),
-            Target::File { path, .. } => path.display().to_string(),
+            LogSink::Output(_) => "standard output".into(),
+            LogSink::File { path, .. } => path.display().to_string(),
         }
     }
 }
 
-impl Write for Target {
+impl Write for LogSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             // Past the standard library's buffer, which would cut batches at places of its own.
-            Target::Output(output) => Ok(rustix::io::write(output, bytes)?),
-            Target::File { file, .. } => file.write(bytes),
+            LogSink::Output(output) => Ok(rustix::io::write(output, bytes)?),
+            LogSink::File { file, .. } => file.write(bytes),
         }
     }
 
@@ -79,13 +79,17 @@ fn append(path: &Path) -> io::Result<File> {
 }
 
 /// Starts the writer. It ends when the shelves are closed and empty.
-pub(super) fn start(target: Target, shelves: Arc<Shelves>, reopen: Reopen) -> Result<(), Error> {
-    let writer = Writer {
+pub(super) fn start(
+    target: LogSink,
+    shelves: Arc<LogBuffers>,
+    reopen: LogReopen,
+) -> Result<(), Error> {
+    let writer = LogThread {
         target,
         shelves,
         batch: Vec::new(),
-        line: Line::Ended,
-        fault: Fault::None,
+        line: LineState::Ended,
+        fault: WriteFault::None,
         reopened: reopen.times(),
         reopen,
     };
@@ -101,20 +105,20 @@ pub(super) fn start(target: Target, shelves: Arc<Shelves>, reopen: Reopen) -> Re
     }
 }
 
-struct Writer<T> {
+struct LogThread<T> {
     target: T,
-    shelves: Arc<Shelves>,
+    shelves: Arc<LogBuffers>,
     /// A buffer that is empty between two batches, and swapped for a full one.
     batch: Vec<u8>,
-    line: Line,
-    fault: Fault,
-    reopen: Reopen,
+    line: LineState,
+    fault: WriteFault,
+    reopen: LogReopen,
     reopened: u64,
 }
 
 /// Whether the last write ended where a line ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Line {
+enum LineState {
     Ended,
     /// The disk took a part of a line; the next one must not continue it.
     Torn,
@@ -122,12 +126,12 @@ enum Line {
 
 /// Whether the last batch failed, which is told when it begins and not every time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Fault {
+enum WriteFault {
     None,
     Told,
 }
 
-impl Writer<Target> {
+impl LogThread<LogSink> {
     fn run(mut self) {
         self.shelves.attend();
         self.reopen.wake_me();
@@ -154,7 +158,7 @@ impl Writer<Target> {
         }
         self.reopened = asked;
         match self.target.reopen() {
-            Ok(()) => self.line = Line::Ended,
+            Ok(()) => self.line = LineState::Ended,
             Err(error) => tracing::warn!(
                 "the access log goes on in the old file, {} cannot be opened: {error}",
                 self.target.name()
@@ -193,7 +197,7 @@ impl Writer<Target> {
     }
 }
 
-impl<T: Write> Writer<T> {
+impl<T: Write> LogThread<T> {
     fn write_batch(&mut self, name: &str) {
         let batch = std::mem::take(&mut self.batch);
         let (written, outcome) = self.write_lines(&batch);
@@ -206,10 +210,10 @@ impl<T: Write> Writer<T> {
             .fetch_add(written as u64, Ordering::Relaxed);
         tally.failed_lines.fetch_add(failed, Ordering::Relaxed);
         match (outcome, self.fault) {
-            (Ok(()), _) => self.fault = Fault::None,
-            (Err(_), Fault::Told) => {}
-            (Err(error), Fault::None) => {
-                self.fault = Fault::Told;
+            (Ok(()), _) => self.fault = WriteFault::None,
+            (Err(_), WriteFault::Told) => {}
+            (Err(error), WriteFault::None) => {
+                self.fault = WriteFault::Told;
                 tracing::warn!("the access log cannot be written, lines are lost: {name}: {error}");
             }
         }
@@ -219,9 +223,9 @@ impl<T: Write> Writer<T> {
 
     /// How many bytes of the batch are written, and why not all.
     fn write_lines(&mut self, batch: &[u8]) -> (usize, io::Result<()>) {
-        if self.line == Line::Torn {
+        if self.line == LineState::Torn {
             match self.target.write(b"\n") {
-                Ok(1) => self.line = Line::Ended,
+                Ok(1) => self.line = LineState::Ended,
                 Ok(_) => return (0, Err(io::ErrorKind::WriteZero.into())),
                 Err(error) => return (0, Err(error)),
             }
@@ -240,7 +244,11 @@ impl<T: Write> Writer<T> {
 
     fn stop(&mut self, batch: &[u8], at: usize, error: io::Error) -> (usize, io::Result<()>) {
         let within = at > 0 && batch[at - 1] != b'\n';
-        self.line = if within { Line::Torn } else { Line::Ended };
+        self.line = if within {
+            LineState::Torn
+        } else {
+            LineState::Ended
+        };
         (at, Err(error))
     }
 }
@@ -277,22 +285,22 @@ mod tests {
         }
     }
 
-    fn writer(room: usize) -> Writer<Disk> {
-        Writer {
+    fn writer(room: usize) -> LogThread<Disk> {
+        LogThread {
             target: Disk {
                 room,
                 content: Vec::new(),
             },
             shelves: Arc::default(),
             batch: Vec::new(),
-            line: Line::Ended,
-            fault: Fault::None,
-            reopen: Reopen::default(),
+            line: LineState::Ended,
+            fault: WriteFault::None,
+            reopen: LogReopen::default(),
             reopened: 0,
         }
     }
 
-    fn write(writer: &mut Writer<Disk>, lines: &[u8]) {
+    fn write(writer: &mut LogThread<Disk>, lines: &[u8]) {
         writer.batch = lines.to_vec();
         writer.write_batch("disk");
     }
@@ -301,12 +309,12 @@ mod tests {
     fn a_line_that_was_cut_by_a_full_disk_is_not_continued_by_the_next() {
         let mut writer = writer(8);
         write(&mut writer, b"first\nsecond\nthird\n");
-        assert_eq!(writer.fault, Fault::Told);
+        assert_eq!(writer.fault, WriteFault::Told);
         write(&mut writer, b"lost\n");
         writer.target.room = 100;
         write(&mut writer, b"fourth\n");
         assert_eq!(writer.target.content, b"first\nse\nfourth\n");
-        assert_eq!(writer.fault, Fault::None);
+        assert_eq!(writer.fault, WriteFault::None);
         let tally = writer.shelves.tally();
         let counts = [&tally.written_lines, &tally.failed_lines];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 3]);
@@ -317,8 +325,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("no/such/folder");
         let access = Access::File(path.clone());
-        let error = Target::open(&access).unwrap_err().to_string();
+        let error = LogSink::open(&access).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
-        assert!(Target::open(&Access::Off).unwrap().is_none());
+        assert!(LogSink::open(&Access::Off).unwrap().is_none());
     }
 }

@@ -15,8 +15,8 @@
 //! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
 //! | it is written through a mapping | with its date, which the kernel may set later |
 //!
-//! Where changes of a file are told ([`crate::site::watch`]) it is not even looked at again until one
-//! is.
+//! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
+//! again only after one.
 //!
 //! Of a small file that is asked for more than once the content is kept too, as long as neither its
 //! size nor its times change: a hot answer is then one `recv` and one `send`.
@@ -34,67 +34,67 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use crate::limits::{CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
-use crate::metrics::tally::Tally;
+use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
-use crate::site::file::{File, State};
-use crate::site::resolve::{Found, find};
-use crate::site::sites::Site;
-use crate::site::watch::{Watch, Watched};
+use crate::site::file::{FileState, SiteFile};
+use crate::site::resolve::{Resolved, find};
+use crate::site::sites::ServedSite;
+use crate::site::watcher::{FileWatcher, WatchedFile};
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFiles {
-    tally: Arc<Tally>,
+pub(crate) struct OpenFileCache {
+    tally: Arc<WorkerMetrics>,
     /// By [`SitePath::key`] of what was asked for.
-    kept: RefCell<HashMap<Vec<u8>, Kept>>,
+    kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
     /// Bytes of contents that were kept since there were no files.
     contents: Cell<usize>,
-    watch: OnceCell<Option<Rc<Watch>>>,
+    watch: OnceCell<Option<Rc<FileWatcher>>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedFile {
     /// Its own path, where another one leads to it: a folder's, or one without `.html`.
     path: Option<SitePath>,
-    state: Rc<State>,
+    state: Rc<FileState>,
     opened: SystemTime,
-    watched: Option<Rc<Watched>>,
+    watched: Option<Rc<WatchedFile>>,
 }
 
-impl OpenFiles {
+impl OpenFileCache {
     /// None yet; what happens to them is counted there.
-    pub(crate) fn counted(tally: Arc<Tally>) -> Rc<OpenFiles> {
-        Rc::new(OpenFiles {
+    pub(crate) fn counted(tally: Arc<WorkerMetrics>) -> Rc<OpenFileCache> {
+        Rc::new(OpenFileCache {
             tally,
-            ..OpenFiles::default()
+            ..OpenFileCache::default()
         })
     }
 
     /// What a path leads to, at the time `now`. Call it within a runtime of local tasks.
     pub(crate) fn find(
-        self: &Rc<OpenFiles>,
-        site: &Site,
+        self: &Rc<OpenFileCache>,
+        site: &ServedSite,
         path: SitePath,
         now: SystemTime,
-    ) -> Found {
+    ) -> Resolved {
         if let Some((own, state)) = self.kept(&path, now) {
             self.tally.files.hits.add(1);
-            return Found::File(File::known(own.unwrap_or(path), state));
+            return Resolved::File(SiteFile::known(own.unwrap_or(path), state));
         }
         self.tally.files.misses.add(1);
         match find(site, path.clone(), now) {
-            Found::File(file) => {
+            Resolved::File(file) => {
                 self.keep(&path, &file, now);
-                Found::File(file)
+                Resolved::File(file)
             }
             // Descriptors ran out: those kept here are the first to go.
-            Found::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => find(site, path, now),
+            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => find(site, path, now),
             found => found,
         }
     }
 
     /// The file that this path leads to, if it is kept and still has a name.
-    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<(Option<SitePath>, Rc<State>)> {
+    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<(Option<SitePath>, Rc<FileState>)> {
         let key = path.key();
         let mut kept = self.kept.borrow_mut();
         let entry = kept.get_mut(&*key)?;
@@ -122,19 +122,19 @@ impl OpenFiles {
     }
 
     /// Has changes of a file told, from before it is looked at for the second time.
-    fn watch(&self, state: &State) -> Option<Rc<Watched>> {
-        let watch = self.watch.get_or_init(Watch::start).as_ref()?;
+    fn watch(&self, state: &FileState) -> Option<Rc<WatchedFile>> {
+        let watch = self.watch.get_or_init(FileWatcher::start).as_ref()?;
         watch.add(&*state.descriptor)
     }
 
-    fn keep_content(&self, state: &State) {
+    fn keep_content(&self, state: &FileState) {
         if self.contents.get() < CONTENTS_BYTES_MAX {
             let bytes = state.keep_content();
             self.contents.set(self.contents.get() + bytes);
         }
     }
 
-    fn keep(self: &Rc<OpenFiles>, asked: &SitePath, file: &File, now: SystemTime) {
+    fn keep(self: &Rc<OpenFileCache>, asked: &SitePath, file: &SiteFile, now: SystemTime) {
         let key = asked.key();
         let mut kept = self.kept.borrow_mut();
         if kept.len() >= OPEN_FILES_MAX && !kept.contains_key(&*key) {
@@ -143,7 +143,7 @@ impl OpenFiles {
         if kept.is_empty() {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
-        let entry = Kept {
+        let entry = CachedFile {
             path: (*asked != file.path).then(|| file.path.clone()),
             state: Rc::clone(&file.state),
             opened: now,
@@ -172,11 +172,11 @@ impl OpenFiles {
     }
 }
 
-impl Kept {
+impl CachedFile {
     /// Whether what was seen of the file last still holds: nothing was told of it since, and its
     /// date has settled, so that what it is answered with doesn't depend on the time.
     fn is_unchanged(&self) -> bool {
-        let is_told = |watched: &Rc<Watched>| watched.has_changed();
+        let is_told = |watched: &Rc<WatchedFile>| watched.has_changed();
         self.state.validators.modified.is_some()
             && self
                 .watched
@@ -192,7 +192,7 @@ impl Kept {
 }
 
 /// Closes what is too old, until there is nothing left to close.
-async fn sweep(files: Weak<OpenFiles>) {
+async fn sweep(files: Weak<OpenFileCache>) {
     loop {
         tokio::time::sleep(OPEN_FILE_KEPT).await;
         let Some(files) = files.upgrade() else {

@@ -7,49 +7,51 @@ use rustix::io::Errno;
 use tokio::sync::Semaphore;
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{Answer, Content};
-use crate::answer::reply::{Circumstances, push_made};
+use crate::answer::decide::{FileBody, Response};
+use crate::answer::writer::{ResponseContext, push_made};
 use crate::body::archive::Archive;
-use crate::body::compressed::{self, Compressed, Encoder, Place};
-use crate::body::feed::{Batch, Delimiter, Feed, Feeding};
+use crate::body::compressed::{self, Compressed, CompressionPermit, Encoder};
 use crate::body::listing::html::CONTENT_SECURITY_POLICY;
-use crate::body::listing::{Listing, Room, View};
+use crate::body::listing::view::ListingView;
+use crate::body::listing::{FolderListing, ListingMemory};
+use crate::body::producer::{BodyDelimiter, BodyProducer, Chunk, ProducedBody};
 use crate::http::coding::Coding;
 use crate::http::decimal::push_decimal;
+use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::disposition::push_attachment;
-use crate::http::status::{BUSY, Refusal, Status};
+use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX};
 use crate::request::head::Persistence;
-use crate::request::query::{Compression, Format};
-use crate::request::request_line::{Method, Version};
-use crate::site::digest::{Algorithm, Digest, Digests, NoDigest};
-use crate::site::file::File;
-use crate::site::folder::Folder;
-use crate::site::rules::{Own, Rules, push_field};
+use crate::request::query::{ArchiveFormat, ListingFormat};
+use crate::request::request_line::{HttpVersion, Method};
+use crate::site::digest_cache::{DigestCache, DigestError};
+use crate::site::file::SiteFile;
+use crate::site::folder::SiteFolder;
+use crate::site::rules::{ProducedFields, SiteRules, push_field};
 
 /// What a worker has for answers that are made.
 #[derive(Debug)]
-pub(crate) struct Workshop {
-    room: Room,
+pub(crate) struct BodyProducers {
+    room: ListingMemory,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
-    digests: Arc<Digests>,
+    digests: Arc<DigestCache>,
 }
 
 /// A hash that is asked for and not known yet.
 #[derive(Debug)]
-pub(crate) struct Hashing {
-    pub(crate) purpose: Purpose,
+pub(crate) struct HashJob {
+    pub(crate) purpose: HashPurpose,
     pub(crate) occasion: Occasion,
 }
 
 /// What a hash is for.
 #[derive(Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum HashPurpose {
     /// It is the answer.
-    Line(File, Algorithm),
+    Line(SiteFile, HashAlgorithm),
     /// It stands in the head of an answer, which is the same without it.
-    Field(Content),
+    Field(FileBody),
 }
 
 /// What an answer that takes its time depends on, kept until it is there.
@@ -58,7 +60,7 @@ pub(crate) struct Occasion {
     /// The number of the site.
     pub(crate) site: usize,
     pub(crate) method: Method,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     pub(crate) persistence: Persistence,
     /// The origin whose scripts may read it.
     pub(crate) admitted: Option<Box<[u8]>>,
@@ -66,29 +68,29 @@ pub(crate) struct Occasion {
 
 /// Why something is not made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Declined {
-    For(Refusal),
+pub(crate) enum ProducerError {
+    For(HttpError),
     /// The machine's fault.
     By(Errno),
 }
 
-impl From<io::Error> for Declined {
-    fn from(error: io::Error) -> Declined {
-        Declined::By(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+impl From<io::Error> for ProducerError {
+    fn from(error: io::Error) -> ProducerError {
+        ProducerError::By(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }
 
-impl From<Declined> for Answer<'_> {
-    fn from(declined: Declined) -> Self {
+impl From<ProducerError> for Response<'_> {
+    fn from(declined: ProducerError) -> Self {
         match declined {
-            Declined::For(refusal) => Answer::Plain(refusal),
-            Declined::By(errno) => Answer::Trouble(UNREADABLE, errno),
+            ProducerError::For(refusal) => Response::Plain(refusal),
+            ProducerError::By(errno) => Response::Trouble(UNREADABLE, errno),
         }
     }
 }
 
 impl Occasion {
-    pub(crate) fn of(site: usize, circumstances: &Circumstances<'_>) -> Occasion {
+    pub(crate) fn of(site: usize, circumstances: &ResponseContext<'_>) -> Occasion {
         Occasion {
             site,
             method: circumstances.method,
@@ -99,17 +101,17 @@ impl Occasion {
     }
 }
 
-const CHANGED: Refusal = Refusal::new(
+const CHANGED: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "the file changed while it was read; try again",
 );
-const UNREADABLE: Refusal = Refusal::new(Status::InternalServerError, "it cannot be read");
+const UNREADABLE: HttpError = HttpError::new(Status::InternalServerError, "it cannot be read");
 
-impl Workshop {
+impl BodyProducers {
     /// `digests` are those of the whole server.
-    pub(crate) fn new(digests: Arc<Digests>) -> Workshop {
-        Workshop {
-            room: Room::default(),
+    pub(crate) fn new(digests: Arc<DigestCache>) -> BodyProducers {
+        BodyProducers {
+            room: ListingMemory::default(),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
             compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
             digests,
@@ -119,14 +121,14 @@ impl Workshop {
     /// Puts the head and the beginning of a listing into the outbox.
     pub(crate) fn list(
         &self,
-        folder: Folder,
-        view: View,
-        circumstances: Circumstances<'_>,
+        folder: SiteFolder,
+        view: ListingView,
+        circumstances: ResponseContext<'_>,
         outbox: &mut Outbox,
-    ) -> Result<Option<Feeding>, Declined> {
+    ) -> Result<Option<ProducedBody>, ProducerError> {
         let what = format!("the listing of {:?}", view.path);
         let fields = listing_fields(view.format, circumstances.rules);
-        let (listing, opening) = Listing::new(view, folder, &self.room)?;
+        let (listing, opening) = FolderListing::new(view, folder, &self.room)?;
         Ok(feed(
             Box::new(listing),
             opening,
@@ -140,14 +142,14 @@ impl Workshop {
     /// Puts the head of an archive into the outbox. `called` is what the root is called.
     pub(crate) fn pack(
         &self,
-        folder: Folder,
+        folder: SiteFolder,
         called: &str,
-        compression: Compression,
-        circumstances: Circumstances<'_>,
+        compression: ArchiveFormat,
+        circumstances: ResponseContext<'_>,
         outbox: &mut Outbox,
-    ) -> Result<Option<Feeding>, Declined> {
+    ) -> Result<Option<ProducedBody>, ProducerError> {
         let Ok(place) = Arc::clone(&self.archives).try_acquire_owned() else {
-            return Err(Declined::For(BUSY));
+            return Err(ProducerError::For(BUSY));
         };
         let what = format!("the archive of {:?}", folder.path);
         let name = match folder.path.name() {
@@ -156,31 +158,31 @@ impl Workshop {
         };
         let fields = archive_fields(&name, compression, circumstances.rules);
         let archive = Archive::new(folder, &name, place);
-        let feed_of: Box<dyn Feed> = match compression {
-            Compression::Plain => Box::new(archive),
-            Compression::Zstd => {
+        let feed_of: Box<dyn BodyProducer> = match compression {
+            ArchiveFormat::Plain => Box::new(archive),
+            ArchiveFormat::Zstd => {
                 let encoder = Encoder::new(Coding::Zstd, None, None)?;
                 Box::new(Compressed::new(archive, encoder))
             }
         };
-        let opening = Batch::new();
+        let opening = Chunk::new();
         Ok(feed(feed_of, opening, &fields, what, circumstances, outbox))
     }
 
     /// A place among the answers that are compressed at once, if one is free.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<CompressionPermit> {
         Arc::clone(&self.compressions).try_acquire_owned().ok()
     }
 
     /// Puts the head of an answer that is compressed into the outbox.
     pub(crate) fn compress(
         &self,
-        file: File,
+        file: SiteFile,
         coding: Coding,
-        place: Place,
-        circumstances: Circumstances<'_>,
+        place: CompressionPermit,
+        circumstances: ResponseContext<'_>,
         outbox: &mut Outbox,
-    ) -> Result<Option<Feeding>, Declined> {
+    ) -> Result<Option<ProducedBody>, ProducerError> {
         let size = file.state.size;
         let encoder = Encoder::new(coding, Some(size), Some(place))?;
         let mut fields = file.state.fields.clone();
@@ -189,22 +191,22 @@ impl Workshop {
         }
         fields.extend_from_slice(b"\r\nContent-Type: ");
         file.state.label.media.push_to(&mut fields);
-        let content = compressed::Content(FileRange {
+        let content = compressed::WholeFile(FileRange {
             file: Arc::clone(&file.state.descriptor),
             offset: 0,
             len: size,
         });
         let feed_of = Box::new(Compressed::new(content, encoder));
         let what = format!("{:?} as {}", file.path, coding.name());
-        let opening = Batch::new();
+        let opening = Chunk::new();
         Ok(feed(feed_of, opening, &fields, what, circumstances, outbox))
     }
 
     /// Hashes a file. Dropping the future stops it.
-    pub(crate) async fn hash(&self, purpose: &Purpose) -> Result<Digest, NoDigest> {
+    pub(crate) async fn hash(&self, purpose: &HashPurpose) -> Result<FileDigest, DigestError> {
         let (file, algorithm) = match purpose {
-            Purpose::Line(file, algorithm) => (file, *algorithm),
-            Purpose::Field(content) => (content.file(), Algorithm::Sha256),
+            HashPurpose::Line(file, algorithm) => (file, *algorithm),
+            HashPurpose::Field(content) => (content.file(), HashAlgorithm::Sha256),
         };
         let descriptor = Arc::clone(&file.state.descriptor);
         self.digests.find(descriptor, algorithm).await
@@ -213,35 +215,35 @@ impl Workshop {
 
 /// Puts the head and the opening of a body into the outbox. There is no body for HEAD.
 fn feed(
-    feed: Box<dyn Feed>,
-    opening: Batch,
+    feed: Box<dyn BodyProducer>,
+    opening: Chunk,
     fields: &[u8],
     what: String,
-    mut circumstances: Circumstances<'_>,
+    mut circumstances: ResponseContext<'_>,
     outbox: &mut Outbox,
-) -> Option<Feeding> {
-    let delimiter = Delimiter::of(circumstances.version);
+) -> Option<ProducedBody> {
+    let delimiter = BodyDelimiter::of(circumstances.version);
     let mut fields = fields.to_vec();
     match circumstances.version {
-        Version::Http11 => fields.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
-        Version::Http10 => circumstances.persistence = Persistence::Close,
+        HttpVersion::Http11 => fields.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
+        HttpVersion::Http10 => circumstances.persistence = Persistence::Close,
     }
     push_made(&fields, &circumstances, outbox);
     match circumstances.method {
         Method::Head => None,
-        _ => Some(Feeding::new(feed, opening, delimiter, what, outbox)),
+        _ => Some(ProducedBody::new(feed, opening, delimiter, what, outbox)),
     }
 }
 
-fn listing_fields(format: Format, rules: &Rules) -> Vec<u8> {
-    let own = Own {
+fn listing_fields(format: ListingFormat, rules: &SiteRules) -> Vec<u8> {
+    let own = ProducedFields {
         varies_by: Some("Accept"),
-        ..Own::default()
+        ..ProducedFields::default()
     };
     let (own, media) = match format {
-        Format::Json => (own, "application/json"),
-        Format::Html => {
-            let own = Own {
+        ListingFormat::Json => (own, "application/json"),
+        ListingFormat::Html => {
+            let own = ProducedFields {
                 referrer_policy: Some("no-referrer"),
                 content_security_policy: Some(CONTENT_SECURITY_POLICY.as_str()),
                 ..own
@@ -255,8 +257,8 @@ fn listing_fields(format: Format, rules: &Rules) -> Vec<u8> {
     fields
 }
 
-fn archive_fields(name: &[u8], compression: Compression, rules: &Rules) -> Vec<u8> {
-    let mut fields = rules.made_fields(Own::default());
+fn archive_fields(name: &[u8], compression: ArchiveFormat, rules: &SiteRules) -> Vec<u8> {
+    let mut fields = rules.made_fields(ProducedFields::default());
     push_field(&mut fields, "Cache-Control", "no-cache");
     push_field(&mut fields, "Content-Type", compression.media_type());
     let saved = [name, compression.extension().as_bytes()].concat();
@@ -266,18 +268,18 @@ fn archive_fields(name: &[u8], compression: Compression, rules: &Rules) -> Vec<u
 
 /// Puts the answer with a hash into the outbox. HEAD is answered without knowing it.
 pub(crate) fn reply_hash(
-    file: &File,
-    digest: Result<Digest, NoDigest>,
-    circumstances: &Circumstances<'_>,
+    file: &SiteFile,
+    digest: Result<FileDigest, DigestError>,
+    circumstances: &ResponseContext<'_>,
     outbox: &mut Outbox,
-) -> Result<(), Declined> {
+) -> Result<(), ProducerError> {
     let line = match digest {
         Ok(digest) => digest.line(file.path.name()),
-        Err(NoDigest::Busy) => return Err(Declined::For(BUSY)),
-        Err(NoDigest::Changed) => return Err(Declined::For(CHANGED)),
-        Err(NoDigest::Failed(errno)) => return Err(Declined::By(errno)),
+        Err(DigestError::Busy) => return Err(ProducerError::For(BUSY)),
+        Err(DigestError::Changed) => return Err(ProducerError::For(CHANGED)),
+        Err(DigestError::Failed(errno)) => return Err(ProducerError::By(errno)),
     };
-    let mut fields = circumstances.rules.made_fields(Own::default());
+    let mut fields = circumstances.rules.made_fields(ProducedFields::default());
     file.state.validators.push_to(&mut fields);
     push_field(&mut fields, "Content-Type", "text/plain; charset=utf-8");
     fields.extend_from_slice(b"\r\nContent-Length: ");

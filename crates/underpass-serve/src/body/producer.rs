@@ -19,16 +19,16 @@ use underpass::{FileRange, Outbox, Piece};
 use underpass_net::{Connection, ConnectionError};
 
 use crate::limits::BATCH_BYTES_MAX;
-use crate::request::request_line::Version;
+use crate::request::request_line::HttpVersion;
 
 /// What makes a body, piece by piece.
-pub(crate) trait Feed: fmt::Debug + Send {
+pub(crate) trait BodyProducer: fmt::Debug + Send {
     /// Adds the next pieces to a batch. It may wait for disks, and stops when the batch is full or
     /// after a bounded amount of work, whatever it has come to.
     ///
     /// # Errors
     /// The body cannot be completed.
-    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress>;
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress>;
 
     /// How the body comes about, for those who debug.
     fn made(&self) -> &'static str {
@@ -38,32 +38,32 @@ pub(crate) trait Feed: fmt::Debug + Send {
 
 /// Whether a body goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Progress {
+pub(crate) enum BodyProgress {
     More,
     End,
 }
 
 /// How a client learns where the body ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Delimiter {
+pub(crate) enum BodyDelimiter {
     /// By a chunk of no length.
     LastChunk,
     /// By the end of the connection.
     Close,
 }
 
-impl Delimiter {
-    pub(crate) fn of(version: Version) -> Delimiter {
+impl BodyDelimiter {
+    pub(crate) fn of(version: HttpVersion) -> BodyDelimiter {
         match version {
-            Version::Http11 => Delimiter::LastChunk,
-            Version::Http10 => Delimiter::Close,
+            HttpVersion::Http11 => BodyDelimiter::LastChunk,
+            HttpVersion::Http10 => BodyDelimiter::Close,
         }
     }
 }
 
 /// Pieces that leave together, in order.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct Chunk {
     /// The first one is bytes and begins with room for the chunk's size.
     pieces: Vec<Piece>,
 }
@@ -71,9 +71,9 @@ pub(crate) struct Batch {
 /// Room for a chunk's size of 16 digits and its line end.
 const SIZE_LINE_BYTES: usize = 18;
 
-impl Batch {
-    pub(crate) fn new() -> Batch {
-        Batch {
+impl Chunk {
+    pub(crate) fn new() -> Chunk {
+        Chunk {
             pieces: vec![Piece::Bytes(vec![0; SIZE_LINE_BYTES])],
         }
     }
@@ -128,20 +128,20 @@ impl Batch {
 
     /// Puts it into the outbox, as a chunk where chunks are spoken. An empty one is none: a chunk
     /// of no length would be the end.
-    fn frame(mut self, delimiter: Delimiter, progress: Progress, outbox: &mut Outbox) {
+    fn frame(mut self, delimiter: BodyDelimiter, progress: BodyProgress, outbox: &mut Outbox) {
         let length = self.length();
-        if delimiter == Delimiter::LastChunk {
+        if delimiter == BodyDelimiter::LastChunk {
             let end: &[u8] = match (length, progress) {
-                (0, Progress::More) => b"",
-                (0, Progress::End) => b"0\r\n\r\n",
-                (_, Progress::More) => b"\r\n",
-                (_, Progress::End) => b"\r\n0\r\n\r\n",
+                (0, BodyProgress::More) => b"",
+                (0, BodyProgress::End) => b"0\r\n\r\n",
+                (_, BodyProgress::More) => b"\r\n",
+                (_, BodyProgress::End) => b"\r\n0\r\n\r\n",
             };
             self.bytes().extend_from_slice(end);
         }
         let size_line = match (delimiter, length) {
-            (Delimiter::Close, _) | (_, 0) => String::new(),
-            (Delimiter::LastChunk, length) => format!("{length:x}\r\n"),
+            (BodyDelimiter::Close, _) | (_, 0) => String::new(),
+            (BodyDelimiter::LastChunk, length) => format!("{length:x}\r\n"),
         };
         if let Some(Piece::Bytes(first)) = self.pieces.first_mut() {
             let unused = SIZE_LINE_BYTES - size_line.len();
@@ -156,81 +156,81 @@ impl Batch {
 
 /// A body on its way.
 #[derive(Debug)]
-pub(crate) struct Feeding {
-    feed: Box<dyn Feed>,
-    delimiter: Delimiter,
+pub(crate) struct ProducedBody {
+    feed: Box<dyn BodyProducer>,
+    delimiter: BodyDelimiter,
     /// What is sent, for those who have to tell that it failed.
     pub(crate) what: String,
 }
 
 /// Why a body is not complete.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum BodyError {
     /// It could not be made.
     Source(io::Error),
     /// It could not be sent.
     Connection(ConnectionError),
 }
 
-impl From<ConnectionError> for Broken {
-    fn from(error: ConnectionError) -> Broken {
-        Broken::Connection(error)
+impl From<ConnectionError> for BodyError {
+    fn from(error: ConnectionError) -> BodyError {
+        BodyError::Connection(error)
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::Source(error) => error.fmt(f),
-            Broken::Connection(error) => error.fmt(f),
+            BodyError::Source(error) => error.fmt(f),
+            BodyError::Connection(error) => error.fmt(f),
         }
     }
 }
 
-impl Feeding {
+impl ProducedBody {
     /// A body that begins with `opening`, which follows the head into the outbox.
     pub(crate) fn new(
-        feed: Box<dyn Feed>,
-        opening: Batch,
-        delimiter: Delimiter,
+        feed: Box<dyn BodyProducer>,
+        opening: Chunk,
+        delimiter: BodyDelimiter,
         what: String,
         outbox: &mut Outbox,
-    ) -> Feeding {
-        opening.frame(delimiter, Progress::More, outbox);
-        Feeding {
+    ) -> ProducedBody {
+        opening.frame(delimiter, BodyProgress::More, outbox);
+        ProducedBody {
             feed,
             delimiter,
             what,
         }
     }
 
-    /// See [`Feed::made`].
+    /// See [`BodyProducer::made`].
     pub(crate) fn made(&self) -> &'static str {
         self.feed.made()
     }
 
-    pub(crate) fn delimiter(&self) -> Delimiter {
+    pub(crate) fn delimiter(&self) -> BodyDelimiter {
         self.delimiter
     }
 
     /// Sends what the outbox has and then the body.
-    pub(crate) async fn send(&mut self, stream: &mut Connection) -> Result<(), Broken> {
+    pub(crate) async fn send(&mut self, stream: &mut Connection) -> Result<(), BodyError> {
         // A feed is on a blocking thread while it works and here while it is sent.
-        let mut feed = std::mem::replace(&mut self.feed, Box::new(Nothing));
+        let mut feed = std::mem::replace(&mut self.feed, Box::new(EmptyBody));
         loop {
             stream.flush().await?;
             let work = tokio::task::spawn_blocking(move || {
-                let mut batch = Batch::new();
+                let mut batch = Chunk::new();
                 let progress = feed.next(&mut batch);
                 (feed, batch, progress)
             });
             let (back, batch, progress) = work
                 .await
-                .map_err(|error| Broken::Source(io::Error::other(error)))?;
+                .map_err(|error| BodyError::Source(io::Error::other(error)))?;
             feed = back;
-            let progress = progress.map_err(Broken::Source)?;
+            let progress = progress.map_err(BodyError::Source)?;
             batch.frame(self.delimiter, progress, stream.outbox());
-            if progress == Progress::End {
+            if progress == BodyProgress::End {
                 return Ok(stream.flush().await?);
             }
         }
@@ -239,11 +239,11 @@ impl Feeding {
 
 /// What stands in for a feed that is at work.
 #[derive(Debug)]
-struct Nothing;
+struct EmptyBody;
 
-impl Feed for Nothing {
-    fn next(&mut self, _: &mut Batch) -> io::Result<Progress> {
-        Ok(Progress::End)
+impl BodyProducer for EmptyBody {
+    fn next(&mut self, _: &mut Chunk) -> io::Result<BodyProgress> {
+        Ok(BodyProgress::End)
     }
 }
 
@@ -251,8 +251,8 @@ impl Feed for Nothing {
 mod tests {
     use super::*;
 
-    fn framed(content: &[u8], delimiter: Delimiter, progress: Progress) -> String {
-        let mut batch = Batch::new();
+    fn framed(content: &[u8], delimiter: BodyDelimiter, progress: BodyProgress) -> String {
+        let mut batch = Chunk::new();
         batch.bytes().extend_from_slice(content);
         let mut outbox = Outbox::new();
         batch.frame(delimiter, progress, &mut outbox);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_a_chunk_and_an_empty_one_is_none() {
-        use {Delimiter::*, Progress::*};
+        use {BodyDelimiter::*, BodyProgress::*};
         for (content, delimiter, progress, expected) in [
             (&b"hello"[..], LastChunk, More, &b"5\r\nhello\r\n"[..]),
             (b"hello", LastChunk, End, b"5\r\nhello\r\n0\r\n\r\n"),
@@ -285,7 +285,7 @@ mod tests {
     fn sizes_are_hexadecimal() {
         let content = vec![b'x'; 4096];
         let expected = [b"1000\r\n", &content[..], b"\r\n"].concat();
-        let framed = framed(&content, Delimiter::LastChunk, Progress::More);
+        let framed = framed(&content, BodyDelimiter::LastChunk, BodyProgress::More);
         assert_eq!(framed, bytes(&expected));
     }
 }

@@ -19,14 +19,14 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Beside, Outbox, Piece};
 
-use crate::log::{Record, Said};
-use crate::metrics::tally::End;
-use crate::request::head::Request;
+use crate::log::{LogRecord, RequestText};
+use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
 
 /// How closely exchanges are watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Attention {
+pub(crate) enum ObservationLevel {
     /// They are counted.
     Counts,
     /// Their duration is measured too.
@@ -39,16 +39,16 @@ pub(crate) enum Attention {
 
 /// A connection and the exchange that goes on there.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct Exchange {
     /// Counted over all workers, from 1 on.
     number: u64,
     /// Whom the request is from.
     pub(crate) client: Option<IpAddr>,
-    attention: Attention,
-    meter: Rc<Meter>,
+    attention: ObservationLevel,
+    meter: Rc<CpuMeter>,
     /// Requests up to now.
     requests: u64,
-    exchange: Exchange,
+    exchange: ExchangeInProgress,
     /// What was measured of the answer before, where somebody wants to know.
     previous: Option<Box<Account>>,
 }
@@ -64,10 +64,10 @@ pub(crate) enum BodyLength {
 
 /// What is known of the exchange that goes on.
 #[derive(Debug, Default)]
-struct Exchange {
-    start: Option<Start>,
+struct ExchangeInProgress {
+    start: Option<ExchangeStart>,
     method: Option<Method>,
-    said: Said,
+    said: RequestText,
     status: u16,
     /// Sent before the answer, to ask for a body.
     bytes_before: u64,
@@ -77,40 +77,40 @@ struct Exchange {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Start {
+struct ExchangeStart {
     time: SystemTime,
     at: Instant,
     processor: Duration,
 }
 
-impl Visit {
+impl Exchange {
     pub(crate) fn new(
         number: u64,
         client: Option<IpAddr>,
-        attention: Attention,
-        meter: Rc<Meter>,
-    ) -> Visit {
-        Visit {
+        attention: ObservationLevel,
+        meter: Rc<CpuMeter>,
+    ) -> Exchange {
+        Exchange {
             number,
             client,
             attention,
             meter,
             requests: 0,
-            exchange: Exchange::default(),
+            exchange: ExchangeInProgress::default(),
             previous: None,
         }
     }
 
     /// A byte of a request is there.
     pub(crate) fn begin(&mut self) {
-        if self.attention < Attention::Durations || self.exchange.start.is_some() {
+        if self.attention < ObservationLevel::Durations || self.exchange.start.is_some() {
             return;
         }
-        self.exchange.start = Some(Start {
+        self.exchange.start = Some(ExchangeStart {
             time: SystemTime::now(),
             at: Instant::now(),
             processor: match self.attention {
-                Attention::Processor => self.meter.spent(),
+                ObservationLevel::Processor => self.meter.spent(),
                 _ => Duration::ZERO,
             },
         });
@@ -120,12 +120,12 @@ impl Visit {
     pub(crate) fn understand(
         &mut self,
         head: &[u8],
-        request: Option<&Request<'_>>,
+        request: Option<&RequestHead<'_>>,
         spare: impl FnOnce() -> Vec<u8>,
     ) {
         self.exchange.method = request.map(|request| request.method);
-        if self.attention >= Attention::Words {
-            self.exchange.said = Said::new(spare());
+        if self.attention >= ObservationLevel::Words {
+            self.exchange.said = RequestText::new(spare());
             self.exchange.said.take_down(head, request);
         }
     }
@@ -139,7 +139,7 @@ impl Visit {
             return;
         };
         exchange.status = status_of(head);
-        if self.attention < Attention::Words {
+        if self.attention < ObservationLevel::Words {
             return;
         }
         let head_bytes = head_bytes(head);
@@ -173,12 +173,12 @@ impl Visit {
         account: &'r Account,
         beside: Beside,
         duration: Option<Duration>,
-        end: End,
-    ) -> Record<'r> {
+        end: ExchangeEnd,
+    ) -> LogRecord<'r> {
         let exchange = &self.exchange;
         let start = exchange.start;
         let taken = beside.bytes + account.bytes();
-        Record {
+        LogRecord {
             time: start.map_or_else(SystemTime::now, |start| start.time),
             client: self.client,
             said: &exchange.said,
@@ -190,7 +190,7 @@ impl Visit {
             duration: duration.unwrap_or_default(),
             ready: exchange.ready,
             processor: match self.attention {
-                Attention::Processor => {
+                ObservationLevel::Processor => {
                     let before = start.map_or(Duration::ZERO, |start| start.processor);
                     Some(self.meter.spent().saturating_sub(before))
                 }
@@ -239,20 +239,20 @@ fn owed(outbox: &Outbox) -> u64 {
     outbox.pieces().map(length).sum()
 }
 
-fn elapsed(start: Option<Start>) -> Duration {
+fn elapsed(start: Option<ExchangeStart>) -> Duration {
     start.map_or(Duration::ZERO, |start| start.at.elapsed())
 }
 
 /// Measures the processor time of a thread while it is busy with one task of many.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct CpuMeter {
     /// In polls that are over.
     spent: Cell<Duration>,
     /// When the one that goes on began.
     since: Cell<Duration>,
 }
 
-impl Meter {
+impl CpuMeter {
     /// Runs a task, measuring each of its polls: two system calls.
     pub(crate) async fn measure<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);

@@ -11,7 +11,7 @@
 //! block of pages where it ends, and what is under way to a client is that block.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +19,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::dice::Dice;
-use crate::workspace::Fallible;
+use underpass_testkit::SeededRandom;
 
-pub(super) const PAGES: u64 = 6;
-pub(super) const LOGS: u64 = 2;
+pub(crate) const PAGES: u64 = 6;
+pub(crate) const LOGS: u64 = 2;
 const LOG_BYTES_MAX: usize = 3 << 20;
 
 /// Sizes around what is joined with its head, what a turn takes, and several turns.
@@ -33,7 +32,7 @@ const PAGE_BYTES: [u64; 6] = [100, 7_000, 9_000, 200_000, 2_500_000, 6_000_000];
 const PACE: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
-pub(super) struct Site {
+pub(crate) struct Site {
     folder: TempDir,
     /// Of each page, its versions; each is told by its length, which no other has.
     versions: Vec<Mutex<Vec<Version>>>,
@@ -49,14 +48,14 @@ struct Version {
 
 /// A file of the site.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Name {
+pub(crate) enum Name {
     Page(u64),
     Log(u64),
     Guest,
 }
 
 impl Name {
-    pub(super) fn path(self) -> String {
+    pub(crate) fn path(self) -> String {
         match self {
             Name::Page(number) => format!("pages/{number}.html"),
             Name::Log(number) => format!("logs/{number}.log"),
@@ -66,12 +65,12 @@ impl Name {
 }
 
 /// Whether a line is about a log.
-pub(super) fn is_log(line: &str) -> bool {
+pub(crate) fn is_log(line: &str) -> bool {
     line.contains("logs/")
 }
 
 impl Site {
-    pub(super) fn new(seed: u64) -> Fallible<Site> {
+    pub(crate) fn new(seed: u64) -> io::Result<Site> {
         let folder = tempfile::tempdir()?;
         for name in ["pages", "logs"] {
             fs::create_dir(folder.path().join(name))?;
@@ -84,9 +83,9 @@ impl Site {
                 bytes: LOG_BYTES_MAX,
             }),
         };
-        let mut dice = Dice::of(seed, 0);
+        let mut random = SeededRandom::of_case(seed, 0);
         for number in 0..PAGES {
-            site.publish(number, &mut dice)?;
+            site.publish(number, &mut random)?;
         }
         for number in 0..LOGS {
             fs::write(site.file(Name::Log(number)), &site.stream[..100_000])?;
@@ -95,7 +94,7 @@ impl Site {
         Ok(site)
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -105,9 +104,9 @@ impl Site {
 
     /// Changes files until it is `over`. What can't be done ends the process with its reason: a
     /// load without changes would prove nothing.
-    pub(super) fn keep(&self, mut dice: Dice, over: &AtomicBool) {
+    pub(crate) fn keep(&self, mut random: SeededRandom, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
-            if let Err(error) = self.change(&mut dice) {
+            if let Err(error) = self.change(&mut random) {
                 eprintln!("error: the files can't be changed: {error}");
                 std::process::exit(1);
             }
@@ -115,37 +114,36 @@ impl Site {
         }
     }
 
-    fn change(&self, dice: &mut Dice) -> Fallible<()> {
-        let log = Name::Log(dice.below(LOGS));
-        match dice.below(20) {
+    fn change(&self, random: &mut SeededRandom) -> io::Result<()> {
+        let log = Name::Log(random.below(LOGS));
+        match random.below(20) {
             0..=5 => {
-                let number = dice.below(PAGES);
-                self.publish(number, dice)
+                let number = random.below(PAGES);
+                self.publish(number, random)
             }
             6 => {
                 let file = OpenOptions::new().write(true).open(self.file(log))?;
                 let length = file.metadata()?.len();
-                Ok(file.set_len(length / (1 + dice.below(8)))?)
+                file.set_len(length / (1 + random.below(8)))
             }
-            7..=17 => self.append(log, dice),
-            18 => Ok(fs::remove_file(self.file(Name::Guest)).or_else(absent)?),
+            7..=17 => self.append(log, random),
+            18 => fs::remove_file(self.file(Name::Guest)).or_else(absent),
             _ => {
                 let new = self.folder.path().join("guest.new");
                 fs::write(&new, GUEST)?;
-                Ok(fs::rename(new, self.file(Name::Guest))?)
+                fs::rename(new, self.file(Name::Guest))
             }
         }
     }
 
     /// Puts a new version in the place of a page.
-    fn publish(&self, number: u64, dice: &mut Dice) -> Fallible<()> {
+    fn publish(&self, number: u64, random: &mut SeededRandom) -> io::Result<()> {
         let new = self.folder.path().join("page.new");
         let version = {
-            let mut versions = self.versions[number as usize]
-                .lock()
-                .map_err(|_| "a client has panicked")?;
+            let versions = self.versions[number as usize].lock();
+            let mut versions = versions.expect("nobody panicked");
             let version = Version {
-                seed: dice.next(),
+                seed: random.next_u64(),
                 bytes: PAGE_BYTES[number as usize] as usize + versions.len(),
             };
             // It is known before anybody can see it.
@@ -153,19 +151,19 @@ impl Site {
             version
         };
         fs::write(&new, content(version))?;
-        Ok(fs::rename(new, self.file(Name::Page(number)))?)
+        fs::rename(new, self.file(Name::Page(number)))
     }
 
-    fn append(&self, log: Name, dice: &mut Dice) -> Fallible<()> {
+    fn append(&self, log: Name, random: &mut SeededRandom) -> io::Result<()> {
         let mut file = OpenOptions::new().append(true).open(self.file(log))?;
         let from = file.metadata()?.len() as usize;
-        let count = 1 + dice.below(60_000) as usize;
+        let count = 1 + random.below(60_000) as usize;
         let to = (from + count).min(LOG_BYTES_MAX);
-        Ok(file.write_all(&self.stream[from.min(to)..to])?)
+        file.write_all(&self.stream[from.min(to)..to])
     }
 
     /// Whether the bytes of a file of `size` from `offset` on were ever these.
-    pub(super) fn had(&self, name: Name, size: usize, offset: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn had(&self, name: Name, size: usize, offset: usize, bytes: &[u8]) -> bool {
         let is_part = |whole: &[u8]| whole.get(offset..offset + bytes.len()) == Some(bytes);
         match name {
             Name::Guest => size == GUEST.len() && is_part(GUEST),
@@ -199,40 +197,36 @@ fn is_part_or_cleared(part: &[u8], bytes: &[u8]) -> bool {
 
 const GUEST: &[u8] = b"somebody who comes and goes\n";
 
-fn absent(error: std::io::Error) -> std::io::Result<()> {
+fn absent(error: io::Error) -> io::Result<()> {
     match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
+        io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     }
 }
 
 fn content(version: Version) -> Vec<u8> {
-    let mut dice = Dice::of(version.seed, version.bytes as u64);
+    let mut random = SeededRandom::of_case(version.seed, version.bytes as u64);
     let mut content = Vec::with_capacity(version.bytes + 8);
     while content.len() < version.bytes {
-        content.extend_from_slice(&dice.next().to_le_bytes());
+        content.extend_from_slice(&random.next_u64().to_le_bytes());
     }
     content.truncate(version.bytes);
     content
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_of_no_version_is_found_out() {
-        let site = Site::new(7).expect("a site");
-        let page = fs::read(site.file(Name::Page(1))).expect("a page");
-        assert!(site.had(Name::Page(1), page.len(), 0, &page));
-        assert!(site.had(Name::Page(1), page.len(), 10, &page[10..20]));
-        assert!(!site.had(Name::Page(1), page.len(), 11, &page[10..20]));
-        assert!(!site.had(Name::Page(1), page.len() - 1, 0, &page[1..]));
-        let mut other = page.clone();
-        other[5_000] ^= 1;
-        assert!(!site.had(Name::Page(1), other.len(), 0, &other));
-        site.publish(1, &mut Dice::of(7, 7))
-            .expect("another version");
-        assert!(site.had(Name::Page(1), page.len(), 0, &page), "one it had");
-    }
+#[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
+fn a_body_of_no_version_is_found_out() {
+    let site = Site::new(7).expect("a site");
+    let page = fs::read(site.file(Name::Page(1))).expect("a page");
+    assert!(site.had(Name::Page(1), page.len(), 0, &page));
+    assert!(site.had(Name::Page(1), page.len(), 10, &page[10..20]));
+    assert!(!site.had(Name::Page(1), page.len(), 11, &page[10..20]));
+    assert!(!site.had(Name::Page(1), page.len() - 1, 0, &page[1..]));
+    let mut other = page.clone();
+    other[5_000] ^= 1;
+    assert!(!site.had(Name::Page(1), other.len(), 0, &other));
+    site.publish(1, &mut SeededRandom::of_case(7, 7))
+        .expect("another version");
+    assert!(site.had(Name::Page(1), page.len(), 0, &page), "one it had");
 }

@@ -1,7 +1,30 @@
-//! What a site offers beside its files as they are.
+//! What of a folder clients can see, and what a site offers beside its files as they are.
 
-use crate::options::SiteOptions;
-use crate::site::rules::{Hidden, Symlinks};
+use serde::Deserialize;
+
+/// What becomes of names that begin with a dot, `.well-known` excepted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hidden {
+    /// They are not there.
+    #[default]
+    Denied,
+    /// They are served as all others.
+    Shown,
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Symlinks {
+    /// None: a link is not there, nor what is behind it.
+    None,
+    /// Relative ones that stay beneath the root.
+    #[default]
+    Inside,
+    /// All, wherever they lead: whoever may write to the folder chooses what is served.
+    All,
+}
 
 /// What there is beside files.
 #[derive(Clone, Copy, Debug)]
@@ -34,31 +57,12 @@ pub(crate) enum Hashes {
 
 /// What of a folder is seen by those who list it or take it along.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct Visibility {
     pub(crate) hidden: Hidden,
     pub(crate) symlinks: Symlinks,
 }
 
-impl Extras {
-    pub(crate) fn of(options: &SiteOptions) -> Extras {
-        Extras {
-            listing: match options.listing {
-                true => Listings::Offered,
-                false => Listings::Off,
-            },
-            archives: match options.archives.unwrap_or(options.listing) {
-                true => Archives::Offered,
-                false => Archives::Off,
-            },
-            hashes: match options.hashes {
-                true => Hashes::Offered,
-                false => Hashes::Off,
-            },
-        }
-    }
-}
-
-impl Sight {
+impl Visibility {
     /// Whether a name is kept from others.
     pub(crate) fn hides(self, name: &[u8]) -> bool {
         self.hidden == Hidden::Denied && name.starts_with(b".")

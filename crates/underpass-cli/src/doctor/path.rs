@@ -12,17 +12,17 @@ use rustix::io::Errno;
 use serde::Serialize;
 use underpass::errno::Named;
 
-use super::bounded::{TRIAL_TIME_MAX, within};
-use super::meaning;
-use super::mount::FileSystem;
-use super::sample::Original;
+use super::explanation;
+use super::mount::MountedFileSystem;
+use super::sample::SampleFile;
+use super::time_limit::{TRIAL_TIME_MAX, within};
 
 /// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;
 
 /// A path of the command line, and what it can be used for.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Place {
+pub(super) struct TestedPath {
     /// The letter that stands for it in the report.
     pub(super) id: String,
     pub(super) given: String,
@@ -30,9 +30,9 @@ pub(super) struct Place {
     pub(super) usable: Usable,
     /// Remarks for the user.
     pub(super) notes: Vec<String>,
-    pub(super) file_system: Option<FileSystem>,
+    pub(super) file_system: Option<MountedFileSystem>,
     #[serde(skip)]
-    pub(super) original: Option<Original>,
+    pub(super) original: Option<SampleFile>,
     /// The open directory, if files can be created in it.
     #[serde(skip)]
     pub(super) writable: Option<Arc<OwnedFd>>,
@@ -47,7 +47,7 @@ pub(super) enum Usable {
     Nothing,
 }
 
-impl Place {
+impl TestedPath {
     /// Inspects a path; gives up after the time limit.
     pub(super) fn inspect(id: String, given: &Path, bytes: &Arc<[u8]>) -> Self {
         let nothing = Self {
@@ -77,7 +77,7 @@ impl Place {
     fn look(&mut self, path: &Path, bytes: Arc<[u8]>) {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) => return self.notes.push(meaning::of_error(&error)),
+            Err(error) => return self.notes.push(explanation::of_error(&error)),
         };
         let Some(directory) = directory_of(path, &metadata) else {
             let note = "is neither a directory nor a regular file";
@@ -96,8 +96,8 @@ impl Place {
             Ok(open) => open,
             Err(errno) => return self.notes.push(Named(errno).to_string()),
         };
-        self.file_system = FileSystem::of(open.as_fd());
-        match Original::create(&open, bytes) {
+        self.file_system = MountedFileSystem::of(open.as_fd());
+        match SampleFile::create(&open, bytes) {
             Ok(original) => {
                 self.original = Some(original);
                 self.writable = Some(Arc::new(open));
@@ -114,7 +114,11 @@ impl Place {
     fn read_only(&mut self, file: Option<&Path>, directory: &Path) {
         let found = match file {
             Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
-            None if self.file_system.as_ref().is_some_and(FileSystem::is_pseudo) => {
+            None if self
+                .file_system
+                .as_ref()
+                .is_some_and(MountedFileSystem::is_pseudo) =>
+            {
                 let note = "its files are generated on reading: name one to test it as a source";
                 return self.notes.push(note.to_owned());
             }
@@ -131,7 +135,7 @@ impl Place {
                 self.usable = Usable::SourceOnly;
             }
             Err(error) => {
-                let error = meaning::of_error(&error);
+                let error = explanation::of_error(&error);
                 self.notes
                     .push(format!("no file here is readable for a test: {error}"));
             }
@@ -159,7 +163,7 @@ fn directory_of(path: &Path, metadata: &Metadata) -> Option<PathBuf> {
 }
 
 /// Returns the largest readable file among the first entries.
-fn find_source(directory: &Path) -> io::Result<(PathBuf, Original)> {
+fn find_source(directory: &Path) -> io::Result<(PathBuf, SampleFile)> {
     let mut files: Vec<_> = std::fs::read_dir(directory)?
         .take(ENTRIES_MAX)
         .flatten()
@@ -177,13 +181,13 @@ fn find_source(directory: &Path) -> io::Result<(PathBuf, Original)> {
 }
 
 /// Opens without blocking: a file in /proc may have no data yet.
-fn open_source(path: &Path) -> io::Result<Original> {
+fn open_source(path: &Path) -> io::Result<SampleFile> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
     if !file.metadata()?.is_file() {
         return Err(Errno::INVAL.into());
     }
-    Original::of_foreign(file)
+    SampleFile::of_foreign(file)
 }
 
 /// Whether two paths are the same directory.
@@ -199,8 +203,8 @@ pub(super) fn are_same(one: &Path, other: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn inspect(path: &Path) -> Place {
-        Place::inspect("A".into(), path, &super::super::sample::bytes())
+    fn inspect(path: &Path) -> TestedPath {
+        TestedPath::inspect("A".into(), path, &super::super::sample::bytes())
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! Builds everything the tests need, once, and learns where the binaries are.
+//! Calls of cargo that build, and where the binaries are that they make.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::workspace::{Fallible, Workspace};
+use crate::workspace::{Fallible, Workspace, output};
 
 /// What was built that can be run.
 #[derive(Debug, PartialEq)]
-pub(super) struct Binary {
+pub(crate) struct Binary {
     /// The manifest of its package.
-    pub(super) manifest: PathBuf,
-    pub(super) target: String,
-    pub(super) kind: Kind,
-    pub(super) executable: PathBuf,
+    pub(crate) manifest: PathBuf,
+    pub(crate) target: String,
+    pub(crate) kind: BinaryKind,
+    pub(crate) executable: PathBuf,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum BinaryKind {
     Program,
     IntegrationTest,
     Other,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 
 /// Builds libraries, binaries, examples and tests. `None` where something does not compile; the
 /// compiler has said what.
-pub(super) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
+pub(crate) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     let mut cargo = workspace.cargo_over_everything("test");
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = cargo.stdout(Stdio::piped()).spawn()?;
@@ -40,40 +40,51 @@ pub(super) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     Ok(child.wait()?.success().then_some(binaries))
 }
 
-/// The program of a name, in the messages of a build.
-pub(crate) fn program_built(messages: &str, name: &str) -> Option<PathBuf> {
+/// A build of the tool with the packages and features of the tests, so that it shares their
+/// dependencies.
+pub(crate) fn debug_build(workspace: &Workspace) -> Command {
+    let mut cargo = workspace.cargo_over_everything("build");
+    cargo.args(["--quiet", "--bin", "underpass"]);
+    cargo
+}
+
+/// Runs a build of the tool, and returns where the binary is.
+pub(crate) fn tool(build: &mut Command) -> Fallible<PathBuf> {
+    build.arg("--message-format=json-render-diagnostics");
+    let messages = output(build)?;
     let mut binaries = messages.lines().filter_map(binary);
-    let found = binaries.find(|found| found.kind == Kind::Program && found.target == name);
-    found.map(|found| found.executable)
+    let is_tool = |found: &Binary| found.kind == BinaryKind::Program && found.target == "underpass";
+    let found = binaries.find(is_tool).ok_or("cargo names no binary")?;
+    Ok(found.executable)
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct BuildMessage {
     manifest_path: PathBuf,
-    target: MessageTarget,
-    profile: Profile,
+    target: BuiltTarget,
+    profile: BuiltProfile,
     executable: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct MessageTarget {
+struct BuiltTarget {
     name: String,
     kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Profile {
+struct BuiltProfile {
     test: bool,
 }
 
 /// What a message of cargo says about a binary; most are about something else.
 fn binary(line: &str) -> Option<Binary> {
-    let message: Message = serde_json::from_str(line).ok()?;
+    let message: BuildMessage = serde_json::from_str(line).ok()?;
     let is = |kind: &str| message.target.kind.iter().any(|found| found == kind);
     let kind = match message.profile.test {
-        true if is("test") => Kind::IntegrationTest,
-        false if is("bin") => Kind::Program,
-        _ => Kind::Other,
+        true if is("test") => BinaryKind::IntegrationTest,
+        false if is("bin") => BinaryKind::Program,
+        _ => BinaryKind::Other,
     };
     Some(Binary {
         manifest: message.manifest_path,
@@ -96,7 +107,7 @@ mod tests {
         let expected = Binary {
             manifest: "/w/a/Cargo.toml".into(),
             target: "kernel".into(),
-            kind: Kind::IntegrationTest,
+            kind: BinaryKind::IntegrationTest,
             executable: "/t/kernel-1".into(),
         };
         assert_eq!(binary(line), Some(expected));
@@ -105,7 +116,7 @@ mod tests {
             .replace("[\"test\"]", "[\"bin\"]");
         assert_eq!(
             binary(&program).map(|found| found.kind),
-            Some(Kind::Program)
+            Some(BinaryKind::Program)
         );
     }
 

@@ -34,7 +34,7 @@ impl Counter {
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum ExchangeEnd {
     /// All of the answer was handed to the kernel.
     Complete,
     /// The peer closed or reset the connection, or acknowledged nothing for too long.
@@ -51,34 +51,34 @@ pub(crate) enum End {
     Failed,
 }
 
-impl End {
-    pub(crate) const ALL: [End; 7] = [
-        End::Complete,
-        End::PeerGone,
-        End::Stalled,
-        End::TooSlow,
-        End::Stopped,
-        End::Truncated,
-        End::Failed,
+impl ExchangeEnd {
+    pub(crate) const ALL: [ExchangeEnd; 7] = [
+        ExchangeEnd::Complete,
+        ExchangeEnd::PeerGone,
+        ExchangeEnd::Stalled,
+        ExchangeEnd::TooSlow,
+        ExchangeEnd::Stopped,
+        ExchangeEnd::Truncated,
+        ExchangeEnd::Failed,
     ];
 
     /// The word in logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            End::Complete => "complete",
-            End::PeerGone => "peer_gone",
-            End::Stalled => "stalled",
-            End::TooSlow => "too_slow",
-            End::Stopped => "stopped",
-            End::Truncated => "truncated",
-            End::Failed => "failed",
+            ExchangeEnd::Complete => "complete",
+            ExchangeEnd::PeerGone => "peer_gone",
+            ExchangeEnd::Stalled => "stalled",
+            ExchangeEnd::TooSlow => "too_slow",
+            ExchangeEnd::Stopped => "stopped",
+            ExchangeEnd::Truncated => "truncated",
+            ExchangeEnd::Failed => "failed",
         }
     }
 }
 
 /// What a client was too late with: its connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Late {
+pub(crate) enum SlowClient {
     /// The next request.
     Idle,
     /// The rest of a head.
@@ -87,15 +87,15 @@ pub(crate) enum Late {
     Body,
 }
 
-impl Late {
-    pub(crate) const ALL: [Late; 3] = [Late::Idle, Late::Head, Late::Body];
+impl SlowClient {
+    pub(crate) const ALL: [SlowClient; 3] = [SlowClient::Idle, SlowClient::Head, SlowClient::Body];
 
     /// The option that says how late is too late.
     pub(crate) const fn limit(self) -> &'static str {
         match self {
-            Late::Idle => "idle-timeout",
-            Late::Head => "head-timeout",
-            Late::Body => "body-timeout",
+            SlowClient::Idle => "idle-timeout",
+            SlowClient::Head => "head-timeout",
+            SlowClient::Body => "body-timeout",
         }
     }
 }
@@ -149,7 +149,7 @@ impl Histogram {
 
 /// What happened to the files that are kept open.
 #[derive(Debug, Default)]
-pub(crate) struct FileTally {
+pub(crate) struct OpenFileMetrics {
     /// Files open at this moment.
     pub(crate) kept: Counter,
     pub(crate) hits: Counter,
@@ -158,9 +158,9 @@ pub(crate) struct FileTally {
     pub(crate) closed: Counter,
 }
 
-impl FileTally {
+impl OpenFileMetrics {
     /// Adds what a worker has counted that has ended, and its files are closed with it.
-    fn absorb(&self, other: &FileTally) {
+    fn absorb(&self, other: &OpenFileMetrics) {
         self.hits.add(other.hits.value());
         self.misses.add(other.misses.value());
         self.closed.add(other.closed.value() + other.kept.value());
@@ -169,17 +169,17 @@ impl FileTally {
 
 /// A mechanism that was refused, for this cause, in so many answers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct CountedRefusal {
     pub(crate) mechanism: Mechanism,
     pub(crate) cause: Cause,
     pub(crate) answers: u64,
 }
 
-impl Refused {
+impl CountedRefusal {
     /// Adds it to those that are known, unless it is another kind than `kinds_max` ones.
-    pub(crate) fn count_among(self, known: &mut Vec<Refused>, kinds_max: usize) -> bool {
+    pub(crate) fn count_among(self, known: &mut Vec<CountedRefusal>, kinds_max: usize) -> bool {
         let kind = (self.mechanism, self.cause);
-        let same = |known: &&mut Refused| (known.mechanism, known.cause) == kind;
+        let same = |known: &&mut CountedRefusal| (known.mechanism, known.cause) == kind;
         if let Some(known) = known.iter_mut().find(same) {
             known.answers += self.answers;
         } else if known.len() < kinds_max {
@@ -193,13 +193,13 @@ impl Refused {
 
 /// All that a worker counts.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct WorkerMetrics {
     /// Of each of [`METHODS`].
     pub(crate) methods: [Counter; METHODS.len()],
     /// Of each of [`STATUSES`].
     pub(crate) statuses: Box<[Counter]>,
-    /// Of each of [`End::ALL`].
-    pub(crate) ends: [Counter; End::ALL.len()],
+    /// Of each of [`ExchangeEnd::ALL`].
+    pub(crate) ends: [Counter; ExchangeEnd::ALL.len()],
     /// Of each of [`Mechanism::ALL`].
     pub(crate) bytes: [Counter; Mechanism::ALL.len()],
     pub(crate) calls: [Counter; Mechanism::ALL.len()],
@@ -211,21 +211,21 @@ pub(crate) struct Tally {
     pub(crate) connections_ended: Counter,
     /// Of each of [`Rejected::NAMES`].
     pub(crate) turned_away: [Counter; Rejected::NAMES.len()],
-    /// Of each of [`Late::ALL`].
-    pub(crate) late: [Counter; Late::ALL.len()],
+    /// Of each of [`SlowClient::ALL`].
+    pub(crate) late: [Counter; SlowClient::ALL.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
     pub(crate) durations: Histogram,
-    pub(crate) files: FileTally,
+    pub(crate) files: OpenFileMetrics,
     /// Locked only where something was refused.
-    pub(crate) refusals: Mutex<Vec<Refused>>,
+    pub(crate) refusals: Mutex<Vec<CountedRefusal>>,
     /// Answers in which something was refused for which the list had no room.
     pub(crate) refusals_unlisted: Counter,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
+impl Default for WorkerMetrics {
+    fn default() -> WorkerMetrics {
+        WorkerMetrics {
             methods: Default::default(),
             statuses: STATUSES.map(|_| Counter::default()).collect(),
             ends: Default::default(),
@@ -240,20 +240,20 @@ impl Default for Tally {
             late: Default::default(),
             full: Counter::default(),
             durations: Histogram::default(),
-            files: FileTally::default(),
+            files: OpenFileMetrics::default(),
             refusals: Mutex::default(),
             refusals_unlisted: Counter::default(),
         }
     }
 }
 
-impl Tally {
+impl WorkerMetrics {
     /// Counts an exchange, whose duration is known only where somebody asked for it.
     pub(crate) fn exchange(
         &self,
         method: Method,
         status: u16,
-        end: End,
+        end: ExchangeEnd,
         duration: Option<Duration>,
     ) {
         self.methods[class(method)].add(1);
@@ -286,7 +286,7 @@ impl Tally {
     }
 
     /// Counts a connection that ends since its client was too late.
-    pub(crate) fn late(&self, late: Late) {
+    pub(crate) fn late(&self, late: SlowClient) {
         self.late[late as usize].add(1);
     }
 
@@ -295,7 +295,7 @@ impl Tally {
             return;
         };
         for refusal in &account.refusals {
-            let refused = Refused {
+            let refused = CountedRefusal {
                 mechanism: refusal.mechanism,
                 cause: refusal.cause,
                 answers: 1,
@@ -308,7 +308,7 @@ impl Tally {
 
     /// Adds all that a worker has counted that has ended. Of refusals every kind is kept, or a
     /// count could vanish: there are no more of them than mechanisms and errors of the kernel.
-    pub(crate) fn absorb(&self, ended: &Tally) {
+    pub(crate) fn absorb(&self, ended: &WorkerMetrics) {
         absorb(&self.methods, &ended.methods);
         absorb(&self.statuses, &ended.statuses);
         absorb(&self.ends, &ended.ends);
@@ -384,9 +384,9 @@ mod tests {
 
     #[test]
     fn an_exchange_counts_once_by_each_of_its_sides() {
-        let tally = Tally::default();
-        tally.exchange(Method::Head, 206, End::Stalled, None);
-        tally.exchange(Method::Connect, 999, End::Complete, None);
+        let tally = WorkerMetrics::default();
+        tally.exchange(Method::Head, 206, ExchangeEnd::Stalled, None);
+        tally.exchange(Method::Connect, 999, ExchangeEnd::Complete, None);
         assert_eq!(tally.methods[1].value() + tally.methods[3].value(), 2);
         assert_eq!(tally.statuses[106].value(), 1);
         let statuses: u64 = tally.statuses.iter().map(Counter::value).sum();

@@ -29,15 +29,15 @@ use crate::limits::WATCH_EVENTS_BYTES;
 
 /// The watches of one worker.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct FileWatcher {
     inotify: Registered,
-    watched: RefCell<HashMap<i32, Weak<Watched>>>,
+    watched: RefCell<HashMap<i32, Weak<WatchedFile>>>,
 }
 
 /// A file that is watched, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    watch: Rc<Watch>,
+pub(crate) struct WatchedFile {
+    watch: Rc<FileWatcher>,
     number: i32,
     changed: Cell<bool>,
 }
@@ -51,13 +51,13 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
 /// Local file systems (statfs(2)): ext2 to ext4, XFS, Btrfs, tmpfs.
 const BELIEVED: [FsWord; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
-impl Watch {
+impl FileWatcher {
     /// Begins to listen, within a runtime of local tasks. None where the kernel gives no more of
     /// these (`fs.inotify.max_user_instances`).
-    pub(crate) fn start() -> Option<Rc<Watch>> {
+    pub(crate) fn start() -> Option<Rc<FileWatcher>> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let inotify = underpass_net::register(&Rc::new(inotify), Interest::READABLE).ok()?;
-        let watch = Rc::new(Watch {
+        let watch = Rc::new(FileWatcher {
             inotify,
             watched: RefCell::default(),
         });
@@ -66,7 +66,7 @@ impl Watch {
     }
 
     /// Watches an open file. None where that would not tell everything, or can't be had.
-    pub(crate) fn add(self: &Rc<Watch>, file: impl AsFd) -> Option<Rc<Watched>> {
+    pub(crate) fn add(self: &Rc<FileWatcher>, file: impl AsFd) -> Option<Rc<WatchedFile>> {
         let file = file.as_fd();
         if !BELIEVED.contains(&fstatfs(file).ok()?.f_type) {
             return None;
@@ -81,7 +81,7 @@ impl Watch {
             // The same file by another name.
             return None;
         }
-        let file = Rc::new(Watched {
+        let file = Rc::new(WatchedFile {
             watch: Rc::clone(self),
             number,
             changed: Cell::new(false),
@@ -105,14 +105,14 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchedFile {
     /// Whether the file may have changed since this was asked last.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.replace(false)
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedFile {
     fn drop(&mut self) {
         self.watch.watched.borrow_mut().remove(&self.number);
         // A file that is gone has taken its watch with it.
@@ -120,14 +120,14 @@ impl Drop for Watched {
     }
 }
 
-fn tell(watched: &Weak<Watched>) {
+fn tell(watched: &Weak<WatchedFile>) {
     if let Some(watched) = watched.upgrade() {
         watched.changed.set(true);
     }
 }
 
 /// Reads events as they come, until the runtime ends.
-async fn listen(watch: Rc<Watch>) {
+async fn listen(watch: Rc<FileWatcher>) {
     while let Ok(mut ready) = watch.inotify.readable().await {
         match watch.read() {
             Err(Errno::AGAIN | Errno::INTR) => ready.clear_ready(),

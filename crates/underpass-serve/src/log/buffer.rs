@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use underpass_net::{LogThrottle, Occurrence};
 
-use super::record::Record;
-use super::{LogFormat, combined, json};
+use super::options::LogFormat;
+use super::record::LogRecord;
+use super::{combined, json};
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
 /// writer only to take the buffer away.
 #[derive(Debug, Default)]
-pub(super) struct Shelf(pub(super) Mutex<Vec<u8>>);
+pub(super) struct LogBuffer(pub(super) Mutex<Vec<u8>>);
 
 /// What became of lines.
 #[derive(Debug, Default)]
-pub(crate) struct LogTally {
+pub(crate) struct LogCounters {
     pub(crate) written_lines: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     /// For which there was no room.
@@ -29,46 +30,46 @@ pub(crate) struct LogTally {
 
 /// All shelves of a log.
 #[derive(Debug, Default)]
-pub(crate) struct Shelves {
-    all: Mutex<Vec<Arc<Shelf>>>,
+pub(crate) struct LogBuffers {
+    all: Mutex<Vec<Arc<LogBuffer>>>,
     writer: OnceLock<Thread>,
     /// Lines wait, or something else is asked for.
     rung: AtomicBool,
     /// Nobody writes lines any more.
     closed: AtomicBool,
-    settling: Mutex<Settling>,
+    settling: Mutex<FlushState>,
     settled: Condvar,
-    tally: LogTally,
+    tally: LogCounters,
 }
 
 /// How often it was asked for that everything be written, and how far that has come.
 #[derive(Debug, Default)]
-struct Settling {
+struct FlushState {
     asked: u64,
     done: u64,
 }
 
-impl Shelves {
-    pub(super) fn add(&self) -> Arc<Shelf> {
-        let shelf = Arc::new(Shelf::default());
+impl LogBuffers {
+    pub(super) fn add(&self) -> Arc<LogBuffer> {
+        let shelf = Arc::new(LogBuffer::default());
         if let Ok(mut all) = self.all.lock() {
             all.push(Arc::clone(&shelf));
         }
         shelf
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Shelf>> {
+    pub(super) fn all(&self) -> Vec<Arc<LogBuffer>> {
         self.all
             .lock()
             .map_or_else(|_| Vec::new(), |all| all.clone())
     }
 
-    pub(super) fn tally(&self) -> &LogTally {
+    pub(super) fn tally(&self) -> &LogCounters {
         &self.tally
     }
 
     pub(super) fn queued(&self) -> u64 {
-        let waiting = |shelf: &Arc<Shelf>| shelf.0.lock().map_or(0, |lines| lines.len() as u64);
+        let waiting = |shelf: &Arc<LogBuffer>| shelf.0.lock().map_or(0, |lines| lines.len() as u64);
         self.all().iter().map(waiting).sum()
     }
 
@@ -133,7 +134,7 @@ impl Shelves {
         drop(settling);
         self.wake();
         if let Ok(settling) = self.settling.lock() {
-            let pending = |settling: &mut Settling| settling.done < mine;
+            let pending = |settling: &mut FlushState| settling.done < mine;
             // Late or not, the worker ends.
             drop(self.settled.wait_timeout_while(settling, timeout, pending));
         }
@@ -142,22 +143,22 @@ impl Shelves {
 
 /// What one worker writes lines with.
 #[derive(Debug)]
-pub(crate) struct Pen {
-    shelves: Arc<Shelves>,
-    shelf: Arc<Shelf>,
+pub(crate) struct LogWriter {
+    shelves: Arc<LogBuffers>,
+    shelf: Arc<LogBuffer>,
     format: LogFormat,
     bytes_max: usize,
     throttle: LogThrottle,
 }
 
-impl Pen {
+impl LogWriter {
     pub(super) fn new(
-        shelves: Arc<Shelves>,
-        shelf: Arc<Shelf>,
+        shelves: Arc<LogBuffers>,
+        shelf: Arc<LogBuffer>,
         format: LogFormat,
         bytes_max: usize,
-    ) -> Pen {
-        Pen {
+    ) -> LogWriter {
+        LogWriter {
             shelves,
             shelf,
             format,
@@ -167,7 +168,7 @@ impl Pen {
     }
 
     /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
-    pub(crate) fn write(&self, record: &Record<'_>) {
+    pub(crate) fn write(&self, record: &LogRecord<'_>) {
         let Ok(mut lines) = self.shelf.0.lock() else {
             return;
         };

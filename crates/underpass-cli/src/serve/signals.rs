@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
-use underpass_serve::{FileServer, Options, Summary};
+use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
-use super::greeting::place;
+use super::banner::place;
 use super::{say, with_advice};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
@@ -22,10 +22,10 @@ const ASKS_MAX: usize = 8;
 pub(super) fn obey(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    options: impl Fn() -> Result<Options, String> + Send + 'static,
+    options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
     let (ask, asked) = sync_channel(ASKS_MAX);
-    let life = Life {
+    let life = SignalHandler {
         server: Arc::clone(server),
         notifier: Arc::clone(notifier),
         options,
@@ -61,13 +61,13 @@ fn pass_on(
     }
 }
 
-struct Life<F> {
+struct SignalHandler<F> {
     server: Arc<FileServer>,
     notifier: Arc<Notifier>,
     options: F,
 }
 
-impl<F: Fn() -> Result<Options, String>> Life<F> {
+impl<F: Fn() -> Result<ServerOptions, String>> SignalHandler<F> {
     fn go_on(&self, asked: &Receiver<SignalAction>) {
         for ask in asked {
             match ask {
@@ -89,7 +89,7 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
         match outcome {
             Ok(()) => say(&format!("reloaded; {status}")),
             Err(why) => {
-                tracing::error!("reload failed, the previous configuration stays in effect: {why}")
+                tracing::error!("reload failed, the previous configuration stays in effect: {why}");
             }
         }
         self.notifier.ready(&status);
@@ -113,6 +113,6 @@ impl<F: Fn() -> Result<Options, String>> Life<F> {
     }
 }
 
-pub(super) fn status(server: &Server<Summary>) -> String {
+pub(super) fn status(server: &Server<ServeSummary>) -> String {
     format!("serving on {}", place(&server.addresses()))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::site::rules::FieldValue;
+use crate::site::rules::field::FieldValue;
 
 /// What `Content-Type` says, by the extension of a name.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,7 +28,7 @@ pub(crate) struct MediaType(Arc<str>);
 
 /// The types of a site.
 #[derive(Debug)]
-pub(crate) struct Types {
+pub(crate) struct MediaTypes {
     default: String,
     charset: Option<String>,
     /// By extension in lower case.
@@ -38,15 +38,15 @@ pub(crate) struct Types {
 /// What says nothing: the client saves it.
 const UNKNOWN: &str = "application/octet-stream";
 
-impl Types {
-    pub(crate) fn new(options: &TypeOptions) -> Types {
+impl MediaTypes {
+    pub(crate) fn new(options: &TypeOptions) -> MediaTypes {
         let text = |value: &FieldValue| value.as_str().to_owned();
         let charset = options.charset.as_ref().map_or("utf-8".to_owned(), text);
         let extensions = options.extensions.iter().map(|(extension, media)| {
             let extension = extension.trim_start_matches('.').to_ascii_lowercase();
             (extension, text(media))
         });
-        Types {
+        MediaTypes {
             default: options.default.as_ref().map_or(UNKNOWN.to_owned(), text),
             charset: (charset != "none").then_some(charset),
             extensions: extensions.collect(),
@@ -104,7 +104,7 @@ mod tests {
 
     fn named_by(options: &str, path: &str) -> String {
         let mut head = Vec::new();
-        let types = Types::new(&toml::from_str(options).unwrap());
+        let types = MediaTypes::new(&toml::from_str(options).unwrap());
         types.of(path.as_bytes()).push_to(&mut head);
         String::from_utf8(head).unwrap()
     }

@@ -5,31 +5,35 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-use crate::connection::visit::Attention;
-use crate::log::{Log, LogFormat};
-use crate::metrics::tally::Tally;
-use crate::options::Explain;
+use crate::answer::explain::Explain;
+use crate::connection::exchange::ObservationLevel;
+use crate::log::{AccessLog, LogFormat};
+use crate::metrics::worker_metrics::WorkerMetrics;
 
 /// The counts of all workers, and the log.
 #[derive(Debug)]
-pub(crate) struct Board {
-    tallies: Mutex<Tallies>,
+pub(crate) struct MetricsRegistry {
+    tallies: Mutex<RegisteredMetrics>,
     connections: AtomicU64,
-    pub(crate) log: Option<Log>,
-    pub(crate) attention: Attention,
+    pub(crate) log: Option<AccessLog>,
+    pub(crate) attention: ObservationLevel,
     pub(crate) explain: Explain,
 }
 
-impl Board {
+impl MetricsRegistry {
     /// One that watches as closely as its log, and those who read metrics, need.
-    pub(crate) fn new(log: Option<Log>, metrics: Metrics, explain: Explain) -> Board {
-        let attention = match (log.as_ref().map(Log::format), metrics) {
-            (Some(LogFormat::Json), _) => Attention::Processor,
-            (Some(LogFormat::Combined), _) => Attention::Words,
-            (None, Metrics::Read) => Attention::Durations,
-            (None, Metrics::Unread) => Attention::Counts,
+    pub(crate) fn new(
+        log: Option<AccessLog>,
+        metrics: MetricsUse,
+        explain: Explain,
+    ) -> MetricsRegistry {
+        let attention = match (log.as_ref().map(AccessLog::format), metrics) {
+            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
+            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
+            (None, MetricsUse::Read) => ObservationLevel::Durations,
+            (None, MetricsUse::Unread) => ObservationLevel::Counts,
         };
-        Board {
+        MetricsRegistry {
             tallies: Mutex::default(),
             connections: AtomicU64::new(0),
             log,
@@ -39,8 +43,8 @@ impl Board {
     }
 
     /// What one more worker counts with.
-    pub(crate) fn tally(&self) -> Arc<Tally> {
-        let tally = Arc::new(Tally::default());
+    pub(crate) fn tally(&self) -> Arc<WorkerMetrics> {
+        let tally = Arc::new(WorkerMetrics::default());
         if let Ok(mut tallies) = self.tallies.lock() {
             tallies.fold();
             tallies.working.push(Arc::clone(&tally));
@@ -49,14 +53,14 @@ impl Board {
     }
 
     /// What all workers have counted up to now.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> MetricsSnapshot {
         let Ok(mut tallies) = self.tallies.lock() else {
-            return Counts::default();
+            return MetricsSnapshot::default();
         };
         tallies.fold();
         let mut all = tallies.working.clone();
         all.push(Arc::clone(&tallies.ended));
-        Counts {
+        MetricsSnapshot {
             working: tallies.working.len(),
             all,
         }
@@ -70,12 +74,12 @@ impl Board {
 
 /// The tallies of workers, and one for all that have ended: each reload ends some.
 #[derive(Debug, Default)]
-struct Tallies {
-    working: Vec<Arc<Tally>>,
-    ended: Arc<Tally>,
+struct RegisteredMetrics {
+    working: Vec<Arc<WorkerMetrics>>,
+    ended: Arc<WorkerMetrics>,
 }
 
-impl Tallies {
+impl RegisteredMetrics {
     /// Adds up what is final. A tally that somebody else still has is left as it is, be it a worker
     /// or somebody who reads: who adds up meanwhile has each count once.
     fn fold(&mut self) {
@@ -92,15 +96,15 @@ impl Tallies {
 
 /// What workers have counted, to be added up.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) all: Vec<Arc<Tally>>,
+pub(crate) struct MetricsSnapshot {
+    pub(crate) all: Vec<Arc<WorkerMetrics>>,
     /// How many workers run.
     pub(crate) working: usize,
 }
 
 /// Whether anybody can ask for metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Metrics {
+pub(crate) enum MetricsUse {
     Read,
     Unread,
 }
@@ -126,21 +130,26 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::metrics::tally::{Counter, End};
+    use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
     use crate::request::request_line::Method;
 
-    fn answers(counts: &Counts) -> u64 {
+    fn answers(counts: &MetricsSnapshot) -> u64 {
         let ends = counts.all.iter().flat_map(|tally| &tally.ends);
         ends.map(Counter::value).sum()
     }
 
     #[test]
     fn what_ended_workers_counted_stays_in_the_sums_and_takes_no_more_room() {
-        let board = Board::new(None, Metrics::Read, Explain::Off);
+        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
         for generation in 1..=1000 {
             let tallies = [board.tally(), board.tally()];
             for tally in &tallies {
-                tally.exchange(Method::Get, 200, End::Complete, Some(Duration::ZERO));
+                tally.exchange(
+                    Method::Get,
+                    200,
+                    ExchangeEnd::Complete,
+                    Some(Duration::ZERO),
+                );
                 tally.files.kept.add(1);
             }
             let counts = board.counts();
@@ -159,9 +168,9 @@ mod tests {
 
     #[test]
     fn who_reads_while_a_worker_ends_has_its_counts_once() {
-        let board = Board::new(None, Metrics::Read, Explain::Off);
+        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
         let tally = board.tally();
-        tally.exchange(Method::Get, 200, End::Complete, None);
+        tally.exchange(Method::Get, 200, ExchangeEnd::Complete, None);
         let counts = board.counts();
         drop(tally);
         assert_eq!(answers(&board.counts()), 1, "as another reader has it");
