@@ -218,12 +218,10 @@ fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
 
 fn policy(entry: &Entry<'_>) -> Policy {
     let options = entry.run.options;
-    Policy {
-        choice: options.only.map_or(Choice::Auto, Choice::Only),
-        cloning: options.cloning,
-        holes: options.holes,
-        ..Policy::default()
-    }
+    Policy::default()
+        .choice(options.only.map_or(Choice::Auto, Choice::Only))
+        .cloning(options.cloning)
+        .holes(options.holes)
 }
 
 fn drive<F: AsFd, G: AsFd>(
@@ -248,7 +246,8 @@ fn drive<F: AsFd, G: AsFd>(
     let mut watch = |progress: underpass::Progress| {
         // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
         count(progress.done, progress.holes + progress.shared);
-        if let (Some(pipe), 0) = (pipe, progress.held) {
+        let ended = progress.total == Some(progress.done);
+        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
             // What went wrong here will go wrong in the call that follows, which tells.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
@@ -437,10 +436,8 @@ mod tests {
     #[test]
     fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
         let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
-        let sparse = Endpoint {
-            allocated: 0,
-            ..dense
-        };
+        let mut sparse = dense;
+        sparse.allocated = 0;
         for (source, sink, holes, sought) in [
             (&sparse, &dense, Holes::Keep, HolesSought::Asked),
             (&dense, &dense, Holes::Keep, HolesSought::No),

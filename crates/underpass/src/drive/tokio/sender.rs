@@ -35,6 +35,7 @@ pub enum Turn {
 
 /// How the first range of an outbox is going to leave, as far as that can be said before.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Forecast {
     /// The mechanisms that will be tried, and why not the others.
     pub plan: Plan,
