@@ -30,7 +30,7 @@ pub struct Progress {
     pub done: u64,
     /// Those of them that are holes: nothing had to be moved.
     pub holes: u64,
-    /// Those of them whose blocks are shared ([`Mechanism::Clone`](crate::Mechanism::Clone)):
+    /// Those of them whose blocks are shared ([`Mechanism::Clone`]):
     /// nothing had to be moved either.
     pub shared: u64,
     /// Bytes that were taken from the source and that the sink has not got yet. While there are
