@@ -77,10 +77,7 @@ fn unknown(line: &str) -> Error {
 fn driver<'h>(settings: &MoverSettings, kernel: &'h Kernel) -> Driver<'h> {
     let policy = match settings.only {
         Some(only) => Policy::only(only),
-        None => Policy {
-            cloning: settings.cloning,
-            ..Policy::default()
-        },
+        None => Policy::default().cloning(settings.cloning),
     };
     let driver = Driver::new(kernel).policy(policy);
     match settings.call_bytes {
