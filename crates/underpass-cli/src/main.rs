@@ -32,7 +32,7 @@ enum Command {
     Cp,
     Serve(Box<serve::Arguments>),
     Doctor(doctor::Arguments),
-    Bench(Box<bench::Arguments>),
+    Bench(Box<bench::BenchArguments>),
     Completions(pages::Completions),
     Man(pages::Manual),
 }

@@ -3,7 +3,7 @@
 //! A metric of several cases gets a table with a column for each case. Metrics that only one case
 //! has share a table with a column for each of them.
 
-use super::figure::{direction, figure, half_range, interval, range, ratio};
+use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
@@ -223,7 +223,7 @@ fn figure_cell(spread: &Spread, measured: &Measured) -> TableCell {
     TableCell::Figure {
         median: figure(spread.median, unit),
         range: range(spread, unit),
-        half_range: half_range(spread),
+        half_range: spread.half_range(),
     }
 }
 
