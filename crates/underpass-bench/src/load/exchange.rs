@@ -37,7 +37,7 @@ pub(crate) enum ReceiveProgress {
 
 enum ExchangeState {
     Idle,
-    ResponseHead {
+    Head {
         received: usize,
     },
     Body {
@@ -123,7 +123,7 @@ impl ClientExchange {
         self.since = due;
         self.body_bytes = target.body_bytes;
         self.reuse = target.reuse;
-        self.state = ExchangeState::ResponseHead { received: 0 };
+        self.state = ExchangeState::Head { received: 0 };
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl ClientExchange {
     pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let progress = match self.state {
             ExchangeState::Idle => return Err(self.unasked()),
-            ExchangeState::ResponseHead { received } => self.receive_head(received),
+            ExchangeState::Head { received } => self.receive_head(received),
             ExchangeState::Body { left } => self.discard_body(left, discard),
             ExchangeState::Ending => self.end(),
         };
@@ -154,7 +154,7 @@ impl ClientExchange {
         let got = receive(&self.stream, space, RecvFlags::empty())?;
         let received = received + got;
         let Some(head) = parse_head(&self.head[..received], self.reuse)? else {
-            self.state = ExchangeState::ResponseHead { received };
+            self.state = ExchangeState::Head { received };
             return match received {
                 HEAD_BYTES_MAX => Err(Error::Answer(format!("a head over {HEAD_BYTES_MAX} bytes"))),
                 _ => Ok(ReceiveProgress::Partial),
