@@ -41,38 +41,31 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Underpass moves bytes by Linux system calls; it runs on Linux 5.10 and later only");
 
-mod account;
 pub mod drive;
-mod endpoint;
-pub mod errno;
-mod error;
-mod extent;
 mod kernel;
 pub mod kernel_tls;
-pub mod limits;
-mod mechanism;
-mod op;
 mod outbox;
 mod plan;
-mod relay;
+mod probe;
 mod shared_file;
 mod sys;
 pub mod tcp;
 mod transfer;
-mod verdict;
-mod zeros;
+mod vocabulary;
 
-pub use account::{Account, Cause, Refusal, Scope, Tally};
 pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
-pub use endpoint::{Endpoint, Kind, Owed, Side, Sink, Source, Waits, Writes};
-pub use error::{Error, Fault};
 pub use kernel::Kernel;
-pub use mechanism::{Mechanism, UnknownMechanism};
-pub use op::{Held, Middle, Op};
-pub use outbox::{Beside, FileRange, Outbox, Piece};
-#[cfg(feature = "tokio")]
-pub use outbox::{Forecast, Joining, Warmth};
-pub use plan::{Aliasing, Choice, Cloning, Holes, Plan, Policy, Reason, plan};
+pub use outbox::{Beside, Due, FileRange, Joining, Loaded, More, Outbox, Piece, Unsent};
+pub use plan::facts::{KernelFacts, Pipes};
+pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
+pub use plan::reason::Reason;
+pub use plan::{Plan, plan};
 pub use shared_file::SharedFile;
+pub use transfer::op::{Held, Middle, Op};
+pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};
-pub use verdict::Wait;
+pub use vocabulary::account::{Account, Cause, Refusal, Scope, Tally};
+pub use vocabulary::endpoint::{Endpoint, FileStat, Kind, Owed, Side, Sink, Source, Waits, Writes};
+pub use vocabulary::error::{Error, Fault};
+pub use vocabulary::mechanism::{Mechanism, UnknownMechanism};
+pub use vocabulary::{errno, limits};

@@ -7,19 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::Shutdown;
 
-use crate::account::Account;
-use crate::drive::perform::{Ends, Middles, perform};
-use crate::endpoint::{Endpoint, Kind, Sink, Source};
-use crate::error::Error;
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
-use crate::mechanism::Mechanism;
-use crate::outbox::{Due, Known, More, Outbox};
-use crate::plan::{Plan, Policy, plan};
-use crate::sys::signals::{Raised, Shield};
+use crate::plan::Plan;
+use crate::plan::policy::Policy;
+use crate::sys::signals::Shield;
+use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::verdict::Wait;
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Kind, Sink, Source};
+use crate::vocabulary::error::Error;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a transfer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl Shielded {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(Raised::by(Kind::File)),
+            _shield: Shield::against(raised_by(Kind::File)),
             _here: PhantomData,
         }
     }
@@ -143,7 +144,7 @@ impl<'a> Driver<'a> {
 
     /// What it would do.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
-        plan(source, sink, self.kernel, &self.policy)
+        self.kernel.plan(source, sink, &self.policy)
     }
 
     /// Moves what the source owes.
@@ -183,17 +184,17 @@ impl<'a> Driver<'a> {
         }
         let ends = Ends::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
-        let mut middles = Middles::default();
+        let mut buffers = RelayBuffers::default();
         let raised = match (self.shielded, sink.end.kind) {
             (Some(_), Kind::File) => None,
-            (_, kind) => Raised::by(kind),
+            (_, kind) => raised_by(kind),
         };
         let _shield = Shield::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
                 break;
             }
-            match transfer.record(perform(op, &ends, &mut middles, self.kernel)) {
+            match transfer.record(perform(op, &ends, &mut buffers, self.kernel)) {
                 Step::Wait(side) => {
                     if let Err(errno) = wait(side, &ends, patience) {
                         transfer.abandon(errno);
@@ -203,7 +204,7 @@ impl<'a> Driver<'a> {
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        middles.give_back(self.kernel, transfer.held());
+        buffers.give_back(self.kernel, &transfer);
         transfer.finish()
     }
 
@@ -346,69 +347,6 @@ pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, t
             let _gone = rustix::net::shutdown(from, Shutdown::Both);
             let _gone = rustix::net::shutdown(to, Shutdown::Both);
         }
-    }
-}
-
-/// Sends all that an outbox owes to a connected stream socket, and blocks until it has.
-///
-/// # Errors
-/// [`Error`]: the outbox and the connection are of no further use.
-pub fn flush(outbox: &mut Outbox, socket: impl AsFd, kernel: &Kernel) -> Result<(), Error> {
-    let output = socket.as_fd();
-    let sink = Sink {
-        fd: output,
-        end: Endpoint::of(output)?,
-        to: 0,
-    };
-    let known = Known::of(sink.end);
-    outbox.sink = Some(known);
-    let _shield = Shield::against(known.raised);
-    let wait_for_sink = || wait_for(output, PollFlags::OUT, None);
-    let policy = Policy::default();
-    while let Some(due) = outbox.due(&policy) {
-        match due {
-            Due::Send(bytes, more) => {
-                let result = rustix::net::send(output, bytes, send_flags(more));
-                if outbox.sent(result.map(|sent| sent as u64))?.is_some() {
-                    wait_for_sink()?;
-                }
-            }
-            Due::Load => drop(
-                outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?,
-            ),
-            Due::Begin(range) => {
-                let source = range.source().map_err(|errno| outbox.failed(errno))?;
-                let plan = plan(&source, &sink, kernel, &policy);
-                outbox.begin(Transfer::new(&source, &sink, plan));
-            }
-            Due::Move(transfer, middles, file) => {
-                let (source, sink) = transfer.ends();
-                let ends = Ends {
-                    input: file.as_fd(),
-                    output,
-                    source,
-                    sink,
-                };
-                let step = match transfer.next_op() {
-                    Some(op) => transfer.record(perform(op, &ends, middles, kernel)),
-                    None => Step::Failed,
-                };
-                match step {
-                    Step::Wait(_) => wait_for_sink()?,
-                    Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
-                    _ => (),
-                }
-                outbox.stepped(step, kernel)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn send_flags(more: More) -> SendFlags {
-    match more {
-        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
-        More::Nothing => SendFlags::NOSIGNAL,
     }
 }
 

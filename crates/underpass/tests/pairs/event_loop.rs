@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{Stream, Turn, recv_file, relay_streams, send_file, turn};
+use underpass::drive::tokio::{Sender, Stream, Turn, recv_file, relay_streams, send_file};
 use underpass::limits::TURN_BYTES_MIN;
 use underpass::{
     Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
@@ -205,10 +205,12 @@ fn a_busy_connection_leaves_turns_to_others() {
                 }
             });
             let (socket, kernel, mut outbox) = (stream(ours), Kernel::probe(), Outbox::new());
+            let mut sender = Sender::new();
             outbox.push(range(&from, 0, LEN));
             loop {
                 let before = others.load(Ordering::Relaxed);
-                let more = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
+                let policy = Policy::default();
+                let more = short_turn(&mut sender, &mut outbox, &socket, &kernel, policy).await;
                 if more.expect("sends") == Turn::Empty {
                     break;
                 }
@@ -228,12 +230,15 @@ fn a_busy_connection_leaves_turns_to_others() {
 
 /// One turn of an outbox, as short as turns get.
 pub(crate) async fn short_turn<S: Stream>(
+    sender: &mut Sender,
     outbox: &mut Outbox,
     sink: &S,
     kernel: &Kernel,
     policy: Policy,
 ) -> Result<Turn, Error> {
-    turn(outbox, sink, kernel, &policy, TURN_BYTES_MIN).await
+    sender
+        .turn(outbox, sink, kernel, &policy, TURN_BYTES_MIN)
+        .await
 }
 
 pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {

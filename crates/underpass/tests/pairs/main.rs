@@ -3,6 +3,8 @@
 
 #[path = "../content/mod.rs"]
 mod content;
+#[cfg(feature = "tokio")]
+mod drivers;
 mod ends;
 #[cfg(feature = "tokio")]
 mod event_loop;

@@ -1,0 +1,407 @@
+//! What becomes of an entry: a pure table, from facts and options to an action.
+
+use std::cmp::Ordering;
+
+use rustix::fs::{FileType, Stat};
+
+use crate::entry::ExistingDestination;
+use crate::entry::same_file::{Pair, Sameness, sameness};
+use crate::fs::stat::{file_type, is_folder};
+use crate::options::{
+    Backup, Existing, FolderLinks, Links, MakingWay, Manner, Options, Placement, Recursion,
+    Specials, Update, Wish,
+};
+use crate::report::problem::What;
+use crate::tree::task::Role;
+
+/// What the options say of one entry.
+impl Options {
+    /// Whether symbolic links are followed on the way to a source.
+    pub(crate) fn follows(&self, role: Role) -> bool {
+        match self.links {
+            Links::Kept => false,
+            Links::FollowedOnCommandLine => role != Role::Inside,
+            Links::Followed => true,
+            Links::Unsaid => self.recursion == Recursion::Off || self.manner == Manner::HardLink,
+        }
+    }
+
+    /// What happens to the old destination.
+    pub(crate) fn backup_of(&self, role: Role) -> &Backup {
+        match role {
+            Role::OwnBackup => &Backup::None,
+            Role::Operand | Role::Inside => &self.backup,
+        }
+    }
+
+    /// Whether a special file becomes a regular one.
+    pub(crate) fn reads_specials(&self) -> bool {
+        self.recursion == Recursion::Off || self.specials == Specials::Read
+    }
+
+    pub(crate) fn removes_first(&self) -> bool {
+        self.making_way == MakingWay::Everything
+    }
+
+    /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
+    /// copy is written through it.
+    pub(crate) fn follows_destination(&self, source: &Stat, role: Role) -> bool {
+        let becomes_file = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Directory => return self.folder_links == FolderLinks::Followed,
+            FileType::Symlink => false,
+            _ => self.reads_specials(),
+        };
+        becomes_file
+            && !matches!(self.manner, Manner::HardLink | Manner::SymbolicLink)
+            && *self.backup_of(role) == Backup::None
+            && !self.removes_first()
+    }
+
+    /// Whether the complete copy is renamed over what is there, which need not make way before.
+    fn renames_over(&self, source: &Stat, role: Role) -> bool {
+        let can_be = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Symlink => *self.backup_of(role) == Backup::None,
+            _ => self.reads_specials(),
+        };
+        can_be && self.placement == Placement::Atomic && self.manner == Manner::Copy
+    }
+
+    /// Whether destinations stay whatever they are.
+    pub(crate) fn keeps_existing(&self) -> bool {
+        matches!(self.existing, Existing::Kept | Existing::KeptAsError)
+    }
+}
+
+/// What is known of an existing destination.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) dest: ExistingDestination,
+    /// Source and destination, where they may be the same file.
+    pub(crate) pair: Option<Pair>,
+    /// It is the copy of an earlier operand, and not to be overwritten by another one.
+    pub(crate) is_just_created: bool,
+    /// Its backup would replace the source.
+    pub(crate) backup_is_source: bool,
+}
+
+/// An action, and whether the user has to agree to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) asks: bool,
+    pub(crate) action: Action,
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing is there: create the copy.
+    Create,
+    /// Write to what is there, or enter it.
+    Write,
+    /// Remove what is there, then create the copy.
+    Remove,
+    /// Rename what is there, then create the copy.
+    BackUp,
+    /// Rename the complete copy over what is there.
+    Replace,
+    /// Back up what is there, then rename the complete copy over it.
+    BackUpAndReplace,
+    /// The destination stays.
+    Keep,
+    /// The destination stays, as one of the names of its file.
+    KeepLinked,
+    /// Source and destination are the same, as it is wanted.
+    Nothing,
+    /// Nothing is done, which is an error.
+    Refuse(What),
+}
+
+impl From<Action> for Decision {
+    fn from(action: Action) -> Self {
+        Self {
+            asks: false,
+            action,
+        }
+    }
+}
+
+/// What forbids copying a source, whatever the destination is.
+pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options) -> Option<What> {
+    match is_folder(source) {
+        true if options.recursion == Recursion::Off => Some(What::OmittedDirectory),
+        false if is_repeated => Some(What::FileTwice),
+        _ => None,
+    }
+}
+
+/// What becomes of a source whose destination is as `facts` say, or not there.
+pub(crate) fn decide(
+    source: &Stat,
+    facts: Option<&Facts>,
+    options: &Options,
+    role: Role,
+) -> Decision {
+    let Some(facts) = facts else {
+        return Action::Create.into();
+    };
+    let pair = facts.pair.as_ref();
+    let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
+    if sameness == Sameness::SameFile {
+        return Action::Refuse(What::SameFile).into();
+    }
+    let mut asks = false;
+    if !is_folder(source) {
+        let newer = newer(&facts.dest.stat, source, options.preserve.timestamps);
+        match fate(options.existing, newer) {
+            Fate::Overwrite => (),
+            Fate::Ask => asks = true,
+            Fate::Keep => return Action::Keep.into(),
+            Fate::KeepNewer => return Action::KeepLinked.into(),
+            Fate::KeepAsError => return Action::Refuse(What::NotReplacing).into(),
+        }
+    }
+    let action = match sameness {
+        Sameness::NothingToDo => Action::Nothing,
+        _ => overwrite(source, facts, options, role),
+    };
+    Decision { asks, action }
+}
+
+/// How a source gets into the place of an existing destination.
+fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Action {
+    match (is_folder(source), is_folder(&facts.dest.stat)) {
+        (true, true) => return Action::Write,
+        (true, false) => return Action::Refuse(What::OverNonDirectory),
+        (false, true) => return Action::Refuse(What::OverDirectory),
+        (false, false) if facts.is_just_created => return Action::Refuse(What::JustCreated),
+        (false, false) => (),
+    }
+    let renames_over = options.renames_over(source, role);
+    if *options.backup_of(role) != Backup::None {
+        return match facts.backup_is_source {
+            true => Action::Refuse(What::BackupWouldDestroy),
+            false if renames_over => Action::BackUpAndReplace,
+            false => Action::BackUp,
+        };
+    }
+    let link_in_the_way = !options.follows(role) && file_type(source) != FileType::RegularFile;
+    let has_other_names = options.preserve.links.is_wanted() && facts.dest.stat.st_nlink > 1;
+    let is_in_the_way =
+        options.manner != Manner::AttributesOnly && (has_other_names || link_in_the_way);
+    match options.removes_first() || is_in_the_way {
+        true if renames_over => Action::Replace,
+        true => Action::Remove,
+        false => Action::Write,
+    }
+}
+
+/// What the options say of an existing destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Overwrite,
+    Ask,
+    Keep,
+    /// It stays because it is not older.
+    KeepNewer,
+    KeepAsError,
+}
+
+/// What becomes of an existing destination that a file would replace. `newer` compares the
+/// destination's time of change with the source's.
+fn fate(existing: Existing, newer: Ordering) -> Fate {
+    match existing {
+        Existing::Overwritten => Fate::Overwrite,
+        Existing::Kept => Fate::Keep,
+        Existing::KeptAsError => Fate::KeepAsError,
+        Existing::KeptUnlessOlder | Existing::Asked(Update::Older) if newer.is_ge() => {
+            Fate::KeepNewer
+        }
+        Existing::KeptUnlessOlder => Fate::Overwrite,
+        Existing::Asked(_) => Fate::Ask,
+    }
+}
+
+/// Compares the destination's time of change with the source's. Where times go along, a
+/// destination whose time was cut by its file system when it was copied is not older for that.
+fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
+    let step = if timestamps.is_wanted() {
+        granularity(dest)
+    } else {
+        1
+    };
+    let (theirs, ours) = (nanoseconds(source), nanoseconds(dest));
+    let seconds = dest.st_mtime.cmp(&source.st_mtime);
+    seconds.then(ours.cmp(&(theirs - theirs % step)))
+}
+
+/// How finely the destination's time seems to be kept, in nanoseconds: the largest power of ten
+/// that divides it, as a file system that keeps microseconds has no other times.
+fn granularity(stat: &Stat) -> u64 {
+    let (fraction, second) = (nanoseconds(stat), 1_000_000_000);
+    let mut step = 1;
+    while step < second && fraction.is_multiple_of(step * 10) {
+        step *= 10;
+    }
+    step
+}
+
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "its type differs between architectures"
+)]
+fn nanoseconds(stat: &Stat) -> u64 {
+    stat.st_mtime_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Replaced;
+
+    fn stat(kind: FileType) -> Stat {
+        let mut stat = rustix::fs::stat("/").expect("the root");
+        stat.st_nlink = 1;
+        stat.st_mode = kind.as_raw_mode() | 0o644;
+        stat
+    }
+
+    fn facts(kind: FileType) -> Facts {
+        Facts {
+            dest: ExistingDestination {
+                stat: stat(kind),
+                link: None,
+                replaced: Replaced::KeepsAttributes,
+            },
+            pair: None,
+            is_just_created: false,
+            backup_is_source: false,
+        }
+    }
+
+    const FILE: FileType = FileType::RegularFile;
+    const FOLDER: FileType = FileType::Directory;
+
+    /// What becomes of a file or folder in the place of another one.
+    fn action(source: FileType, facts: &Facts, options: &Options) -> Action {
+        decide(&stat(source), Some(facts), options, Role::Operand).action
+    }
+
+    #[test]
+    fn files_go_over_files_and_folders_over_folders() {
+        let plain = Options::default();
+        for (source, dest, expected) in [
+            (FILE, FILE, Action::Write),
+            (FOLDER, FOLDER, Action::Write),
+            (FILE, FOLDER, Action::Refuse(What::OverDirectory)),
+            (FOLDER, FILE, Action::Refuse(What::OverNonDirectory)),
+        ] {
+            assert_eq!(action(source, &facts(dest), &plain), expected);
+        }
+        let created = decide(&stat(FILE), None, &plain, Role::Operand);
+        assert_eq!(created, Action::Create.into());
+    }
+
+    #[test]
+    fn what_is_there_makes_way_as_the_options_say() {
+        let plain = Options::default;
+        let backup = || Backup::Simple("~".into());
+        for (options, expected, atomic) in [
+            (plain(), Action::Write, Action::Write),
+            (
+                Options {
+                    making_way: MakingWay::Everything,
+                    ..plain()
+                },
+                Action::Remove,
+                Action::Replace,
+            ),
+            (
+                Options {
+                    backup: backup(),
+                    ..plain()
+                },
+                Action::BackUp,
+                Action::BackUpAndReplace,
+            ),
+            (
+                Options {
+                    existing: Existing::Kept,
+                    ..plain()
+                },
+                Action::Keep,
+                Action::Keep,
+            ),
+        ] {
+            let facts = facts(FILE);
+            assert_eq!(action(FILE, &facts, &options), expected);
+            let options = Options {
+                placement: Placement::Atomic,
+                ..options
+            };
+            assert_eq!(action(FILE, &facts, &options), atomic);
+        }
+    }
+
+    #[test]
+    fn nothing_is_overwritten_that_would_be_lost() {
+        let just_created = Facts {
+            is_just_created: true,
+            ..facts(FILE)
+        };
+        let got = action(FILE, &just_created, &Options::default());
+        assert_eq!(got, Action::Refuse(What::JustCreated));
+        let source_is_backup = Facts {
+            backup_is_source: true,
+            ..facts(FILE)
+        };
+        let options = Options {
+            backup: Backup::Simple("~".into()),
+            ..Options::default()
+        };
+        let got = action(FILE, &source_is_backup, &options);
+        assert_eq!(got, Action::Refuse(What::BackupWouldDestroy));
+    }
+
+    #[test]
+    fn the_user_is_asked_before_a_destination_is_overwritten() {
+        let options = Options {
+            existing: Existing::Asked(Update::All),
+            ..Options::default()
+        };
+        let decision = decide(&stat(FILE), Some(&facts(FILE)), &options, Role::Operand);
+        let expected = Decision {
+            asks: true,
+            action: Action::Write,
+        };
+        assert_eq!(decision, expected);
+    }
+
+    #[test]
+    fn a_cut_time_is_not_older_where_times_go_along() {
+        let (mut source, mut dest) = (stat(FILE), stat(FILE));
+        (source.st_mtime, source.st_mtime_nsec) = (100, 123_456_789);
+        (dest.st_mtime, dest.st_mtime_nsec) = (100, 123_456_000);
+        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Equal);
+        assert_eq!(newer(&dest, &source, Wish::Unsaid), Ordering::Less);
+        dest.st_mtime = 99;
+        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Less);
+    }
+
+    #[test]
+    fn options_decide_about_old_files() {
+        use Existing::{Asked, Kept, KeptAsError, KeptUnlessOlder, Overwritten};
+        for (existing, older, newer) in [
+            (Overwritten, Fate::Overwrite, Fate::Overwrite),
+            (Kept, Fate::Keep, Fate::Keep),
+            (KeptAsError, Fate::KeepAsError, Fate::KeepAsError),
+            (KeptUnlessOlder, Fate::Overwrite, Fate::KeepNewer),
+            (Asked(Update::All), Fate::Ask, Fate::Ask),
+            (Asked(Update::Older), Fate::Ask, Fate::KeepNewer),
+        ] {
+            assert_eq!(fate(existing, Ordering::Less), older, "{existing:?}");
+            assert_eq!(fate(existing, Ordering::Equal), newer, "{existing:?}");
+        }
+    }
+}

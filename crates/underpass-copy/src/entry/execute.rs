@@ -1,0 +1,422 @@
+//! Copies one entry: looks, decides, makes way, creates the copy, and reports.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
+use rustix::io::Errno;
+use underpass::drive::blocking::Shielded;
+
+use crate::entry::decide::{Action, Facts, decide, refuse_source};
+use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
+use crate::entry::{file, look, special};
+use crate::fs::backup;
+use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
+use crate::fs::temporary::replace;
+use crate::options::{Effect, MakingWay, Manner};
+use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::EventBuffer;
+use crate::run::{Run, Sources};
+use crate::tree::inode_table::{CopiedFile, NamedFile};
+use crate::tree::task::Task;
+use crate::workers::pool::Batch;
+
+/// One of the threads that copy.
+pub(crate) struct CopyWorker<'a> {
+    pub(crate) run: &'a Run<'a>,
+    shielded: Shielded,
+}
+
+/// How far an entry has come.
+pub(crate) enum Progressed {
+    /// It is done, well or not.
+    Done,
+    /// It is a folder: its copy is still to be made or found, and its entries to be copied.
+    Folder(Box<(Stat, Destination)>),
+}
+
+/// Where the copy goes, if there is to be one.
+enum Way {
+    To(Destination),
+    /// The destination stays.
+    Kept,
+    /// The user declined to overwrite it.
+    Declined,
+    /// It is the same already.
+    Same,
+}
+
+impl<'a> CopyWorker<'a> {
+    /// The calling thread.
+    pub(crate) fn of(run: &'a Run<'a>) -> Self {
+        Self {
+            run,
+            shielded: Shielded::thread(),
+        }
+    }
+
+    /// Copies entries that other workers hand out, until it is dismissed.
+    pub(crate) fn work(&self) {
+        self.run.pool.work(&|task| self.copy(task));
+    }
+
+    /// Has entries of one folder copied, by any worker.
+    pub(crate) fn submit(&self, batch: Batch) {
+        self.run.pool.submit(batch, &|task| self.copy(task));
+    }
+
+    /// Blocks until all submitted entries are copied, and helps.
+    pub(crate) fn drain(&self) {
+        self.run.pool.drain(&|task| self.copy(task));
+    }
+
+    pub(crate) fn entry<'t>(&'t self, task: &'t Task) -> Entry<'t> {
+        Entry {
+            run: self.run,
+            task,
+            shielded: &self.shielded,
+        }
+    }
+
+    /// Copies an entry that its folder calls no folder.
+    fn copy(&self, task: Task) {
+        let mut events = self.run.reporter.buffer(task.sequence);
+        let entry = self.entry(&task);
+        if let Progressed::Folder(_) = entry.execute(&mut events) {
+            events.problem(Problem::said(What::Replaced, entry.source_shown()));
+        }
+        events.submit();
+        self.run.child_done(&task.level);
+    }
+}
+
+impl Entry<'_> {
+    /// Does all that can be done without entering a folder.
+    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> Progressed {
+        if self.run.stopped() {
+            return Progressed::Done;
+        }
+        let source = match self.admitted_source() {
+            Ok(source) => source,
+            Err(problem) => {
+                events.problem(problem);
+                return Progressed::Done;
+            }
+        };
+        let result = match self.make_way(&source, events) {
+            Ok(Way::To(dest)) if is_folder(&source) => {
+                return Progressed::Folder(Box::new((source, dest)));
+            }
+            Ok(Way::To(dest)) => self.create(&source, dest, events),
+            Ok(way) => {
+                if !matches!(way, Way::Same) {
+                    events.counts.skipped += 1;
+                    events.counts.declined += u64::from(matches!(way, Way::Declined));
+                    self.skipped(&source, events);
+                }
+                Ok(EntryResult::of(Outcome::Skipped))
+            }
+            Err(problem) => Err(problem),
+        };
+        let result = result.unwrap_or_else(|problem| {
+            events.problem(problem);
+            EntryResult::of(Outcome::Failed)
+        });
+        self.finished(&source, result, events);
+        Progressed::Done
+    }
+
+    fn admitted_source(&self) -> Result<Stat, Problem> {
+        let source = look::source(self)?;
+        let is_repeated = look::is_repeated(self, &source);
+        match refuse_source(&source, is_repeated, self.run.options) {
+            Some(what) => Err(self.refusal(what)),
+            None => Ok(source),
+        }
+    }
+
+    /// Decides what becomes of the destination, and renames or removes it where it has to go.
+    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Way, Problem> {
+        let (run, task) = (self.run, self.task);
+        let facts = look::destination(self, source)?;
+        let decision = decide(source, facts.as_ref(), run.options, task.role);
+        let Some(Facts { dest, .. }) = facts else {
+            return Ok(Way::To(Destination::New { backup: None }));
+        };
+        if decision.asks && !self.may_overwrite(&dest) {
+            return Ok(Way::Declined);
+        }
+        let is_real = run.options.effect == Effect::Real;
+        let folder = task.folders.dest.fd();
+        let failed = |errno| Problem::of(What::Backup, self.dest_shown(), errno);
+        let existing = |replaced| {
+            let dest = ExistingDestination { replaced, ..dest };
+            Ok(Way::To(Destination::Existing(Box::new(dest))))
+        };
+        let new = |backup| Ok(Way::To(Destination::New { backup }));
+        match decision.action {
+            Action::Nothing => Ok(Way::Same),
+            Action::Keep => Ok(Way::Kept),
+            Action::KeepLinked => self.keep_linked(source, &dest.stat).map(|()| Way::Kept),
+            Action::Refuse(what) => Err(self.refusal(what)),
+            Action::Write => existing(Replaced::KeepsAttributes),
+            Action::Replace => existing(Replaced::Discarded),
+            Action::BackUpAndReplace => {
+                let name = backup::name_for(folder, &task.dest, self.backup()).map_err(failed)?;
+                existing(Replaced::BackedUp(name))
+            }
+            Action::BackUp if is_real => match backup::make(folder, &task.dest, self.backup()) {
+                Ok(name) => new(Some(name)),
+                Err(Errno::NOENT) => new(None),
+                Err(errno) => Err(failed(errno)),
+            },
+            Action::Remove if is_real => {
+                self.remove(events)?;
+                new(None)
+            }
+            Action::Create | Action::BackUp | Action::Remove => new(None),
+        }
+    }
+
+    fn refusal(&self, what: What) -> Problem {
+        let (source, dest) = (self.source_shown(), self.dest_shown());
+        match what {
+            What::FileTwice => Problem::said(what, source).warning(),
+            What::OmittedDirectory => Problem::said(what, source),
+            What::SameFile => Problem::said(what, source).and(dest),
+            What::NotReplacing => Problem::said(what, dest),
+            _ => Problem::said(what, dest).and(source),
+        }
+    }
+
+    fn may_overwrite(&self, dest: &ExistingDestination) -> bool {
+        let task = self.task;
+        let is_writable =
+            is_link(&dest.stat) || special::is_writable(&task.folders.dest, &task.dest);
+        self.run.reporter.observer().may_overwrite(&Overwriting {
+            dest: self.dest_shown(),
+            unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
+            replaces: self.run.options.making_way != MakingWay::Nothing,
+        })
+    }
+
+    /// Removes what is in the place of the copy.
+    pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
+        let task = self.task;
+        match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
+            Ok(()) if events.wants(Curiosity::Changes) => {
+                events.push(Event::Removed(self.dest_shown()));
+                Ok(())
+            }
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Problem::of(What::Remove, self.dest_shown(), errno)),
+        }
+    }
+
+    /// The destination stays; where names of one file stay names of one file, it is one of them.
+    fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
+        if self.keeps_links_of(source) && self.run.options.effect == Effect::Real {
+            match self.run.inodes.begin_file(identity(source)) {
+                Some(copied) => self.link_to(&copied)?,
+                None => {
+                    let copied = self.copied_file(dest);
+                    self.run.inodes.file_copied(identity(source), copied);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the copy of something other than a folder.
+    fn create(
+        &self,
+        source: &Stat,
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
+        let renamed = dest.renamed().map(CStr::to_owned);
+        self.say_making(dest.backup(), events);
+        if self.run.options.effect == Effect::ToldOnly {
+            return Ok(EntryResult::of(Outcome::Planned));
+        }
+        match self.link_or_make(source, dest, events) {
+            Ok(result) => {
+                self.note_created();
+                self.sync_name(events);
+                Ok(result)
+            }
+            Err(problem) => {
+                events.problem(problem);
+                self.restore(renamed.as_deref(), events);
+                Ok(EntryResult::of(Outcome::Failed))
+            }
+        }
+    }
+
+    fn link_or_make(
+        &self,
+        source: &Stat,
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
+        if !self.keeps_links_of(source) {
+            return self.make(source, dest, events);
+        }
+        let inodes = &self.run.inodes;
+        if let Some(copied) = inodes.begin_file(identity(source)) {
+            self.link_to(&copied)?;
+            events.counts.hard_links += 1;
+            return Ok(EntryResult::of(Outcome::Linked));
+        }
+        let made = self.make(source, dest, events);
+        let task = self.task;
+        match (&made, task.folders.dest.look_at(&task.dest)) {
+            (Ok(_), Ok(dest)) => inodes.file_copied(identity(source), self.copied_file(&dest)),
+            _ => inodes.file_failed(identity(source)),
+        }
+        made
+    }
+
+    fn make(
+        &self,
+        source: &Stat,
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
+        let options = self.run.options;
+        let kind = file_type(source);
+        match options.manner {
+            Manner::SymbolicLink => return special::link_to_source(self, source, events),
+            Manner::HardLink => return special::hard_link(self),
+            Manner::Copy | Manner::AttributesOnly => (),
+        }
+        match kind {
+            FileType::RegularFile => file::copy(self, source, dest, events),
+            FileType::Symlink => special::symlink(self, source, &dest, events),
+            _ if options.reads_specials() => file::copy(self, source, dest, events),
+            FileType::Unknown => Err(Problem::said(What::UnknownType, self.source_shown())),
+            _ => special::node(self, source, events),
+        }
+    }
+
+    /// Whether other names of this file may follow that are to become names of its copy.
+    fn keeps_links_of(&self, source: &Stat) -> bool {
+        let options = self.run.options;
+        let may_come_again = source.st_nlink > 1 || self.follows();
+        options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
+    }
+
+    fn copied_file(&self, dest: &Stat) -> CopiedFile {
+        CopiedFile {
+            level: Arc::clone(&self.task.level),
+            folders: Arc::downgrade(&self.task.folders),
+            name: self.task.dest.clone(),
+            identity: identity(dest),
+        }
+    }
+
+    /// Makes the destination another name of a file copied before, over what is there.
+    fn link_to(&self, copied: &CopiedFile) -> Result<(), Problem> {
+        let (dest, name) = (&self.task.folders.dest, &self.task.dest);
+        let link_over = || match dest.look_at(name) {
+            Ok(there) if identity(&there) == copied.identity => Ok(()),
+            Ok(_) => replace(dest.fd(), name, |name| copied.link(dest.fd(), name)),
+            Err(errno) => Err(errno),
+        };
+        let linked = match copied.link(dest.fd(), name) {
+            Err(Errno::EXIST) => link_over(),
+            linked => linked,
+        };
+        linked.map_err(|errno| {
+            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
+            problem.and(copied.shown())
+        })
+    }
+
+    /// Notes the copy of an operand: another operand must not overwrite it.
+    pub(crate) fn note_created(&self) {
+        let (folder, name) = (&self.task.folders.dest, &self.task.dest);
+        if self.is_operand()
+            && self.run.sources == Sources::IntoFolder
+            && let Ok(stat) = folder.look_at(name)
+        {
+            let named = NamedFile::new(folder, name, &stat);
+            self.run.inodes.note_created(named);
+        }
+    }
+
+    /// Writes the name of an operand's copy to disk. For other names their folder does it.
+    fn sync_name(&self, events: &mut EventBuffer<'_>) {
+        if self.is_operand()
+            && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
+        {
+            events.problem(Problem::of(What::Sync, self.dest_shown(), errno));
+        }
+    }
+
+    /// Gives the old destination its name back, over what was begun in its place.
+    fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+        let Some(backup) = backup else { return };
+        let folder = self.task.folders.dest.fd();
+        match renameat(folder, backup, folder, &self.task.dest) {
+            Ok(()) if events.wants(Curiosity::Changes) => events.push(Event::Restored {
+                backup: self.beside_dest_shown(backup),
+                dest: self.dest_shown(),
+            }),
+            Ok(()) => (),
+            Err(errno) => {
+                events.problem(Problem::of(What::Restore, self.dest_shown(), errno));
+            }
+        }
+    }
+
+    pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+        if events.wants(Curiosity::Changes) {
+            events.push(Event::Making {
+                source: self.source_shown(),
+                dest: self.dest_shown(),
+                backup: backup.map(|name| self.beside_dest_shown(name)),
+            });
+        }
+    }
+
+    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+        self.run.context.progress.passed_over(source);
+        if events.wants(Curiosity::Changes) {
+            events.push(Event::Skipped {
+                source: self.source_shown(),
+                dest: self.dest_shown(),
+            });
+        }
+    }
+
+    /// Reports what has become of an entry.
+    pub(crate) fn finished(
+        &self,
+        source: &Stat,
+        result: EntryResult,
+        events: &mut EventBuffer<'_>,
+    ) {
+        let kind = EntryKind::of(source);
+        if result.outcome == Outcome::Copied {
+            events.counts.count_copied(kind);
+        }
+        if !events.wants(Curiosity::Everything) {
+            return;
+        }
+        events.push(Event::Finished(Box::new(Finished {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+            outcome: result.outcome,
+            kind,
+            size: match kind {
+                EntryKind::File => size(source),
+                _ => 0,
+            },
+            travel: result.travel,
+            resumed: result.resumed,
+            hash: result.hash,
+        })));
+    }
+}

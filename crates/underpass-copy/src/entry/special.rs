@@ -1,0 +1,155 @@
+//! What has no content of its own to copy: symbolic links, hard links, FIFOs, sockets, devices.
+
+use std::ffi::{CStr, CString};
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, Stat, accessat, linkat, mknodat, readlinkat, symlinkat,
+};
+use rustix::io::Errno;
+
+use crate::entry::{Destination, Entry, EntryResult};
+use crate::fs::folder::Folder;
+use crate::fs::stat::file_type;
+use crate::fs::temporary::replace;
+use crate::metadata::{self, Creation, MetadataTarget};
+use crate::options::{Existing, MakingWay, Placement, Update};
+use crate::report::event::Outcome;
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::EventBuffer;
+
+const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(Outcome::Copied));
+
+/// Whether the process may write a file, as `access(2)` decides for its effective user.
+pub(crate) fn is_writable(folder: &Folder, name: &CStr) -> bool {
+    accessat(folder.fd(), name, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// Copies a symbolic link: its content, owner and times.
+pub(crate) fn symlink(
+    entry: &Entry<'_>,
+    source: &Stat,
+    dest: &Destination,
+    events: &mut EventBuffer<'_>,
+) -> Result<EntryResult, Problem> {
+    let task = entry.task;
+    let leads_to = readlinkat(task.folders.source.fd(), &task.source, Vec::new())
+        .map_err(|errno| entry.at_source(What::ReadSymlink, errno))?;
+    match force_symlink(entry, &leads_to) {
+        Err(Errno::EXIST) if is_the_same_link(entry, dest, &leads_to) => return COPIED,
+        made => made.map_err(|errno| entry.at_dest(What::CreateSymlink, errno))?,
+    }
+    preserve(entry, source, Creation::New(0o777), events);
+    COPIED
+}
+
+/// With `-u`, a link that leads where it should is as good as a new one.
+fn is_the_same_link(entry: &Entry<'_>, dest: &Destination, leads_to: &CStr) -> bool {
+    let updates = matches!(
+        entry.run.options.existing,
+        Existing::KeptUnlessOlder | Existing::Asked(Update::Older)
+    );
+    let task = entry.task;
+    updates
+        && matches!(dest, Destination::Existing(_))
+        && readlinkat(task.folders.dest.fd(), &task.dest, Vec::new())
+            .is_ok_and(|old| old.as_c_str() == leads_to)
+}
+
+/// Makes a symbolic link to the source (`-s`).
+pub(crate) fn link_to_source(
+    entry: &Entry<'_>,
+    source: &Stat,
+    events: &mut EventBuffer<'_>,
+) -> Result<EntryResult, Problem> {
+    let task = entry.task;
+    let leads_to = entry.source_shown().into_encoded_bytes();
+    let here = Folder::Working.identity();
+    let is_here = here.is_some() && here == task.folders.dest.identity();
+    if !leads_to.starts_with(b"/") && !is_here {
+        return Err(Problem::said(What::RelativeSymlink, entry.dest_shown()));
+    }
+    CString::new(leads_to)
+        .map_err(|_nul| Errno::INVAL)
+        .and_then(|leads_to| force_symlink(entry, &leads_to))
+        .map_err(|errno| {
+            let problem = entry.at_dest(What::CreateSymlink, errno);
+            problem.and(entry.source_shown())
+        })?;
+    if entry.run.options.preserve.timestamps.is_wanted() {
+        let folder = task.folders.dest.fd();
+        if let Err(errno) = metadata::set_times_of_link(folder, &task.dest, source) {
+            events.problem(entry.at_dest(What::Times, errno));
+        }
+    }
+    COPIED
+}
+
+/// Makes a symbolic link; with `-f` also over what is there.
+fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
+    let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
+    let options = entry.run.options;
+    let replaces =
+        options.making_way == MakingWay::Unwritable || options.placement == Placement::Atomic;
+    match symlinkat(leads_to, folder, name) {
+        Err(Errno::EXIST) if replaces => {
+            replace(folder, name, |name| symlinkat(leads_to, folder, name))
+        }
+        done => done,
+    }
+}
+
+/// Makes another name of the source (`-l`).
+pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryResult, Problem> {
+    let (task, options) = (entry.task, entry.run.options);
+    let flags = match entry.follows() {
+        true => AtFlags::SYMLINK_FOLLOW,
+        false => AtFlags::empty(),
+    };
+    let folder = task.folders.dest.fd();
+    let link = |name: &CStr| linkat(task.folders.source.fd(), &task.source, folder, name, flags);
+    let replaces = options.making_way == MakingWay::Unwritable
+        || matches!(options.existing, Existing::Asked(_));
+    let linked = match link(&task.dest) {
+        Err(Errno::EXIST) if replaces => replace(folder, &task.dest, link),
+        done => done,
+    };
+    linked.map_err(|errno| {
+        let problem = entry.at_dest(What::CreateHardLink, errno);
+        problem.and(entry.source_shown())
+    })?;
+    COPIED
+}
+
+/// Creates a FIFO, socket or device.
+pub(crate) fn node(
+    entry: &Entry<'_>,
+    source: &Stat,
+    events: &mut EventBuffer<'_>,
+) -> Result<EntryResult, Problem> {
+    let (task, run) = (entry.task, entry.run);
+    let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process);
+    let kind = file_type(source);
+    let device = match kind {
+        FileType::BlockDevice | FileType::CharacterDevice => source.st_rdev,
+        _ => 0,
+    };
+    let what = match kind {
+        FileType::Fifo => What::CreateFifo,
+        _ => What::CreateSpecial,
+    };
+    let (folder, bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
+    mknodat(folder, &task.dest, kind, bits, device).map_err(|errno| entry.at_dest(what, errno))?;
+    preserve(entry, source, Creation::New(mode), events);
+    COPIED
+}
+
+fn preserve(entry: &Entry<'_>, source: &Stat, creation: Creation, events: &mut EventBuffer<'_>) {
+    let task = entry.task;
+    entry.run.preserve(
+        MetadataTarget::Named(task.folders.source.fd(), &task.source),
+        source,
+        MetadataTarget::Named(task.folders.dest.fd(), &task.dest),
+        creation,
+        (events, &|| entry.dest_shown()),
+    );
+}

@@ -1,0 +1,374 @@
+//! Old destinations under another name (`--backup`).
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
+use rustix::io::Errno;
+
+use crate::fs::temporary::replace;
+use crate::options::Backup;
+
+/// A backup's name has at most this many bytes: one less than most file systems allow.
+const NAME_BYTES_MAX: usize = 254;
+
+/// What is added where the suffix is none, or makes the name too long.
+const TILDE: &[u8] = b"~";
+
+/// Renames `name` in `dir` as `backup` says, which is not [`Backup::None`], and answers its new
+/// name.
+///
+/// A simple backup replaces an earlier one. A numbered one replaces nothing, whoever else makes
+/// backups at the same time, unless the file system can neither rename without replacing nor link:
+/// there, what appears in the moment between looking and renaming is lost.
+///
+/// A suffix that is empty, or has a slash before its end, is `~`. A name that would be too long is
+/// cut and gets `~` instead; numbered, it is an error if that is there (EEXIST). `Backup::None`
+/// renames nothing.
+///
+/// # Errors
+/// What renaming, or reading the folder, failed with. Nothing has happened then.
+pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<CString, Errno> {
+    let highest = || highest_number(dir, name.to_bytes());
+    match backup {
+        Backup::None => Ok(name.to_owned()),
+        Backup::Simple(suffix) => simple(dir, name, suffix),
+        Backup::Numbered => make_numbered(dir, name, highest()?.unwrap_or_default()),
+        Backup::Existing(suffix) => match highest()? {
+            Some(highest) => make_numbered(dir, name, highest),
+            None => simple(dir, name, suffix),
+        },
+    }
+}
+
+fn is_numbered(backup: &CStr) -> bool {
+    let name = backup.to_bytes().strip_suffix(b"~").unwrap_or_default();
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let before = &name[..name.len() - digits.clone().count()];
+    digits.count() > 0 && before.ends_with(b".~")
+}
+
+/// Gives `name` the name of its backup as well, so that it is never without one: what replaces it
+/// is put over it afterwards. Where the file system has no such second names, it is renamed.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn keep(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<(), Errno> {
+    let mut tried = CString::default();
+    loop {
+        let new = name_for(dir, name, backup)?;
+        match rustix::fs::linkat(dir, name, dir, &new, AtFlags::empty()) {
+            Err(Errno::EXIST) if !is_numbered(&new) => {
+                return replace(dir, &new, |temporary| {
+                    rustix::fs::linkat(dir, name, dir, temporary, AtFlags::empty())
+                });
+            }
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                return make(dir, name, backup).map(drop);
+            }
+            // Somebody else took that number; there is another one, unless the name was cut.
+            Err(Errno::EXIST) if new != tried => tried = new,
+            done => return done,
+        }
+    }
+}
+
+/// The name that a backup of `name` would get now.
+///
+/// # Errors
+/// What reading the folder failed with.
+pub(crate) fn name_for(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    backup: &Backup,
+) -> Result<CString, Errno> {
+    let highest = match backup {
+        Backup::Numbered | Backup::Existing(_) => highest_number(dir, name.to_bytes())?,
+        Backup::None | Backup::Simple(_) => None,
+    };
+    let suffix = match (backup, highest) {
+        (Backup::None, _) => return Ok(name.to_owned()),
+        (Backup::Simple(suffix) | Backup::Existing(suffix), None) => {
+            usable(suffix.as_bytes()).to_vec()
+        }
+        (_, highest) => numbered(&highest.unwrap_or_default().next()),
+    };
+    Ok(with_suffix(name.to_bytes(), &suffix)?.0)
+}
+
+fn numbered(number: &Decimal) -> Vec<u8> {
+    [b".~", &number.0[..], b"~"].concat()
+}
+
+fn simple(dir: BorrowedFd<'_>, name: &CStr, suffix: &OsStr) -> Result<CString, Errno> {
+    let (new, _) = with_suffix(name.to_bytes(), usable(suffix.as_bytes()))?;
+    rustix::fs::renameat(dir, name, dir, &new)?;
+    Ok(new)
+}
+
+fn make_numbered(dir: BorrowedFd<'_>, name: &CStr, mut number: Decimal) -> Result<CString, Errno> {
+    loop {
+        number = number.next();
+        let (new, fit) = with_suffix(name.to_bytes(), &numbered(&number))?;
+        match rename_to_nothing(dir, name, &new) {
+            Ok(()) => return Ok(new),
+            // Somebody else took that number.
+            Err(Errno::EXIST) if fit == Fit::Whole => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A suffix must not lead into another folder.
+fn usable(suffix: &[u8]) -> &[u8] {
+    let end = suffix.iter().rposition(|&byte| byte != b'/');
+    match end {
+        Some(end) if !suffix[..end].contains(&b'/') => suffix,
+        _ => TILDE,
+    }
+}
+
+/// Whether a name has its whole suffix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Whole,
+    Cut,
+}
+
+fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, Fit), Errno> {
+    let (new, fit) = if name.len() + suffix.len() <= NAME_BYTES_MAX {
+        ([name, suffix].concat(), Fit::Whole)
+    } else {
+        let kept = name.len().min(NAME_BYTES_MAX - TILDE.len());
+        ([&name[..kept], TILDE].concat(), Fit::Cut)
+    };
+    let new = CString::new(new).map_err(|_| Errno::INVAL)?;
+    Ok((new, fit))
+}
+
+fn rename_to_nothing(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(dir, name, dir, new, RenameFlags::NOREPLACE) {
+        // Not every file system knows the flag; Linux before 3.15 doesn't know the call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_over(dir, name, new),
+        result => result,
+    }
+}
+
+/// Renaming for file systems that can't but replace: a link is never made over something.
+fn link_over(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match rustix::fs::linkat(dir, name, dir, new, AtFlags::empty()) {
+        Ok(()) => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
+        // No links at all, none of folders, or none more of this file.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            look_and_rename(dir, name, new)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match rustix::fs::statat(dir, new, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => rustix::fs::renameat(dir, name, dir, new),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The highest number of a backup that is there, as far as the folder may be read.
+fn highest_number(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Decimal>, Errno> {
+    let mut highest = None;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = match openat(dir, c".", flags, Mode::empty()) {
+        Err(Errno::ACCESS) => return Ok(None),
+        opened => opened?,
+    };
+    for entry in Dir::new(dir)? {
+        let number = Decimal::of(name, entry?.file_name().to_bytes());
+        highest = highest.max(number);
+    }
+    Ok(highest)
+}
+
+/// A number of any length, without zeros in front; none of it is 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Decimal(Vec<u8>);
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let (ours, theirs) = (&self.0, &other.0);
+        ours.len().cmp(&theirs.len()).then_with(|| ours.cmp(theirs))
+    }
+}
+
+impl Decimal {
+    /// That of a backup of `name`: `name.~N~`.
+    fn of(name: &[u8], entry: &[u8]) -> Option<Self> {
+        let digits = entry.strip_prefix(name)?;
+        let digits = digits.strip_prefix(b".~")?.strip_suffix(b"~")?;
+        let is_number =
+            matches!(digits.first(), Some(b'1'..=b'9')) && digits.iter().all(u8::is_ascii_digit);
+        is_number.then(|| Self(digits.to_vec()))
+    }
+
+    fn next(mut self) -> Self {
+        let nines = self.0.iter().rev().take_while(|&&digit| digit == b'9');
+        let kept = self.0.len() - nines.count();
+        self.0[kept..].fill(b'0');
+        match kept.checked_sub(1) {
+            Some(last) => self.0[last] += 1,
+            None => self.0.insert(0, b'1'),
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A folder with these files, each of which holds its name.
+    fn folder(names: &[&str]) -> (TempDir, File) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let dir = File::open(folder.path()).unwrap();
+        (folder, dir)
+    }
+
+    fn content(folder: &TempDir, name: impl AsRef<Path>) -> String {
+        fs::read_to_string(folder.path().join(name)).unwrap_or_default()
+    }
+
+    /// The new name of `d`, which has to hold what `d` held.
+    fn backup_of_d(names: &[&str], backup: &Backup) -> Result<String, Errno> {
+        let (folder, dir) = folder(names);
+        let new = make(dir.as_fd(), c"d", backup)?.into_string().unwrap();
+        assert_eq!(content(&folder, &new), "d");
+        assert!(!folder.path().join("d").exists());
+        Ok(new)
+    }
+
+    fn numbered(names: &[&str]) -> String {
+        backup_of_d(names, &Backup::Numbered).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_one_above_the_highest() {
+        assert_eq!(numbered(&["d"]), "d.~1~");
+        assert_eq!(numbered(&["d", "d.~3~", "d.~10~", "d.~9~"]), "d.~11~");
+        assert_eq!(numbered(&["d", "d.~9~"]), "d.~10~");
+        let long = "d.~99999999999999999999999~";
+        assert_eq!(numbered(&["d", long]), "d.~100000000000000000000000~");
+    }
+
+    #[test]
+    fn what_is_no_number_is_passed_over() {
+        let others = [
+            "d", "d.~007~", "d.~0~", "d.~a~", "d.~~", "dd.~4~", "d.~4", "d~5~",
+        ];
+        assert_eq!(numbered(&others), "d.~1~");
+        let existing = Backup::Existing(".old".into());
+        assert_eq!(backup_of_d(&others, &existing), Ok("d.old".into()));
+    }
+
+    #[test]
+    fn existing_is_numbered_where_a_number_is() {
+        let existing = Backup::Existing("~".into());
+        assert_eq!(backup_of_d(&["d"], &existing), Ok("d~".into()));
+        assert_eq!(backup_of_d(&["d", "d~"], &existing), Ok("d~".into()));
+        assert_eq!(backup_of_d(&["d", "d.~1~"], &existing), Ok("d.~2~".into()));
+    }
+
+    #[test]
+    fn a_suffix_stays_in_the_folder() {
+        let simple = |suffix: &str| backup_of_d(&["d"], &Backup::Simple(suffix.into()));
+        assert_eq!(simple(".bak"), Ok("d.bak".into()));
+        assert_eq!(simple("."), Ok("d.".into()));
+        for bad in ["", "/", "//", "/x", "a/b", "/../x", "a/b/"] {
+            assert_eq!(simple(bad), Ok("d~".into()), "{bad}");
+        }
+        assert_eq!(simple("x/"), Err(Errno::NOTDIR));
+    }
+
+    #[test]
+    fn a_folder_is_not_replaced() {
+        let (folder, dir) = folder(&["d"]);
+        fs::create_dir(folder.path().join("d~")).unwrap();
+        let simple = Backup::Simple("~".into());
+        assert_eq!(make(dir.as_fd(), c"d", &simple), Err(Errno::ISDIR));
+        assert_eq!(content(&folder, "d"), "d");
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        let backup = |len: usize, backup: &Backup| {
+            let name = "a".repeat(len);
+            let (_folder, dir) = folder(&[&name]);
+            let new = make(dir.as_fd(), &CString::new(name).unwrap(), backup).unwrap();
+            let new = new.into_string().unwrap();
+            (new.len(), new.trim_start_matches('a').to_owned())
+        };
+        let simple = Backup::Simple(".longer".into());
+        assert_eq!(backup(247, &simple), (254, ".longer".into()));
+        assert_eq!(backup(248, &simple), (249, "~".into()));
+        assert_eq!(backup(250, &Backup::Numbered), (254, ".~1~".into()));
+        assert_eq!(backup(252, &Backup::Numbered), (253, "~".into()));
+        assert_eq!(backup(255, &Backup::Numbered), (254, "~".into()));
+        assert_eq!(backup(254, &Backup::Simple("~".into())), (254, "~".into()));
+    }
+
+    #[test]
+    fn a_cut_number_replaces_nothing() {
+        let name = "a".repeat(252);
+        let cut = format!("{name}~");
+        let (folder, dir) = folder(&[&name, &cut]);
+        let made = make(dir.as_fd(), &CString::new(name).unwrap(), &Backup::Numbered);
+        assert_eq!(made, Err(Errno::EXIST));
+        assert_eq!(content(&folder, &cut), cut);
+    }
+
+    #[test]
+    fn without_the_flag_nothing_is_replaced_either() {
+        for rename in [link_over, look_and_rename] {
+            let (folder, dir) = folder(&["d", "there"]);
+            assert_eq!(rename(dir.as_fd(), c"d", c"there"), Err(Errno::EXIST));
+            assert_eq!(content(&folder, "there"), "there");
+            assert_eq!(rename(dir.as_fd(), c"d", c"free"), Ok(()));
+            assert_eq!(content(&folder, "free"), "d");
+            assert!(!folder.path().join("d").exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_is_renamed_without_the_flag() {
+        let (folder, dir) = folder(&[]);
+        fs::create_dir(folder.path().join("d")).unwrap();
+        assert_eq!(link_over(dir.as_fd(), c"d", c"e"), Ok(()));
+        assert!(folder.path().join("e").is_dir());
+    }
+
+    #[test]
+    fn a_number_that_somebody_else_took_is_passed_over() {
+        let (folder, dir) = folder(&["d", "d.~1~", "d.~2~"]);
+        let new = make_numbered(dir.as_fd(), c"d", Decimal::default()).unwrap();
+        assert_eq!(new.as_c_str(), c"d.~3~");
+        for name in ["d.~1~", "d.~2~"] {
+            assert_eq!(content(&folder, name), name);
+        }
+        assert_eq!(content(&folder, "d.~3~"), "d");
+    }
+}

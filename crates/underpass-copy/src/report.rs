@@ -1,0 +1,8 @@
+//! What the caller learns: events and problems, in words and in order, progress and the sum.
+
+pub(crate) mod event;
+pub(crate) mod problem;
+pub(crate) mod progress;
+pub(crate) mod quote;
+pub(crate) mod reporter;
+pub(crate) mod summary;

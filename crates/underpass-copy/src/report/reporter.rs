@@ -1,0 +1,209 @@
+//! Events in the order of the walk, however many files are copied at once; and their sum.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::report::event::{Curiosity, Event, Observer};
+use crate::report::problem::{Problem, Severity};
+use crate::report::summary::Summary;
+
+/// Entries that may be done before an earlier one is: their events are kept that long.
+const AHEAD_MAX: u64 = 1 << 16;
+
+/// The place of an entry in the order of the walk.
+pub(crate) type SequenceNumber = u64;
+
+/// Delivers the events of all entries in order.
+pub(crate) struct OrderedReporter<'a> {
+    observer: &'a dyn Observer,
+    delivery: Delivery,
+    state: Mutex<ReporterState>,
+    advanced: Condvar,
+}
+
+/// When events are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// At once: one thread copies.
+    Immediate,
+    /// When all earlier entries are done.
+    Ordered,
+}
+
+#[derive(Default)]
+struct ReporterState {
+    /// The next one to be given out.
+    next: SequenceNumber,
+    /// The first one that is not done.
+    delivered: SequenceNumber,
+    /// Entries that are done before an earlier one is.
+    early: BTreeMap<SequenceNumber, Vec<Event>>,
+    /// Threads in [`OrderedReporter::sequence`].
+    waiting: usize,
+    summary: Summary,
+}
+
+impl<'a> OrderedReporter<'a> {
+    pub(crate) fn new(observer: &'a dyn Observer, delivery: Delivery) -> Self {
+        Self {
+            observer,
+            delivery,
+            state: Mutex::default(),
+            advanced: Condvar::new(),
+        }
+    }
+
+    /// The next sequence number. Blocks while too many entries wait for an earlier one.
+    pub(crate) fn sequence(&self) -> SequenceNumber {
+        let mut state = self.state();
+        while state.next - state.delivered > AHEAD_MAX {
+            state.waiting += 1;
+            let woken = self.advanced.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+        state.next += 1;
+        state.next - 1
+    }
+
+    /// The events of one entry. Every sequence number needs a buffer, and every buffer must be
+    /// submitted.
+    pub(crate) fn buffer(&self, sequence: SequenceNumber) -> EventBuffer<'_> {
+        EventBuffer {
+            reporter: self,
+            sequence,
+            events: Vec::new(),
+            counts: Summary::default(),
+        }
+    }
+
+    /// Reports a problem that belongs to no entry.
+    pub(crate) fn problem(&self, problem: Problem) {
+        let mut events = self.buffer(self.sequence());
+        events.problem(problem);
+        events.submit();
+    }
+
+    pub(crate) fn observer(&self) -> &dyn Observer {
+        self.observer
+    }
+
+    /// The sum of all entries.
+    pub(crate) fn finish(self) -> Summary {
+        let state = self.state.into_inner();
+        state.unwrap_or_else(PoisonError::into_inner).summary
+    }
+
+    fn state(&self) -> MutexGuard<'_, ReporterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The events of one entry, until it is its turn.
+pub(crate) struct EventBuffer<'r> {
+    reporter: &'r OrderedReporter<'r>,
+    sequence: SequenceNumber,
+    events: Vec<Event>,
+    /// What this entry adds to the sum.
+    pub(crate) counts: Summary,
+}
+
+impl EventBuffer<'_> {
+    pub(crate) fn push(&mut self, event: Event) {
+        match self.reporter.delivery {
+            Delivery::Immediate => self.reporter.observer.told(event),
+            Delivery::Ordered => self.events.push(event),
+        }
+    }
+
+    pub(crate) fn problem(&mut self, problem: Problem) {
+        match problem.severity {
+            Severity::Error => self.counts.errors += 1,
+            Severity::Warning => self.counts.warnings += 1,
+        }
+        self.push(Event::Problem(Box::new(problem)));
+    }
+
+    pub(crate) fn wants(&self, curiosity: Curiosity) -> bool {
+        self.reporter.observer.curiosity() >= curiosity
+    }
+
+    /// The entry is done: delivers its events, and those of later entries that waited for it.
+    pub(crate) fn submit(self) {
+        let Self { reporter, .. } = self;
+        let mut state = reporter.state();
+        state.summary.add(&self.counts);
+        state.early.insert(self.sequence, self.events);
+        loop {
+            let next = state.delivered;
+            let Some(events) = state.early.remove(&next) else {
+                break;
+            };
+            for event in events {
+                reporter.observer.told(event);
+            }
+            state.delivered += 1;
+        }
+        if state.waiting > 0 {
+            reporter.advanced.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::report::event::Overwriting;
+
+    /// The names that were removed.
+    #[derive(Default)]
+    struct Removals(Mutex<Vec<OsString>>);
+
+    impl Observer for Removals {
+        fn told(&self, event: Event) {
+            if let Event::Removed(name) = event {
+                self.0.lock().expect("nobody panicked").push(name);
+            }
+        }
+
+        fn may_overwrite(&self, _: &Overwriting) -> bool {
+            false
+        }
+
+        fn curiosity(&self) -> Curiosity {
+            Curiosity::Changes
+        }
+    }
+
+    fn delivered(delivery: Delivery, done: [usize; 3]) -> Vec<OsString> {
+        let removals = Removals::default();
+        let reporter = OrderedReporter::new(&removals, delivery);
+        let sequence = [
+            reporter.sequence(),
+            reporter.sequence(),
+            reporter.sequence(),
+        ];
+        for turn in done {
+            let mut events = reporter.buffer(sequence[turn]);
+            events.push(Event::Removed(turn.to_string().into()));
+            events.counts.files += 1;
+            events.submit();
+        }
+        assert_eq!(reporter.finish().files, 3);
+        removals.0.into_inner().expect("nobody panicked")
+    }
+
+    #[test]
+    fn events_keep_the_order_of_their_sequence_numbers() {
+        for done in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            assert_eq!(
+                delivered(Delivery::Ordered, done),
+                ["0", "1", "2"],
+                "{done:?}"
+            );
+        }
+        assert_eq!(delivered(Delivery::Immediate, [1, 0, 2]), ["1", "0", "2"]);
+    }
+}

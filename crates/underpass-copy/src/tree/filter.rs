@@ -1,0 +1,208 @@
+//! Which names take part (`--exclude`, `--include`).
+//!
+//! Patterns are those of gitignore(5), an include being a line with `!` in front. All stand in one
+//! list, in the order given, and the last one that matches a name decides. So:
+//!
+//! - A name that nothing matches takes part. A list of includes alone therefore changes nothing;
+//!   "only these" is `--exclude '*' --include '*/' --include '*.rs'`: nothing, but all folders, and
+//!   these.
+//! - What is below a folder that takes no part takes none either, whatever includes it: such a
+//!   folder is never entered.
+//! - Patterns with a slash at the beginning or in the middle are of paths below the operand, others
+//!   of names in any folder; with one at the end, of folders only. A symbolic link is none.
+//! - Beside what git knows, `{a,b}` is one or the other.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{Error, Match};
+
+use crate::options::Rule;
+use rustix::fs::FileType;
+
+/// Patterns, read.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    patterns: Gitignore,
+}
+
+impl Filter {
+    /// Reads patterns; none of them where there are no rules.
+    ///
+    /// # Errors
+    /// The pattern that makes no sense, and why.
+    pub(crate) fn of(rules: &[Rule]) -> Result<Option<Self>, String> {
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let mut builder = GitignoreBuilder::new("");
+        for rule in rules {
+            builder
+                .add_line(None, &line(rule)?)
+                .map_err(|error| complaint(rule, error))?;
+        }
+        let patterns = builder.build().map_err(|error| error.to_string())?;
+        Ok(Some(Self { patterns }))
+    }
+
+    /// Whether a name takes part: `path` is what stands below the operand, without a slash in
+    /// front. Asked of what is in a folder only if the folder takes part.
+    pub(crate) fn admits(&self, path: &[u8], kind: FileType) -> bool {
+        let is_folder = kind == FileType::Directory;
+        let found = self.patterns.matched(OsStr::from_bytes(path), is_folder);
+        !matches!(found, Match::Ignore(_))
+    }
+}
+
+fn complaint(rule: &Rule, error: Error) -> String {
+    let reason = match error {
+        Error::Glob { err, .. } => err,
+        other => other.to_string(),
+    };
+    format!("the pattern '{}': {reason}", pattern_of(rule))
+}
+
+fn pattern_of(rule: &Rule) -> &str {
+    match rule {
+        Rule::Exclude(pattern) | Rule::Include(pattern) => pattern,
+    }
+}
+
+/// The line of a `.gitignore` that says the same. On a command line there are no comments: a `#` in
+/// front is part of the name.
+fn line(rule: &Rule) -> Result<String, String> {
+    let pattern = pattern_of(rule);
+    if pattern.trim_end().is_empty() {
+        return Err(format!("the pattern '{pattern}' is empty"));
+    }
+    if pattern.starts_with('!') {
+        return Err(format!(
+            "the pattern '{pattern}' begins with '!': for a name that does, write '\\!'; \
+             whether a pattern excludes or includes is said by its option"
+        ));
+    }
+    Ok(match rule {
+        Rule::Include(_) => format!("!{pattern}"),
+        Rule::Exclude(_) if pattern.starts_with('#') => format!("\\{pattern}"),
+        Rule::Exclude(_) => pattern.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules written as lines of a `.gitignore`.
+    fn filter(lines: &[&str]) -> Filter {
+        let rule = |line: &&str| match line.strip_prefix('!') {
+            Some(pattern) => Rule::Include(pattern.into()),
+            None => Rule::Exclude((*line).into()),
+        };
+        let rules: Vec<_> = lines.iter().map(rule).collect();
+        Filter::of(&rules).unwrap().unwrap()
+    }
+
+    /// Whether a path takes part; one that ends in a slash is a folder.
+    fn admits(lines: &[&str], path: &str) -> bool {
+        match path.strip_suffix('/') {
+            Some(path) => filter(lines).admits(path.as_bytes(), FileType::Directory),
+            None => filter(lines).admits(path.as_bytes(), FileType::RegularFile),
+        }
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_a_gitignore() {
+        let excluded = [
+            ("*.o", "a.o"),
+            ("*.o", "deep/er/a.o"),
+            ("target", "target/"),
+            ("target", "a/target"),
+            ("target/", "a/target/"),
+            ("/target", "target"),
+            ("a/b", "a/b"),
+            ("a/**", "a/b"),
+            ("a/**", "a/b/c"),
+            ("a/**/c", "a/c"),
+            ("**/c", "a/b/c"),
+            ("a?c", "abc"),
+            ("[a-c]x", "bx"),
+            ("[!a]x", "bx"),
+            ("#a", "#a"),
+            ("\\#a", "#a"),
+            ("\\!a", "!a"),
+            ("a\\*", "a*"),
+            ("a  ", "a"),
+            ("*", ".hidden"),
+            ("*.{a,b}", "x.b"),
+        ];
+        for (pattern, path) in excluded {
+            assert!(!admits(&[pattern], path), "{pattern} {path}");
+        }
+        let admitted = [
+            ("*.o", "a.c"),
+            ("target/", "target"),
+            ("/target", "a/target"),
+            ("a/b", "c/a/b"),
+            ("a/**", "a/"),
+            ("a/*", "a/b/c"),
+            ("a*c", "a/c"),
+            ("a?c", "a/c"),
+            ("a\\*", "ab"),
+            ("A", "a"),
+        ];
+        for (pattern, path) in admitted {
+            assert!(admits(&[pattern], path), "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn the_last_one_that_matches_decides() {
+        assert!(admits(&["*.o", "!keep.o"], "a/keep.o"));
+        assert!(!admits(&["!keep.o", "*.o"], "keep.o"));
+        assert!(!admits(&["*.o", "!keep.o", "/keep.o"], "keep.o"));
+        assert!(admits(&["!\\!a", "b"], "!a"));
+        assert!(admits(&["*", "!#a"], "#a"));
+    }
+
+    #[test]
+    fn includes_alone_change_nothing() {
+        assert!(admits(&["!*.rs"], "a.rs"));
+        assert!(admits(&["!*.rs"], "a.c"));
+    }
+
+    #[test]
+    fn only_these_can_be_said() {
+        let only = ["*", "!*/", "!*.rs"];
+        assert!(admits(&only, "src/"));
+        assert!(admits(&only, "src/lib.rs"));
+        assert!(!admits(&only, "src/lib.c"));
+    }
+
+    #[test]
+    fn a_link_is_no_folder() {
+        let filter = filter(&["a/"]);
+        assert!(filter.admits(b"a", FileType::Symlink));
+        assert!(filter.admits(b"a", FileType::Fifo));
+        assert!(!filter.admits(b"a", FileType::Directory));
+    }
+
+    #[test]
+    fn names_may_be_any_bytes() {
+        let filter = filter(&["*.o"]);
+        assert!(!filter.admits(b"\xff/\xfe.o", FileType::RegularFile));
+        assert!(filter.admits(b"\xff/\xfe.c", FileType::RegularFile));
+        assert!(!filter.admits(b"two\nlines.o", FileType::RegularFile));
+    }
+
+    #[test]
+    fn a_pattern_without_sense_is_named() {
+        assert!(Filter::of(&[]).unwrap().is_none());
+        for pattern in ["", "  ", "!a", "a{b", "[z-a]"] {
+            for rule in [Rule::Exclude, Rule::Include] {
+                let error = Filter::of(&[rule(pattern.into())]).unwrap_err();
+                assert!(error.contains(&format!("'{pattern}'")), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Folders on the way: a pair of open folders, where it stands in the tree, and what is still under
+//! way below it.
+//!
+//! ```text
+//!   Level ──up──▶ Level ──up──▶ Level (the operand's parents)
+//!     │             │  left: children that are not done, and the walk itself
+//!     ▼             ▼
+//!   Folders       Folders       two descriptors, shared by whoever copies something in them
+//! ```
+//!
+//! A folder gets its times and its mode when the last of its children is done, whoever did it.
+
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::Stat;
+
+use crate::fs::folder::Folder;
+use crate::fs::path::{append, plain};
+use crate::metadata::Creation;
+use crate::report::reporter::SequenceNumber;
+
+/// A folder that is copied from and the one that is copied into.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    pub(crate) source: Folder,
+    pub(crate) dest: Folder,
+    pub(crate) origin: DestinationOrigin,
+}
+
+/// What may be in a folder that is copied into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DestinationOrigin {
+    /// This run has made it: whatever is in it and isn't ours was planted.
+    Fresh,
+    /// It was there.
+    Old,
+    /// It isn't there at all (`--dry-run`).
+    Imagined,
+}
+
+/// Where something stands in the tree that is copied.
+#[derive(Debug)]
+pub(crate) struct Level {
+    up: Option<Arc<Level>>,
+    name: Name,
+    left: AtomicUsize,
+    closing: Mutex<Option<Closing>>,
+}
+
+#[derive(Debug)]
+enum Name {
+    /// The folders that an operand and its copy stand in, as they are shown, and open.
+    Top {
+        source: OsString,
+        dest: OsString,
+        folders: Arc<Folders>,
+    },
+    /// An operand that is a folder: its own name and that of its copy.
+    Operand { source: CString, dest: CString },
+    /// A folder below; its copy has the same name.
+    Inside(CString),
+}
+
+/// What a folder's copy gets when all in it is done.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    pub(crate) folders: Arc<Folders>,
+    pub(crate) stat: Stat,
+    pub(crate) creation: Creation,
+    /// Permission bits that it had, and gets again unless it gets others.
+    pub(crate) narrowed: Option<u32>,
+    /// Where problems of closing are reported.
+    pub(crate) sequence: SequenceNumber,
+}
+
+impl Level {
+    pub(crate) fn top(source: OsString, dest: OsString, folders: Arc<Folders>) -> Arc<Self> {
+        Arc::new(Self {
+            up: None,
+            name: Name::Top {
+                source,
+                dest,
+                folders,
+            },
+            left: AtomicUsize::new(1),
+            closing: Mutex::default(),
+        })
+    }
+
+    /// A folder below `self`, which counts it as a child.
+    pub(crate) fn below(self: &Arc<Self>, source: &CStr, dest: &CStr) -> Arc<Self> {
+        self.expect_child();
+        let name = if self.up.is_none() {
+            Name::Operand {
+                source: plain(source),
+                dest: plain(dest),
+            }
+        } else {
+            Name::Inside(source.to_owned())
+        };
+        Arc::new(Self {
+            up: Some(Arc::clone(self)),
+            name,
+            left: AtomicUsize::new(1),
+            closing: Mutex::default(),
+        })
+    }
+
+    /// One more thing is to be done before the folder can be closed.
+    pub(crate) fn expect_child(&self) {
+        self.left.fetch_add(1, AcqRel);
+    }
+
+    /// Something in it is done. Answers whether it was the last, which is true once.
+    pub(crate) fn child_done(&self) -> bool {
+        self.left.fetch_sub(1, AcqRel) == 1
+    }
+
+    pub(crate) fn up(&self) -> Option<&Arc<Level>> {
+        self.up.as_ref()
+    }
+
+    /// The folders that an operand and its copy stand in, if this is an operand.
+    pub(crate) fn above_operand(&self) -> Option<&Arc<Folders>> {
+        match &self.up.as_ref()?.name {
+            Name::Top { folders, .. } => Some(folders),
+            Name::Operand { .. } | Name::Inside(_) => None,
+        }
+    }
+
+    /// What is to be done when all in it is.
+    pub(crate) fn close_with(&self, closing: Closing) {
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(closing);
+    }
+
+    pub(crate) fn take_closing(&self) -> Option<Closing> {
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        closing.take()
+    }
+
+    /// The source as it is shown.
+    pub(crate) fn source(&self) -> OsString {
+        self.shown(|name| match name {
+            Name::Top { source, .. } => source.as_bytes(),
+            Name::Operand { source, .. } | Name::Inside(source) => source.to_bytes(),
+        })
+    }
+
+    /// The destination as it is shown.
+    pub(crate) fn dest(&self) -> OsString {
+        self.shown(|name| match name {
+            Name::Top { dest, .. } => dest.as_bytes(),
+            Name::Operand { dest, .. } | Name::Inside(dest) => dest.to_bytes(),
+        })
+    }
+
+    fn shown<'a>(&'a self, side: impl Fn(&'a Name) -> &'a [u8]) -> OsString {
+        let mut shown = Vec::new();
+        for level in self.levels_from_top() {
+            append(&mut shown, side(&level.name));
+        }
+        OsString::from_vec(shown)
+    }
+
+    fn levels_from_top(&self) -> Vec<&Level> {
+        let mut levels = vec![self];
+        let mut level = self;
+        while let Some(up) = &level.up {
+            levels.push(up);
+            level = up;
+        }
+        levels.reverse();
+        levels
+    }
+
+    /// The way down to the destination: the topmost folders, and the names below.
+    pub(crate) fn way_to_dest(&self) -> (Option<&Arc<Folders>>, Vec<&CStr>) {
+        let levels = self.levels_from_top();
+        let top = levels.first().and_then(|level| match &level.name {
+            Name::Top { folders, .. } => Some(folders),
+            _ => None,
+        });
+        let names = levels.iter().filter_map(|level| match &level.name {
+            Name::Top { .. } => None,
+            Name::Operand { dest, .. } | Name::Inside(dest) => Some(dest.as_c_str()),
+        });
+        (top, names.collect())
+    }
+
+    /// The path below the operand, for patterns.
+    pub(crate) fn below_operand(&self) -> Vec<u8> {
+        let mut path = Vec::new();
+        for level in self.levels_from_top() {
+            if let Name::Inside(name) = &level.name {
+                append(&mut path, name.to_bytes());
+            }
+        }
+        path
+    }
+}
+
+impl Drop for Level {
+    /// A chain of a hundred thousand folders would overflow the stack if each dropped the next.
+    fn drop(&mut self) {
+        let mut up = self.up.take();
+        while let Some(mut level) = up.and_then(Arc::into_inner) {
+            up = level.up.take();
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What stands on the command line: sources, the target, and where each copy goes.
+//!
+//! An operand's folder is opened once, and its last component is all that is looked up in it.
+
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, openat};
+use rustix::io::Errno;
+
+use crate::entry::execute::CopyWorker;
+use crate::entry::look;
+use crate::fs::backup;
+use crate::fs::folder::{Folder, PLACE};
+use crate::fs::path::{joined, split, without_slashes};
+use crate::fs::stat::{is_folder, is_regular};
+use crate::options::{Backup, MakingWay, Naming, Options, Slashes, Target};
+use crate::report::problem::{Problem, What};
+use crate::run::Run;
+use crate::tree::level::{DestinationOrigin, Folders, Level};
+use crate::tree::task::{Role, Task};
+use crate::walk::parents::Parents;
+use crate::walk::tree::TreeWalk;
+
+/// Copies all operands.
+pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
+    let run = worker.run;
+    let (sources, to) = match targets(run.options, operands) {
+        Ok(targets) => targets,
+        Err(problem) => return run.reporter.problem(problem),
+    };
+    let mut walk = OperandWalk {
+        run,
+        worker,
+        to,
+        in_progress: HashSet::new(),
+        last: None,
+    };
+    for source in sources {
+        if run.stopped() {
+            break;
+        }
+        walk.copy(source);
+    }
+    worker.drain();
+}
+
+/// Where copies go.
+enum To {
+    /// To this name.
+    Name(OsString),
+    /// Into this folder.
+    Folder(OsString, Arc<OwnedFd>),
+}
+
+fn targets<'o>(
+    options: &Options,
+    operands: &'o [OsString],
+) -> Result<(&'o [OsString], To), Problem> {
+    let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
+    let nothing: &[OsString] = &[];
+    match (&options.target, operands.split_last()) {
+        (Target::Folder(folder), _) => {
+            let folder = folder.as_os_str();
+            let fd =
+                open(folder).map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
+            Ok((operands, To::Folder(folder.to_owned(), fd)))
+        }
+        (_, None) => Ok((nothing, To::Name(OsString::new()))),
+        (Target::LastOperandAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
+        (Target::LastOperand, Some((last, sources))) => match open(last) {
+            Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
+            Err(errno) if sources.len() > 1 || options.naming == Naming::Parents => {
+                Err(Problem::of(What::Target, last.clone(), errno))
+            }
+            Err(_) => Ok((sources, To::Name(last.clone()))),
+        },
+    }
+}
+
+struct OperandWalk<'a> {
+    run: &'a Run<'a>,
+    worker: &'a CopyWorker<'a>,
+    to: To,
+    /// Names of copies that may not be done yet, in small letters: some file systems see no
+    /// difference.
+    in_progress: HashSet<Vec<u8>>,
+    /// The folders of the operand before: mostly they are the next one's, too.
+    last: Option<(Vec<u8>, Arc<Level>, Arc<Folders>)>,
+}
+
+impl OperandWalk<'_> {
+    fn copy(&mut self, source: &OsString) {
+        let mut path = source.as_bytes();
+        let into_folder = matches!(self.to, To::Folder(..));
+        if into_folder && self.run.options.slashes == Slashes::Stripped {
+            path = without_slashes(path);
+        }
+        let (prefix, last) = split(path);
+        let made = match (&self.to, self.run.options.naming) {
+            (To::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
+                self.own_backup((prefix, last))
+            }
+            (To::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
+            (To::Folder(folder, fd), Naming::Parents) => {
+                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                return self.below_parents(path, &folder, &fd);
+            }
+            (To::Folder(folder, _), _) if without_slashes(last) == b".." => {
+                self.pair((prefix, last), split(folder.as_bytes()))
+            }
+            (To::Folder(folder, fd), _) => {
+                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                let dest = match without_slashes(last) {
+                    b"" if last.is_empty() => b"".as_slice(),
+                    b"" => b".",
+                    name => name,
+                };
+                self.below_folder(prefix, &folder, &fd, last, dest)
+            }
+        };
+        match made {
+            Ok(task) => self.begin(task),
+            Err(errno) => {
+                let problem = Problem::of(What::Stat, source.clone(), errno);
+                self.run.reporter.problem(problem);
+            }
+        }
+    }
+
+    /// A task with folders of its own.
+    fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
+        let (source_folder, source, source_shown) = opened(source.0, source.1);
+        let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
+        let folders = Arc::new(Folders {
+            source: source_folder,
+            dest: dest_folder,
+            origin: DestinationOrigin::Old,
+        });
+        let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
+        self.task(&level, &folders, &source, &dest)
+    }
+
+    /// Whether an operand that is its own destination is a wish for a backup, as with `cp` it is.
+    fn backs_itself_up(&self) -> bool {
+        let options = self.run.options;
+        options.making_way == MakingWay::Unwritable && options.backup != Backup::None
+    }
+
+    /// A regular file is copied to the name of its backup; anything else is an error that the copy
+    /// itself will tell.
+    fn own_backup(&self, (prefix, last): (&[u8], &[u8])) -> Result<Task, Errno> {
+        let task = self.pair((prefix, last), (prefix, last))?;
+        let folder = &task.folders.dest;
+        let stat = folder.look_behind(&task.dest);
+        if !stat.is_ok_and(|stat| is_regular(&stat)) {
+            return Ok(task);
+        }
+        let dest = backup::name_for(folder.fd(), &task.dest, &self.run.options.backup)?;
+        Ok(Task {
+            dest,
+            role: Role::OwnBackup,
+            ..task
+        })
+    }
+
+    fn below_folder(
+        &mut self,
+        prefix: &[u8],
+        folder: &OsStr,
+        fd: &Arc<OwnedFd>,
+        source: &[u8],
+        dest: &[u8],
+    ) -> Result<Task, Errno> {
+        if let Some((last, level, folders)) = &self.last
+            && last == prefix
+        {
+            return self.task(level, folders, source, dest);
+        }
+        let (source_folder, source, shown) = opened(prefix, source);
+        let is_open = shown.as_bytes() == prefix;
+        let folders = Arc::new(Folders {
+            source: source_folder,
+            dest: Folder::Target(Arc::clone(fd)),
+            origin: DestinationOrigin::Old,
+        });
+        let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
+        let task = self.task(&level, &folders, &source, dest);
+        if is_open {
+            self.last = Some((prefix.to_vec(), level, folders));
+        }
+        task
+    }
+
+    fn task(
+        &self,
+        level: &Arc<Level>,
+        folders: &Arc<Folders>,
+        source: &[u8],
+        dest: &[u8],
+    ) -> Result<Task, Errno> {
+        let name = |name: &[u8]| CString::new(name).map_err(|_nul| Errno::INVAL);
+        let (source, dest) = (name(source)?, name(dest)?);
+        level.expect_child();
+        Ok(Task {
+            level: Arc::clone(level),
+            folders: Arc::clone(folders),
+            source,
+            dest,
+            role: Role::Operand,
+            sequence: self.run.reporter.sequence(),
+        })
+    }
+
+    /// Has a task done: by somebody else, where it is no folder and nothing depends on the order.
+    fn begin(&mut self, task: Task) {
+        let (run, worker) = (self.run, self.worker);
+        let name = task.dest.to_bytes().to_ascii_lowercase();
+        if !self.in_progress.insert(name) || self.copies_from_target(&task) {
+            worker.drain();
+            self.in_progress.clear();
+        }
+        let looked = || look::source(&worker.entry(&task));
+        let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
+        if is_file {
+            worker.submit([task].into());
+        } else {
+            TreeWalk::operand(worker, task);
+        }
+    }
+
+    /// Whether the source may be what an earlier operand is becoming.
+    fn copies_from_target(&self, task: &Task) -> bool {
+        let Folders { source, dest, .. } = &*task.folders;
+        self.run.pool.has_others() && source.identity() == dest.identity()
+    }
+
+    /// Makes the folders above a copy, too, and gives them their metadata when it is done.
+    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
+        let (run, worker) = (self.run, self.worker);
+        let (prefix, last) = split(path);
+        match Parents::make(run, (prefix, last), folder, fd) {
+            Ok(parents) => {
+                let dest = without_slashes(last);
+                if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
+                    TreeWalk::operand(worker, task);
+                }
+                worker.drain();
+                parents.finish(run);
+            }
+            Err(problem) => run.reporter.problem(problem),
+        }
+    }
+}
+
+/// The folder that a prefix names, the name to be looked up in it, and how the folder is shown. One
+/// that can't be opened leaves all to the calls that follow, which then say why.
+fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
+    let shown = OsString::from_vec(prefix.to_vec());
+    if prefix.is_empty() {
+        return (Folder::Working, name.to_vec(), shown);
+    }
+    match openat(CWD, OsStr::from_bytes(prefix), PLACE, Mode::empty()) {
+        Ok(fd) => (Folder::Place(fd), name.to_vec(), shown),
+        Err(_) => {
+            let whole = joined(&shown, name).into_vec();
+            (Folder::Working, whole, OsString::new())
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! How much there is to copy, found out ahead: for progress that knows its end.
+//!
+//! A walk that only looks, beside the one that copies. What it finds may differ from what is copied
+//! where files come and go or where destinations stay as they are: it is an estimate, and nothing
+//! depends on it.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
+
+use crate::fs::folder::READ;
+use crate::fs::listing::Listing;
+use crate::fs::path::append;
+use crate::fs::stat::{file_type, size};
+use crate::options::{Links, Options, Recursion, Target};
+use crate::report::progress::Progress;
+use crate::tree::filter::Filter;
+
+/// Folders that are open at once. What is below is not counted.
+const DEPTH_MAX: usize = 128;
+
+/// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
+/// Blocks until all is found or `stop` is set; reads folders and metadata only.
+pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, stop: &AtomicBool) {
+    let sources = match (&options.target, operands.split_last()) {
+        (Target::Folder(_), _) => operands,
+        (_, Some((_, sources))) => sources,
+        (_, None) => operands,
+    };
+    let survey = Survey {
+        filter: Filter::of(&options.rules).ok().flatten(),
+        follows: matches!(
+            (options.links, options.recursion),
+            (Links::Followed, _) | (Links::Unsaid, Recursion::Off)
+        ),
+        recursive: options.recursion == Recursion::On,
+        progress,
+        stop,
+    };
+    for source in sources {
+        survey.operand(source);
+        if survey.is_over() {
+            return;
+        }
+    }
+    progress.walked();
+}
+
+struct Survey<'a> {
+    filter: Option<Filter>,
+    follows: bool,
+    recursive: bool,
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+}
+
+/// A folder that is being counted.
+struct SurveyedFolder {
+    fd: OwnedFd,
+    listing: Listing,
+    /// Below the operand.
+    path: Vec<u8>,
+}
+
+impl Survey<'_> {
+    /// Whether nobody wants to know any more.
+    fn is_over(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    fn operand(&self, source: &OsString) {
+        let mut stack = Vec::new();
+        self.look(CWD, source.as_bytes(), Vec::new(), &mut stack);
+        while let Some(frame) = stack.last_mut() {
+            let next = frame.listing.next(frame.fd.as_fd());
+            let Ok(Some((name, _))) = next else {
+                stack.pop();
+                continue;
+            };
+            if self.is_over() {
+                return;
+            }
+            let mut path = frame.path.clone();
+            append(&mut path, name.to_bytes());
+            // The folder must outlive the look at what is in it, and the stack grows meanwhile.
+            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&frame.fd, 0) else {
+                continue;
+            };
+            self.look(fd, name.to_bytes(), path, &mut stack);
+        }
+    }
+
+    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<SurveyedFolder>) {
+        let (flags, opening) = match self.follows {
+            true => (AtFlags::empty(), OFlags::empty()),
+            false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
+        };
+        let Ok(stat) = statat(&folder, name, flags) else {
+            return;
+        };
+        let kind = file_type(&stat);
+        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            return;
+        }
+        let admitted = |filter: &Filter| path.is_empty() || filter.admits(&path, kind);
+        if !self.filter.as_ref().is_none_or(admitted) {
+            return;
+        }
+        if kind == FileType::RegularFile {
+            return self.progress.found(size(&stat));
+        }
+        if self.recursive
+            && stack.len() < DEPTH_MAX
+            && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
+        {
+            stack.push(SurveyedFolder {
+                fd,
+                listing: Listing::default(),
+                path,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found below a folder with two files, and whether that is said to be all.
+    fn found(stop: &AtomicBool) -> (u64, u64, u64) {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("below")).expect("room");
+        for name in ["one", "below/two"] {
+            std::fs::write(folder.path().join(name), name).expect("room");
+        }
+        let options = Options {
+            recursion: Recursion::On,
+            ..Options::default()
+        };
+        let operands = [folder.path().into(), OsString::from("nowhere")];
+        let progress = Progress::default();
+        survey(&operands, &options, &progress, stop);
+        let all = [
+            &progress.files_found,
+            &progress.bytes_found,
+            &progress.all_found,
+        ];
+        let [files, bytes, whole] = all.map(|counter| counter.load(Relaxed));
+        (files, bytes, whole)
+    }
+
+    #[test]
+    fn what_was_stopped_is_not_said_to_be_all() {
+        assert_eq!(found(&AtomicBool::new(false)), (2, 12, 1));
+        let (_, _, whole) = found(&AtomicBool::new(true));
+        assert_eq!(whole, 0);
+    }
+}

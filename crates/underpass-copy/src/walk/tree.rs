@@ -1,0 +1,471 @@
+//! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
+//!
+//! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened
+//! again from its child by `..`, and must then be the folder that it was: so a tree may be a
+//! hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::{CStr, CString, OsString};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+
+use crate::entry::execute::{CopyWorker, Progressed};
+use crate::entry::folder::{FolderCopy, open_source};
+use crate::entry::{Destination, Entry, EntryResult};
+use crate::fs::folder::{Folder, PLACE};
+use crate::fs::listing::Listing;
+use crate::fs::path::{append, plain};
+use crate::fs::stat::{Identity, file_type, identity, is_link};
+use crate::metadata::Creation;
+use crate::options::{Borders, Effect};
+use crate::report::event::Outcome;
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::EventBuffer;
+use crate::run::Run;
+use crate::tree::inode_table::KnownFolder;
+use crate::tree::level::{Closing, DestinationOrigin, Folders, Level};
+use crate::tree::task::{Role, Task};
+use crate::workers::pool::BATCH_MAX;
+
+/// Folders of the stack that stay open, two descriptors each.
+const OPEN_MAX: usize = 64;
+
+/// Folders whose walk is over and that wait for what is in them, two descriptors each.
+const UNCLOSED_MAX: usize = 64;
+
+/// Names that may come after one that waits for its batch to be full.
+const WAITS_MAX: u64 = 1024;
+
+/// A walk below one operand.
+pub(crate) struct TreeWalk<'a> {
+    run: &'a Run<'a>,
+    worker: &'a CopyWorker<'a>,
+    stack: Vec<WalkedFolder>,
+    /// Folders of the stack below this one are closed.
+    open_from: usize,
+    /// The folders on the stack, to find a loop of symbolic links.
+    above: HashSet<Identity>,
+    /// Their copies, to find a folder that is copied into itself.
+    filling: HashSet<Identity>,
+    device: u64,
+    /// This operand has made a folder.
+    has_made: bool,
+    /// Names of the folder on top that are not submitted yet.
+    batch: VecDeque<Task>,
+    operand: (OsString, OsString),
+}
+
+/// A folder that is being walked.
+struct WalkedFolder {
+    level: Arc<Level>,
+    /// `None` while it is closed.
+    folders: Option<Arc<Folders>>,
+    listing: Listing,
+    stat: Stat,
+    dest: Option<Identity>,
+    creation: Creation,
+    narrowed: Option<u32>,
+    origin: DestinationOrigin,
+    /// It was reached by a link: it is not the `..` of what is in it.
+    is_linked: bool,
+}
+
+impl<'a> TreeWalk<'a> {
+    /// Copies an operand, and all that is below it.
+    pub(crate) fn operand(worker: &'a CopyWorker<'a>, task: Task) {
+        let entry = worker.entry(&task);
+        let mut walk = Self {
+            run: worker.run,
+            worker,
+            stack: Vec::new(),
+            open_from: 0,
+            above: HashSet::new(),
+            filling: HashSet::new(),
+            device: 0,
+            has_made: false,
+            batch: VecDeque::new(),
+            operand: (entry.source_shown(), entry.dest_shown()),
+        };
+        walk.folder_or_not(task);
+        while !walk.stack.is_empty() {
+            walk.step();
+        }
+    }
+
+    /// One name of the folder on top, or its end.
+    fn step(&mut self) {
+        if self.run.stopped() {
+            return self.leave();
+        }
+        let Some(top) = self.stack.last_mut() else {
+            return;
+        };
+        let Some(folders) = top.folders.clone() else {
+            // It was closed and can't be found again.
+            let moved = Problem::said(What::Moved, top.level.source());
+            self.run.reporter.problem(moved);
+            return self.leave();
+        };
+        match top.listing.next(folders.source.fd()) {
+            Ok(Some((name, hint))) => self.name(&folders, name, hint),
+            Ok(None) => self.leave(),
+            Err(errno) => {
+                let unread = Problem::of(What::ReadDirectory, top.level.source(), errno);
+                self.run.reporter.problem(unread);
+                self.leave();
+            }
+        }
+    }
+
+    fn name(&mut self, folders: &Arc<Folders>, name: CString, hint: FileType) {
+        let Some(top) = self.stack.last() else {
+            return;
+        };
+        let hint = self.certain(folders, &name, hint);
+        if !self.admits(&top.level, &name, hint) {
+            return;
+        }
+        top.level.expect_child();
+        let task = Task {
+            level: Arc::clone(&top.level),
+            folders: Arc::clone(folders),
+            dest: name.clone(),
+            source: name,
+            role: Role::Inside,
+            sequence: self.run.reporter.sequence(),
+        };
+        if hint == FileType::Directory || hint == FileType::Unknown {
+            let sequence = task.sequence;
+            self.folder_or_not(task);
+            // What waits in the batch holds back the events of all later names, and then the walk.
+            let first = self.batch.front();
+            if first.is_some_and(|first| sequence - first.sequence > WAITS_MAX) {
+                self.submit();
+            }
+        } else {
+            self.batch.push_back(task);
+            if self.batch.len() >= BATCH_MAX || !self.run.pool.has_others() {
+                self.submit();
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        if !self.batch.is_empty() {
+            self.worker.submit(std::mem::take(&mut self.batch));
+        }
+    }
+
+    /// What a name is, where its folder doesn't say or where links are followed.
+    fn certain(&self, folders: &Folders, name: &CStr, hint: FileType) -> FileType {
+        let looked = match (hint, self.run.options.follows(Role::Inside)) {
+            (FileType::Symlink | FileType::Unknown, true) => folders.source.look_behind(name),
+            (FileType::Unknown, false) => folders.source.look_at(name),
+            _ => return hint,
+        };
+        looked.map_or(hint, |stat| file_type(&stat))
+    }
+
+    fn admits(&self, level: &Level, name: &CStr, kind: FileType) -> bool {
+        let Some(filter) = &self.run.filter else {
+            return true;
+        };
+        let mut path = level.below_operand();
+        append(&mut path, name.to_bytes());
+        filter.admits(&path, kind)
+    }
+
+    /// What may be a folder is looked at here, since only the walk enters folders.
+    fn folder_or_not(&mut self, task: Task) {
+        let (run, worker) = (self.run, self.worker);
+        let mut events = run.reporter.buffer(task.sequence);
+        let entry = worker.entry(&task);
+        if let Progressed::Folder(folder) = entry.execute(&mut events) {
+            let (source, dest) = *folder;
+            if let Err(problem) = self.enter(&entry, &source, &dest, &mut events) {
+                events.problem(problem);
+                run.inodes.forget_folder(identity(&source));
+                entry.finished(&source, EntryResult::of(Outcome::Failed), &mut events);
+            }
+        }
+        events.submit();
+        run.child_done(&task.level);
+    }
+
+    /// Makes or finds a folder's copy, and puts the folder on the stack.
+    fn enter(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        dest: &Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<(), Problem> {
+        if !self.may_enter(entry, source, events)? {
+            return Ok(());
+        }
+        self.note_operand(entry, source);
+        let mut copy = FolderCopy::make_or_open(entry, source, dest, events)?;
+        self.note_made(entry, &copy);
+        copy.widen(entry)?;
+        if entry.task.role == Role::Operand {
+            self.device = source.st_dev;
+        }
+        let done = match copy.origin {
+            DestinationOrigin::Imagined => EntryResult::of(Outcome::Planned),
+            _ => EntryResult::of(Outcome::Copied),
+        };
+        if self.run.options.borders == Borders::Kept && source.st_dev != self.device {
+            entry.finished(source, done, events);
+            self.close_at_once(entry, source, copy);
+            return Ok(());
+        }
+        let folder = match open_source(entry, source) {
+            Ok(folder) => folder,
+            Err(problem) if problem.what == What::Replaced => return Err(problem),
+            Err(problem) => {
+                events.problem(problem);
+                self.close_at_once(entry, source, copy);
+                return Ok(());
+            }
+        };
+        if matches!(copy.creation, Creation::New(_)) {
+            entry.finished(source, done, events);
+        }
+        self.submit();
+        self.push(entry, source, dest, (Folder::Open(folder), copy));
+        self.meet_imagined(source, events);
+        self.close_one();
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        dest: &Destination,
+        (folder, copy): (Folder, FolderCopy),
+    ) {
+        let dest_identity = match &copy.folder {
+            Folder::Imagined => None,
+            dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
+        };
+        self.above.insert(identity(source));
+        self.filling.extend(dest_identity);
+        self.stack.push(WalkedFolder {
+            level: entry.task.level.below(&entry.task.source, &entry.task.dest),
+            folders: Some(Arc::new(Folders {
+                source: folder,
+                dest: copy.folder,
+                origin: copy.origin,
+            })),
+            listing: Listing::default(),
+            stat: *source,
+            dest: dest_identity,
+            creation: copy.creation,
+            narrowed: copy.narrowed,
+            origin: copy.origin,
+            is_linked: is_linked(entry, dest),
+        });
+    }
+
+    /// Whether a folder is entered: not below itself, and not a second time.
+    fn may_enter(
+        &self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<bool, Problem> {
+        if self.filling.contains(&identity(source)) {
+            return Err(self.copied_into_itself());
+        }
+        if self.above.contains(&identity(source)) {
+            return Err(Problem::said(What::Cycle, entry.source_shown()));
+        }
+        let (folder, name) = match self.run.inodes.folder(identity(source)) {
+            None => return Ok(true),
+            Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
+            Some(KnownFolder::Source(folder, name)) => (folder, name),
+        };
+        let here = entry.task.folders.dest.identity();
+        if here == Some(folder) && name == entry.task.dest.to_bytes() {
+            let (operand, _) = &self.operand;
+            events.problem(Problem::said(What::DirectoryTwice, operand.clone()).warning());
+            return Ok(false);
+        }
+        if entry.follows() {
+            return Ok(true);
+        }
+        let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
+        Err(problem.and(entry.source_shown()))
+    }
+
+    fn note_operand(&self, entry: &Entry<'_>, source: &Stat) {
+        if entry.task.role == Role::Operand
+            && let Some(folder) = entry.task.folders.dest.identity()
+        {
+            let name = entry.task.dest.to_bytes().to_vec();
+            let known = KnownFolder::Source(folder, name);
+            self.run.inodes.note_folder(identity(source), known);
+        }
+    }
+
+    /// Notes a folder that was made, or that a dry run would make. The first one of an operand is
+    /// met again where a folder is copied into itself: a real run finds it by its identity, a dry
+    /// run by the folder and the name that it would have.
+    fn note_made(&mut self, entry: &Entry<'_>, copy: &FolderCopy) {
+        let is_first = !self.has_made;
+        match copy.origin {
+            DestinationOrigin::Old => return,
+            DestinationOrigin::Fresh => {
+                if is_first && let Ok(stat) = fstat(copy.folder.fd()) {
+                    let inodes = &self.run.inodes;
+                    inodes.note_folder(identity(&stat), KnownFolder::Made);
+                }
+                entry.note_created();
+            }
+            DestinationOrigin::Imagined => {
+                let folders = &entry.task.folders;
+                if folders.origin == DestinationOrigin::Imagined {
+                    return;
+                }
+                if is_first && let Some(above) = folders.dest.identity() {
+                    let name = plain(&entry.task.dest);
+                    self.run.inodes.note_imagined(above, name);
+                }
+            }
+        }
+        self.has_made = true;
+    }
+
+    /// Reports what a real run would meet in the folder on top, which has just been entered.
+    fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+        if self.run.options.effect == Effect::Real {
+            return;
+        }
+        let Some(top) = self.stack.last() else {
+            return;
+        };
+        for name in self.run.inodes.imagined(identity(source)) {
+            if self.admits(&top.level, &name, FileType::Directory) {
+                events.problem(self.copied_into_itself());
+            }
+        }
+    }
+
+    fn copied_into_itself(&self) -> Problem {
+        let (source, dest) = &self.operand;
+        Problem::said(What::IntoItself, source.clone()).and(dest.clone())
+    }
+
+    /// A folder that is not entered has its copy all the same, which gets its metadata.
+    fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, copy: FolderCopy) {
+        let task = entry.task;
+        let (folder, flags) = (task.folders.source.fd(), PLACE | OFlags::NOFOLLOW);
+        let opened = openat(folder, &task.source, flags, Mode::empty());
+        let folders = Arc::new(Folders {
+            source: opened.map_or(Folder::Imagined, Folder::Place),
+            origin: match copy.folder {
+                Folder::Imagined => DestinationOrigin::Imagined,
+                _ => DestinationOrigin::Old,
+            },
+            dest: copy.folder,
+        });
+        let level = task.level.below(&task.source, &task.dest);
+        self.close_later(&level, folders, source, (copy.creation, None));
+    }
+
+    /// The walk through the folder on top is over.
+    fn leave(&mut self) {
+        self.submit();
+        let Some(top) = self.stack.pop() else {
+            return;
+        };
+        self.above.remove(&identity(&top.stat));
+        if let Some(dest) = top.dest {
+            self.filling.remove(&dest);
+        }
+        let Some(folders) = top.folders else {
+            return self.run.child_done(&top.level);
+        };
+        self.open_parent(&folders);
+        self.close_later(&top.level, folders, &top.stat, (top.creation, top.narrowed));
+    }
+
+    fn close_later(
+        &self,
+        level: &Arc<Level>,
+        folders: Arc<Folders>,
+        source: &Stat,
+        (creation, narrowed): (Creation, Option<u32>),
+    ) {
+        let run = self.run;
+        level.close_with(Closing {
+            folders,
+            stat: *source,
+            creation,
+            narrowed,
+            sequence: run.reporter.sequence(),
+        });
+        run.unclosed.fetch_add(1, Relaxed);
+        run.child_done(level);
+        if run.unclosed.load(Relaxed) > UNCLOSED_MAX {
+            self.worker.drain();
+        }
+    }
+
+    /// Closes the outermost open folder where too many are open.
+    fn close_one(&mut self) {
+        if self.stack.len() - self.open_from <= OPEN_MAX {
+            return;
+        }
+        // One that was entered by a link can't be found again from its child, and stays open.
+        if self.stack[self.open_from + 1].is_linked {
+            self.open_from += 1;
+            return;
+        }
+        let outermost = &mut self.stack[self.open_from];
+        let Some(folders) = outermost.folders.take() else {
+            return;
+        };
+        self.open_from += 1;
+        if let Err(errno) = outermost.listing.read_all(folders.source.fd()) {
+            let shown = outermost.level.source();
+            let problem = Problem::of(What::ReadDirectory, shown, errno);
+            self.run.reporter.problem(problem);
+        }
+    }
+
+    /// Opens the folder above the one that was left, if it was closed.
+    fn open_parent(&mut self, child: &Folders) {
+        let Some(parent) = self.stack.last_mut() else {
+            return;
+        };
+        if parent.folders.is_some() {
+            return;
+        }
+        let source = child.source.parent(identity(&parent.stat));
+        let dest = match (&child.dest, parent.dest) {
+            (Folder::Imagined, _) | (_, None) => Ok(Folder::Imagined),
+            (dest, Some(identity)) => dest.parent(identity),
+        };
+        if let (Ok(source), Ok(dest)) = (source, dest) {
+            parent.folders = Some(Arc::new(Folders {
+                source,
+                dest,
+                origin: parent.origin,
+            }));
+        }
+        self.open_from = self.open_from.min(self.stack.len() - 1);
+    }
+}
+
+/// Whether a symbolic link led to a folder or its copy: only a name in its parent has it as its
+/// `..`.
+fn is_linked(entry: &Entry<'_>, dest: &Destination) -> bool {
+    let task = entry.task;
+    let source = || task.folders.source.look_at(&task.source);
+    matches!(dest, Destination::Existing(there) if there.link.is_some())
+        || (entry.follows() && source().is_ok_and(|name| is_link(&name)))
+}
