@@ -9,6 +9,7 @@ use crate::listen::address::ListenAt;
 
 /// A server could not start, or not go on in another way.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// Somebody else listens on the address.
     AddressTaken {
@@ -191,6 +192,7 @@ impl std::error::Error for Error {
 
 /// A connection cannot go on as asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ConnectionError {
     /// The deadline passed.
     TimedOut,
@@ -206,6 +208,8 @@ pub enum ConnectionError {
     Move(underpass::Error),
     /// Reading from the socket failed in a way that is not the peer leaving.
     Read(io::Error),
+    /// A connection could not be opened.
+    Connect(io::Error),
 }
 
 impl fmt::Display for ConnectionError {
@@ -218,6 +222,7 @@ impl fmt::Display for ConnectionError {
             ConnectionError::InputFull => f.write_str("the peer sent more than there is room for"),
             ConnectionError::Move(error) => error.fmt(f),
             ConnectionError::Read(error) => write!(f, "recv: {error}"),
+            ConnectionError::Connect(error) => write!(f, "connect: {error}"),
         }
     }
 }

@@ -88,9 +88,10 @@ struct Http {
 
 impl Protocol for Http {
     type Worker = Worker;
+    type Service = ();
     type Summary = Summary;
 
-    fn bound(&self) -> Result<(), underpass_net::Error> {
+    fn after_bind(&self) -> Result<(), underpass_net::Error> {
         match &self.user {
             Some(user) => user.assume(),
             None => Ok(()),
@@ -107,6 +108,7 @@ impl Protocol for Http {
 
     fn serve_connection(
         worker: Rc<Worker>,
+        _service: (),
         stream: Connection,
     ) -> impl Future<Output = ()> + 'static {
         connection::converse::serve_connection(worker, stream)
@@ -116,7 +118,7 @@ impl Protocol for Http {
         worker.tally().turned_away[why.number()].add(1);
     }
 
-    fn full(worker: &Worker) {
+    fn connections_max_reached(worker: &Worker) {
         worker.tally().full.add(1);
     }
 

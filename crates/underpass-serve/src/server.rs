@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use underpass::Mechanism;
-use underpass_net::{Inherited, Server, ServerConfig};
+use underpass_net::{Inherited, ListenerConfig, Server, ServerConfig};
 
 use crate::answer::reply::Joining;
 use crate::connection::worker::Summary;
@@ -139,6 +139,8 @@ fn server_config(
     presence: &Presence,
     digests: &Arc<Digests>,
 ) -> ServerConfig<Http> {
+    let listeners = options.listen.iter().cloned();
+    let listeners = listeners.map(|at| ListenerConfig::new(at, ()));
     ServerConfig {
         protocol: Http {
             sites,
@@ -151,7 +153,7 @@ fn server_config(
             confine: options.confine,
             proxies: options.connections.proxy.clone(),
         },
-        listen: options.listen.clone(),
+        listeners: listeners.collect(),
         workers: options
             .workers
             .map_or_else(underpass_net::cores, Into::into),

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::listen::address::Address;
+use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
-use crate::shutdown_phase::ShutdownPhase;
+use crate::shutdown::phase::ShutdownPhase;
 
 /// The switch. Clones are the same switch.
 #[derive(Clone, Debug)]
@@ -63,6 +63,11 @@ impl Shutdown {
         self.lock().phase
     }
 
+    /// Whether the newest generation listens at `at`.
+    pub(crate) fn listens_at(&self, at: &ListenAt) -> bool {
+        self.lock().listeners.contain(at)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, ShutdownState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +96,7 @@ impl ShutdownState {
 
     /// From here on `generation` is the one that takes connections, on `listeners`, and all others
     /// retire.
-    pub(crate) fn succeed(
+    pub(crate) fn replace_generation(
         &mut self,
         generation: watch::Sender<ShutdownPhase>,
         listeners: Listeners,
@@ -121,7 +126,9 @@ mod tests {
     fn generation(shutdown: &Shutdown) -> watch::Receiver<ShutdownPhase> {
         let sender = watch::Sender::new(ShutdownPhase::Running);
         let phases = sender.subscribe();
-        shutdown.lock().succeed(sender, Listeners::default());
+        shutdown
+            .lock()
+            .replace_generation(sender, Listeners::default());
         phases
     }
 
