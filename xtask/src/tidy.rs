@@ -24,6 +24,7 @@ mod tree;
 use std::fmt;
 use std::process::ExitCode;
 
+pub(crate) use self::cycles::in_layers;
 pub(crate) use self::tree::Tree;
 use crate::test::SYSTEM_TESTS;
 use crate::workspace::{Fallible, Workspace};

@@ -1,5 +1,6 @@
 //! No files of a crate import each other in a circle: modules form layers.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{Imports, Sources};
@@ -9,6 +10,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let packages = tree.metadata.ours();
     let imports = packages.map(|package| Sources::of(tree, package).imports());
     imports.flat_map(|imports| circles(&imports)).collect()
+}
+
+/// The named files from the top down: a crate comes before those that it depends on, and a file
+/// before those that it imports.
+pub(crate) fn in_layers(tree: &Tree, files: &BTreeSet<&str>) -> Vec<String> {
+    let mut packages: Vec<_> = tree.metadata.ours().collect();
+    packages.sort_by_key(|package| Reverse(package.dependencies_on_ours().count()));
+    let ordered = packages.iter().flat_map(|package| {
+        let sources = Sources::of(tree, package);
+        let named = sources.files().intersection(files).copied().collect();
+        layered(&sources.imports(), &named)
+    });
+    ordered.map(str::to_owned).collect()
 }
 
 fn circles(imports: &Imports) -> Vec<Complaint> {

@@ -12,8 +12,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Kind, Mechanism, Owed, Plan, Policy,
-    Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, Error, Fault, FileStat, Holes, Kind, Mechanism, Owed, Plan,
+    Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
@@ -161,6 +161,16 @@ fn keep_equal(entry: &Entry<'_>, source: &Reading, opened: &mut Opened) -> Resul
     Ok(equal)
 }
 
+/// A regular file that was looked at when it was opened.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
+}
+
 /// Moves the bytes, from `kept` on.
 fn travel(
     entry: &Entry<'_>,
@@ -170,13 +180,13 @@ fn travel(
 ) -> Result<Travel, Failure> {
     let failed = |what, shown, errno| Box::new(Problem::of(what, shown, errno));
     let input = match source.is_regular() {
-        true => Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)),
+        true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
         false => Source::whole(source.fd.as_fd())
             .map_err(|errno| failed(What::Open, entry.source_shown(), errno))?,
     };
     let input = from(input, kept);
     let output = match opened.is_regular() {
-        true => Sink::of(opened.fd.as_fd(), Endpoint::of_file(&opened.stat)),
+        true => Sink::of(opened.fd.as_fd(), endpoint(&opened.stat)),
         false => Sink::new(opened.fd.as_fd())
             .map_err(|errno| failed(What::CreateFile, entry.dest_shown(), errno))?,
     };
@@ -366,7 +376,7 @@ fn verify(
     let is_now = fstat(&opened.fd).map_err(failed)?;
     let copied = is_now.st_size.cast_unsigned();
     // Files of /proc and /sys don't say how long they are: all that came is read again.
-    let len = match Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)).owed {
+    let len = match Source::of(source.fd.as_fd(), endpoint(&source.stat)).owed {
         Owed::Exactly(len) => len,
         Owed::ToEnd => copied,
     };

@@ -8,13 +8,13 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::drive::idle::Pipe;
-use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
-use crate::kernel::Kernel;
-use crate::op::{Held, Middle, Op};
+use crate::kernel::pool::Pipe;
+use crate::kernel::{Kernel, probe};
 use crate::sys;
 use crate::transfer::Transfer;
-use crate::zeros::Content;
+use crate::transfer::op::{Held, Middle, Op};
+use crate::transfer::zeros::Content;
+use crate::vocabulary::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 
 /// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
 /// from the kernel's idle ones when they are first needed. One belongs to one transfer.
@@ -147,7 +147,7 @@ pub fn perform(
 fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
     match op {
         Op::Peek { from } => rustix::io::pread(input, &mut [0_u8][..], from).map(|n| n as u64),
-        Op::Probe(mechanism) => Err(sys::probe(mechanism)),
+        Op::Probe(mechanism) => Err(probe(mechanism)),
         Op::SeekSink { to } => rustix::fs::seek(output, SeekFrom::Start(to)),
         Op::SeekData { from } => rustix::fs::seek(input, SeekFrom::Data(from)),
         Op::SeekHole { from } => rustix::fs::seek(input, SeekFrom::Hole(from)),
@@ -273,5 +273,5 @@ fn drain(
 
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
-    usize::try_from(len.min(crate::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+    usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
 }
