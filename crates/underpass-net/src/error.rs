@@ -190,6 +190,29 @@ impl std::error::Error for Error {
     }
 }
 
+impl Error {
+    /// Whether this address could not be listened on.
+    pub fn is_about(&self, at: &ListenAt) -> bool {
+        match (self, at) {
+            (
+                Error::AddressTaken { address }
+                | Error::AddressNotHere { address }
+                | Error::PortForbidden { address }
+                | Error::Listen { address, .. },
+                ListenAt::Tcp(asked),
+            ) => address == asked,
+            (
+                Error::PathTaken { path }
+                | Error::NoSocketThere { path }
+                | Error::Path { path, .. },
+                ListenAt::Unix { path: asked, .. },
+            ) => path == asked,
+            (Error::ListenTwice { at: twice }, at) => twice == at,
+            _ => false,
+        }
+    }
+}
+
 /// A connection cannot go on as asked.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -51,8 +51,6 @@ pub(crate) struct AssignedSocket {
     /// Which entry of the configuration it is for.
     pub(crate) entry: usize,
     pub(crate) socket: OwnedFd,
-    /// The socket's file, where it is to stay while the server drains.
-    pub(crate) file: Option<Arc<SocketFile>>,
 }
 
 impl Listeners {
@@ -143,6 +141,14 @@ impl Listeners {
         Ok(Listeners {
             all: all.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Closes all sockets but keeps the files of those that connections are accepted on while the
+    /// server drains.
+    pub(crate) fn into_files(self) -> Vec<Arc<SocketFile>> {
+        let stay = self.all.into_iter();
+        let stay = stay.filter(|listener| !listener.is_for_clients());
+        stay.filter_map(|listener| listener.file).collect()
     }
 
     /// Says what becomes of the files of Unix sockets.
@@ -271,7 +277,6 @@ impl Listener {
             },
             entry: self.entry,
             socket,
-            file: self.file.clone().filter(|_| !self.is_for_clients()),
         }
     }
 

@@ -151,7 +151,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                 let mut threads = lock(&self.threads);
                 ended.extend(threads.ended.take());
                 match threads.generations.is_empty() {
-                    true => return ended,
+                    true => break,
                     false => threads.generations.remove(0),
                 }
             };
@@ -160,6 +160,8 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                 .filter_map(|thread| thread.join().ok());
             ended.extend(said);
         }
+        self.shutdown.lock().files.clear();
+        ended
     }
 
     /// Starts a generation on the listeners of `before` as far as they are wanted.
@@ -263,6 +265,7 @@ impl<S> Drop for Server<S> {
     /// Nobody is left who could ask for a stop.
     fn drop(&mut self) {
         self.shutdown.advance(ShutdownPhase::Now);
+        self.shutdown.lock().files.clear();
     }
 }
 

@@ -7,12 +7,14 @@
 //!                 a stop is asked for      asked again, or too late
 //! ```
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
+use crate::listen::unix::SocketFile;
 use crate::shutdown::phase::ShutdownPhase;
 
 /// The switch. Clones are the same switch.
@@ -27,6 +29,8 @@ pub(crate) struct ShutdownState {
     generations: Vec<watch::Sender<ShutdownPhase>>,
     /// Held for generations to come; a worker has duplicates.
     pub(crate) listeners: Listeners,
+    /// Of listeners that accept while the server drains. Workers may not remove files.
+    pub(crate) files: Vec<Arc<SocketFile>>,
     /// Of the listeners, the last ones where there are none any more.
     addresses: Vec<Address>,
 }
@@ -38,6 +42,7 @@ impl Shutdown {
                 phase: ShutdownPhase::Running,
                 generations: Vec::new(),
                 listeners: Listeners::default(),
+                files: Vec::new(),
                 addresses: Vec::new(),
             })),
         }
@@ -87,7 +92,8 @@ impl ShutdownState {
         if self.phase > ShutdownPhase::Running {
             // Before any worker looks at its queue for the last time: while a duplicate is open
             // here the kernel goes on completing connections, which nobody would take.
-            self.listeners = Listeners::default();
+            self.files
+                .extend(mem::take(&mut self.listeners).into_files());
         }
         for generation in &self.generations {
             advance(generation, self.phase);

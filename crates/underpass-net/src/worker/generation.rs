@@ -112,7 +112,6 @@ fn prepare_listener<S: Clone>(
         group,
         identity: socket.identity,
         socket: socket.socket,
-        file: socket.file,
     }
 }
 

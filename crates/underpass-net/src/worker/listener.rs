@@ -3,11 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use crate::listen::config::ListenerAccess;
 use crate::listen::identity::ListenerIdentity;
-use crate::listen::unix::SocketFile;
 use crate::worker::acceptor::Acceptor;
 
 /// A listener on its way to the thread of a worker.
@@ -17,7 +15,6 @@ pub(crate) struct PreparedListener<S> {
     /// The group of connections that its connections are counted in.
     pub(crate) group: usize,
     pub(crate) socket: OwnedFd,
-    pub(crate) file: Option<Arc<SocketFile>>,
 }
 
 /// A socket in a worker's event loop, and what its connections are served with.
@@ -26,8 +23,6 @@ pub(crate) struct WorkerListener<S> {
     pub(crate) service: S,
     pub(crate) group: usize,
     pub(crate) acceptor: Acceptor,
-    /// The socket's file stays as long as somebody accepts there.
-    _file: Option<Arc<SocketFile>>,
 }
 
 impl<S> PreparedListener<S> {
@@ -38,7 +33,6 @@ impl<S> PreparedListener<S> {
             service: self.service,
             group: self.group,
             acceptor: Acceptor::open(self.socket)?,
-            _file: self.file,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
+use crate::connection::service::HttpService;
 use crate::connection::worker::{HttpShared, ServeSummary, Worker};
 
 /// What is spoken on connections, and what workers do before they take any.
@@ -17,7 +18,7 @@ pub(crate) struct HttpProtocol {
 
 impl Protocol for HttpProtocol {
     type Worker = Worker;
-    type Service = ();
+    type Service = HttpService;
     type Summary = ServeSummary;
 
     fn after_bind(&self) -> Result<(), underpass_net::Error> {
@@ -37,10 +38,10 @@ impl Protocol for HttpProtocol {
 
     fn serve_connection(
         worker: Rc<Worker>,
-        _service: (),
+        service: HttpService,
         stream: Connection,
     ) -> impl Future<Output = ()> + 'static {
-        converse::serve_connection(worker, stream)
+        converse::serve_connection(worker, service, stream)
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
