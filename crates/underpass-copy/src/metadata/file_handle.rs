@@ -1,6 +1,6 @@
 //! A file held so that no name leads to it any more.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
@@ -8,43 +8,109 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Held, Made, Trouble};
-use crate::report::problem::What;
+use crate::fs::folder::Folder;
+use crate::fs::stat::{file_type, identity};
+use crate::report::problem::{Problem, Severity, What};
+
+/// A file whose metadata is read or set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MetadataTarget<'a> {
+    /// An open file or folder.
+    Open(BorrowedFd<'a>),
+    /// A name in an open folder, for what can't or must not be opened; a symbolic link is meant
+    /// itself.
+    Named(BorrowedFd<'a>, &'a CStr),
+}
+
+impl<'a> MetadataTarget<'a> {
+    pub(crate) fn of_folder(folder: &'a Folder) -> Self {
+        match folder {
+            Folder::Open(_) => Self::Open(folder.fd()),
+            _ => Self::Named(folder.fd(), c"."),
+        }
+    }
+}
+
+/// How the copy came into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    /// It was created with these permission bits, less what the umask took.
+    New(u32),
+    /// It was there.
+    Existing,
+}
+
+/// Something that could not be put on a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataError {
+    pub(crate) what: What,
+    pub(crate) errno: Errno,
+    pub(crate) call: &'static str,
+    /// The extended attribute it is about, if it is about one.
+    pub(crate) attribute: Option<OsString>,
+    pub(crate) severity: Severity,
+}
+
+impl MetadataError {
+    pub(super) fn new(what: What, errno: Errno, call: &'static str) -> Self {
+        Self {
+            what,
+            errno,
+            call,
+            attribute: None,
+            severity: Severity::Error,
+        }
+    }
+
+    /// The problem of the file that is shown as `path`.
+    pub(crate) fn at(self, path: OsString) -> Problem {
+        Problem {
+            other: self.attribute,
+            severity: self.severity,
+            ..Problem::of(self.what, path, self.errno).by(self.call)
+        }
+    }
+}
 
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
 /// reached through its link in `/proc`, which leads to it whatever has become of its name, and to a
 /// symbolic link itself.
-pub(super) enum Grip<'a> {
+pub(super) enum FileHandle<'a> {
     Open(BorrowedFd<'a>),
     Pinned(OwnedFd, String),
 }
 
-impl<'a> Grip<'a> {
+impl<'a> FileHandle<'a> {
     /// A source that is what it was when `stat` was taken.
-    pub(super) fn on_source(held: Held<'a>, stat: &Stat) -> Result<Self, Trouble> {
-        Self::on(held, |now| {
-            (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino)
-        })
+    pub(super) fn on_source(held: MetadataTarget<'a>, stat: &Stat) -> Result<Self, MetadataError> {
+        Self::on(held, |now| identity(now) == identity(stat))
     }
 
     /// A copy that can be the one that was made: of the source's kind, and without another name.
     /// Somebody else who may write the folder can put a name of another file in its place, and
     /// would be given that file.
-    pub(super) fn on_dest(held: Held<'a>, source: &Stat, made: Made) -> Result<Self, Trouble> {
-        let kind = FileType::from_raw_mode(source.st_mode);
+    pub(super) fn on_dest(
+        held: MetadataTarget<'a>,
+        source: &Stat,
+        creation: Creation,
+    ) -> Result<Self, MetadataError> {
+        let kind = file_type(source);
         Self::on(held, |now| {
             let is_alone = now.st_nlink == 1 || kind == FileType::Directory;
-            let is_kind = FileType::from_raw_mode(now.st_mode) == kind;
-            is_kind && (is_alone || made == Made::Before)
+            let is_kind = file_type(now) == kind;
+            is_kind && (is_alone || creation == Creation::Existing)
         })
     }
 
-    fn on(held: Held<'a>, is_meant: impl FnOnce(&Stat) -> bool) -> Result<Self, Trouble> {
+    fn on(
+        held: MetadataTarget<'a>,
+        is_meant: impl FnOnce(&Stat) -> bool,
+    ) -> Result<Self, MetadataError> {
         let (folder, name) = match held {
-            Held::Open(file) => return Ok(Self::Open(file)),
-            Held::Named(folder, name) => (folder, name),
+            MetadataTarget::Open(file) => return Ok(Self::Open(file)),
+            MetadataTarget::Named(folder, name) => (folder, name),
         };
-        let replaced = |errno, call| Trouble::new(What::Replaced, errno, call);
+        let replaced = |errno, call| MetadataError::new(What::Replaced, errno, call);
         let file = pin(folder, name).map_err(|errno| replaced(errno, "openat"))?;
         let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno, "fstat"))?;
         if !is_meant(&now) {
