@@ -3,6 +3,7 @@
 //! ```text
 //!  peer ──► fill ──► input() … consume()      the protocol reads heads and frames here
 //!  peer ──► receive_frame                     a frame of known length, in a buffer of its own
+//!  peer ──► receive_file                      a body of known length, into a file
 //!  peer ◄── flush ◄── outbox().push(piece)    the mover sends them
 //!  another thread ──► WakeHandle ──► wait_for_wake
 //! ```
@@ -13,6 +14,7 @@ pub(crate) mod connector;
 pub(crate) mod deadline;
 pub(crate) mod frame;
 pub(crate) mod input;
+mod receive;
 mod send;
 pub(crate) mod set;
 pub(crate) mod socket;

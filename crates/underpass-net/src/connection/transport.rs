@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 use tokio::io::{Interest, Ready};
-use underpass::drive::tokio::{Forecast, Sender, Turn};
+use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::socket::PlainSocket;
@@ -40,6 +40,18 @@ impl Transport {
             Transport::Plain(socket) => {
                 sender.turn(outbox, socket, kernel, policy, bytes_max).await
             }
+        }
+    }
+
+    /// Receives one turn of a body into a file. Cancel safe.
+    pub(crate) async fn receive<F: AsFd>(
+        &self,
+        body: &mut FileReceiver<F>,
+        kernel: &Kernel,
+        bytes_max: u64,
+    ) -> Result<Turn, underpass::Error> {
+        match self {
+            Transport::Plain(socket) => body.turn(socket, kernel, bytes_max).await,
         }
     }
 

@@ -5,7 +5,7 @@
 //! that would come back at once make it wait, until a connection ends or a short while has passed;
 //! what arrives meanwhile stays in the kernel's queue and is served later.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
@@ -21,11 +21,12 @@ use crate::log_throttle::{LogThrottle, Occurrence};
 use crate::worker::listener::WorkerListener;
 
 /// Hands every connection to `take`, as long as its listener's group has room, and calls `full`
-/// whenever there are as many connections of clients as there may be. Never returns; cancel it to
-/// stop.
+/// whenever there are as many connections of clients as there may be. Takes none once it `is_over`,
+/// which the caller has to be woken for. Never returns; cancel it to stop.
 pub(crate) async fn accept<S>(
     listeners: &[WorkerListener<S>],
     connections: &ConnectionSet,
+    is_over: impl Fn() -> bool,
     mut take: impl FnMut(&WorkerListener<S>, PlainSocket, PeerAddress),
     full: impl Fn(),
 ) {
@@ -38,6 +39,9 @@ pub(crate) async fn accept<S>(
             full();
         }
         had_room = has_room;
+        if is_over() {
+            return pending().await;
+        }
         // No listener is always asked first, or a crowd at one would shut out the others.
         first = (first + 1) % listeners.len().max(1);
         match next(listeners, connections, first).await {
