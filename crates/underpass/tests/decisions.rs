@@ -7,7 +7,8 @@ use std::path::Path;
 
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{
-    Cloning, Holes, KernelFacts, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan,
+    Cloning, EndpointKind, Holes, KernelFacts, Mechanism, Owed, Plan, Policy, Sink, Source, Writes,
+    plan,
 };
 
 const HEAD: &str = "\
@@ -53,11 +54,11 @@ fn decisions_are_written_down() {
 
 fn decisions() -> String {
     let mut text = HEAD.to_owned();
-    for from in Kind::ALL {
+    for from in EndpointKind::ALL {
         write!(text, "\n## Source: {from}\n\n").expect("a string");
         text.push_str("| to | clone | copy_range | sendfile | splice | read_write |\n");
         text.push_str("|---|---|---|---|---|---|\n");
-        for to in Kind::ALL {
+        for to in EndpointKind::ALL {
             row(
                 &mut text,
                 to.name(),
@@ -73,38 +74,38 @@ fn decisions() -> String {
 }
 
 fn special(text: &mut String) {
-    let mut unknown = Source::sample(Kind::File);
+    let mut unknown = Source::sample(EndpointKind::File);
     (unknown.end.size, unknown.owed) = (0, Owed::ToEnd);
     row(
         text,
         "file of size 0 (procfs) → file",
-        &planned(&unknown, &Sink::sample(Kind::File)),
+        &planned(&unknown, &Sink::sample(EndpointKind::File)),
     );
     row(
         text,
         "file of size 0 (procfs) → TCP socket",
-        &planned(&unknown, &Sink::sample(Kind::Tcp)),
+        &planned(&unknown, &Sink::sample(EndpointKind::Tcp)),
     );
-    let mut small = Source::sample(Kind::File);
+    let mut small = Source::sample(EndpointKind::File);
     small.owed = Owed::Exactly(SPLICED_BYTES_MIN - 1);
     row(
         text,
         "range of less than 256 KiB → TCP socket, or no pipe left",
-        &planned(&small, &Sink::sample(Kind::Tcp)),
+        &planned(&small, &Sink::sample(EndpointKind::Tcp)),
     );
-    let mut appending = Sink::sample(Kind::File);
+    let mut appending = Sink::sample(EndpointKind::File);
     appending.end.writes = Writes::Appends;
     row(
         text,
         "file → file open for appending",
-        &planned(&Source::sample(Kind::File), &appending),
+        &planned(&Source::sample(EndpointKind::File), &appending),
     );
-    let mut part = Source::sample(Kind::File);
+    let mut part = Source::sample(EndpointKind::File);
     (part.from, part.owed) = (1, Owed::Exactly(10));
     row(
         text,
         "odd part of a file → file",
-        &planned(&part, &Sink::sample(Kind::File)),
+        &planned(&part, &Sink::sample(EndpointKind::File)),
     );
 }
 
@@ -117,7 +118,10 @@ fn policies(text: &mut String) {
         ("find holes", of(Cloning::Auto, Holes::Find)),
         ("find holes, share blocks", of(Cloning::Always, Holes::Find)),
     ] {
-        let (source, sink) = (Source::sample(Kind::File), Sink::sample(Kind::File));
+        let (source, sink) = (
+            Source::sample(EndpointKind::File),
+            Sink::sample(EndpointKind::File),
+        );
         row(
             text,
             name,

@@ -14,7 +14,7 @@ use crate::sys;
 use crate::transfer::Transfer;
 use crate::transfer::op::{Held, Middle, Op};
 use crate::transfer::zeros::Content;
-use crate::vocabulary::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
 /// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
 /// from the kernel's idle ones when they are first needed. One belongs to one transfer.
@@ -202,7 +202,7 @@ fn splice(
 
 /// The flag concerns the pipe side alone: a pipe that polls must not be waited for.
 fn splice_flags(source: &Endpoint, sink: &Endpoint) -> SpliceFlags {
-    let polls = |end: &Endpoint| end.kind == Kind::Pipe && end.waits == Waits::Polls;
+    let polls = |end: &Endpoint| end.kind == EndpointKind::Pipe && end.waits == Waits::Polls;
     if polls(source) || polls(sink) {
         SpliceFlags::NONBLOCK
     } else {

@@ -21,7 +21,7 @@ use crate::plan::policy::Policy;
 use crate::shared_file::SharedFile;
 use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Waits};
+use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::vocabulary::mechanism::Mechanism;
@@ -547,8 +547,8 @@ impl Outbox {
 
     fn situation(&self, sink_waits: Waits) -> Situation {
         Situation {
-            source: Kind::File,
-            sink: Kind::Tcp,
+            source: EndpointKind::File,
+            sink: EndpointKind::Tcp,
             source_waits: Waits::Blocks,
             sink_waits,
             done: self.account.bytes(),

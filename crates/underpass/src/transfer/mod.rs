@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
 use crate::vocabulary::account::{Account, Cause, Scope};
-use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source, Writes};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Owed, Sink, Source, Writes};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
@@ -48,7 +48,8 @@ impl Transfer {
                 Phase::Failed(mechanism, Fault::Refused, errno)
             }
         };
-        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+        let between_files =
+            source.end.kind == EndpointKind::File && sink.end.kind == EndpointKind::File;
         Self {
             plan,
             source: source.end,
@@ -199,7 +200,7 @@ impl Transfer {
     }
 
     fn has_pipe_end(&self) -> bool {
-        self.source.kind == Kind::Pipe || self.sink.kind == Kind::Pipe
+        self.source.kind == EndpointKind::Pipe || self.sink.kind == EndpointKind::Pipe
     }
 
     fn source_offset(&self) -> Option<u64> {

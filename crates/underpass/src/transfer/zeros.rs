@@ -161,7 +161,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::endpoint::Kind;
+    use crate::vocabulary::endpoint::EndpointKind;
 
     fn held(to: u64, len: usize, end: Option<u64>) -> Held {
         Held {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_buffer_is_asked_for_zeros_then_for_data() {
-        let sink = Sink::sample(Kind::File);
+        let sink = Sink::sample(EndpointKind::File);
         let mut zeros = Zeros::of(&sink, Holes::Find);
         assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
         let ask = zeros.question(0, 9000, None).expect("unknown");
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_looked_at_is_data() {
-        let mut zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        let mut zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         for answer in [Err(Errno::IO), Ok(9001)] {
             let ask = zeros.question(0, 9000, None).expect("unknown");
             assert_eq!(zeros.record(ask, answer), Found::Nothing);
@@ -265,20 +265,20 @@ mod tests {
     #[test]
     fn reads_end_where_blocks_do() {
         let buffer = BUFFER_BYTES as u64;
-        let zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        let zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         assert_eq!(zeros.fill_bytes(0, u64::MAX, u64::MAX), buffer);
         assert_eq!(zeros.fill_bytes(100, u64::MAX, u64::MAX), buffer - 100);
         assert_eq!(zeros.fill_bytes(100, 5000, u64::MAX), 5000, "all there is");
         assert_eq!(zeros.fill_bytes(100, u64::MAX, 5000), 4096 - 100);
         assert_eq!(zeros.fill_bytes(100, u64::MAX, 70), 70, "no block at all");
-        let plain = Zeros::of(&Sink::sample(Kind::Tcp), Holes::Find);
+        let plain = Zeros::of(&Sink::sample(EndpointKind::Tcp), Holes::Find);
         assert_eq!(plain.fill_bytes(100, u64::MAX, u64::MAX), buffer);
     }
 
     #[test]
     fn blocks_are_neither_too_small_nor_larger_than_the_buffer() {
         for (says, is) in [(0, 512), (4096, 4096), (1 << 30, BUFFER_BYTES as u64)] {
-            let mut sink = Sink::sample(Kind::File);
+            let mut sink = Sink::sample(EndpointKind::File);
             sink.end.block_bytes = says;
             assert_eq!(Zeros::of(&sink, Holes::Find).block_bytes, is);
         }

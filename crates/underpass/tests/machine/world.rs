@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use rustix::io::Errno;
-use underpass::{Held, Kind, Middle, Op, Side};
+use underpass::{EndpointKind, Held, Middle, Op, Side};
 
 /// What a sink is full of before anything is moved; no source has such a byte.
 const OLD: u8 = 0xff;
@@ -44,7 +44,7 @@ impl Run {
 /// Source, sink and what is between them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    kinds: (Kind, Kind),
+    kinds: (EndpointKind, EndpointKind),
     source: Vec<u8>,
     /// Which bytes of the source are in holes.
     holes: Vec<bool>,
@@ -62,7 +62,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(kinds: (Kind, Kind), runs: &[Run], old: usize, script: Vec<Fate>) -> Self {
+    pub(crate) fn new(
+        kinds: (EndpointKind, EndpointKind),
+        runs: &[Run],
+        old: usize,
+        script: Vec<Fate>,
+    ) -> Self {
         let (mut source, mut holes) = (Vec::new(), Vec::new());
         for run in runs {
             let (Run::Data(len) | Run::Zeros(len) | Run::Hole(len)) = *run;
@@ -77,7 +82,7 @@ impl World {
         }
         let (pipe, buffer) = (VecDeque::new(), VecDeque::new());
         let script = script.into();
-        let sink = if kinds.1 == Kind::File {
+        let sink = if kinds.1 == EndpointKind::File {
             vec![OLD; old]
         } else {
             Vec::new()
@@ -103,7 +108,7 @@ impl World {
 
     /// The length of a sink that is a file.
     pub(crate) fn sink_len(&self) -> usize {
-        if self.kinds.1 == Kind::File {
+        if self.kinds.1 == EndpointKind::File {
             self.sink.len()
         } else {
             0
@@ -116,7 +121,7 @@ impl World {
 
     /// Bytes that a source without offsets has given.
     pub(crate) fn read(&self) -> Option<u64> {
-        let has_offsets = matches!(self.kinds.0, Kind::File | Kind::Block);
+        let has_offsets = matches!(self.kinds.0, EndpointKind::File | EndpointKind::Block);
         (!has_offsets).then_some(self.read as u64)
     }
 
@@ -144,7 +149,7 @@ impl World {
     }
 
     pub(crate) fn sink_has_offsets(&self) -> bool {
-        matches!(self.kinds.1, Kind::File | Kind::Block)
+        matches!(self.kinds.1, EndpointKind::File | EndpointKind::Block)
     }
 
     pub(crate) fn cut(&mut self, len: usize) {
@@ -214,7 +219,7 @@ impl World {
     }
 
     fn may_lie(&self, op: Op) -> bool {
-        let file = matches!(self.kinds.0, Kind::File | Kind::Block);
+        let file = matches!(self.kinds.0, EndpointKind::File | EndpointKind::Block);
         match op {
             Op::CopyRange { .. } => true,
             Op::Sendfile { .. } | Op::Splice { .. } => file,

@@ -20,7 +20,7 @@ use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
 use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::endpoint::{Endpoint, Kind, Sink, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::limits::READ_AHEAD_BYTES;
 
@@ -236,7 +236,8 @@ impl Sender {
     fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
         if self.cork == Cork::Untried && wanted == Cork::In {
             let kind = self.socket.map(|socket| socket.end.kind);
-            let fills = matches!(kind, Some(Kind::Tcp | Kind::TcpKernelTls)) && !is_paced(sink);
+            let fills = matches!(kind, Some(EndpointKind::Tcp | EndpointKind::TcpKernelTls))
+                && !is_paced(sink);
             self.cork = if fills { Cork::Out } else { Cork::Useless };
         }
         if matches!(self.cork, Cork::In | Cork::Out) && self.cork != wanted {
