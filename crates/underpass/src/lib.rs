@@ -94,7 +94,7 @@ mod vocabulary;
 pub use drive::blocking::{Progress, copy_file, recv_file, relay_streams, send_file};
 pub use drive::half_close::Relayed;
 pub use kernel::Kernel;
-pub use outbox::{Beside, Due, FileRange, Joining, Loaded, More, Outbox, Piece, Unsent};
+pub use outbox::{Due, FileRange, Joining, Loaded, More, Outbox, Piece, SendStats, Unsent};
 pub use plan::facts::{KernelFacts, Pipes};
 pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
 pub use plan::reason::Reason;
