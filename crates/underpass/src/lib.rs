@@ -100,7 +100,7 @@ pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
 pub use plan::reason::Reason;
 pub use plan::{Plan, plan};
 pub use shared_file::SharedFile;
-pub use transfer::op::{Held, Middle, Op};
+pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};
 pub use vocabulary::account::{Account, Cause, Refusal, Scope, Tally};

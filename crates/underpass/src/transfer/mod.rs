@@ -29,7 +29,7 @@ use crate::vocabulary::limits::{
 };
 use crate::vocabulary::mechanism::Mechanism;
 use extent::Extents;
-use op::{Middle, Op};
+use op::{Op, RelayBuffer};
 use relay::Relay;
 use state::{Phase, Punching, Question};
 use verdict::{Situation, Verdict, verdict};
@@ -180,10 +180,10 @@ impl Transfer {
                 _ => Op::Sendfile { from, len },
             },
             Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
-            Mechanism::Splice => Relay::fill(Middle::Pipe, from, len),
+            Mechanism::Splice => Relay::fill(RelayBuffer::Pipe, from, len),
             Mechanism::ReadWrite => {
                 let len = self.zeros.fill_bytes(next, owed, len);
-                Relay::fill(Middle::Buffer, from, len)
+                Relay::fill(RelayBuffer::Buffer, from, len)
             }
         }
     }
@@ -291,7 +291,7 @@ impl Transfer {
         let read = matches!(
             op,
             Op::Fill {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             }
         );

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::plan::policy::Holes;
 use crate::transfer::extent::Found;
-use crate::transfer::op::{Held, Op};
+use crate::transfer::op::{BufferedBytes, Op};
 use crate::vocabulary::endpoint::Sink;
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
@@ -54,7 +54,7 @@ impl Zeros {
     /// The question that must be answered before the `held` bytes that go to `to` may be drained.
     /// `end` is where the transfer ends, if that is known.
     pub(crate) fn question(&self, to: u64, held: u64, end: Option<u64>) -> Option<Op> {
-        let ahead = Held {
+        let ahead = BufferedBytes {
             to,
             len: held,
             block_bytes: self.block_bytes,
@@ -116,7 +116,7 @@ pub(crate) enum Content {
     Data,
 }
 
-impl Held {
+impl BufferedBytes {
     /// How many of `bytes`, which are what is held, are of one content from the beginning on.
     pub(crate) fn run_of(&self, content: Content, bytes: &[u8]) -> usize {
         let mut run = 0;
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use crate::vocabulary::endpoint::EndpointKind;
 
-    fn held(to: u64, len: usize, end: Option<u64>) -> Held {
-        Held {
+    fn held(to: u64, len: usize, end: Option<u64>) -> BufferedBytes {
+        BufferedBytes {
             to,
             len: len as u64,
             block_bytes: 512,
@@ -239,7 +239,7 @@ mod tests {
         let ask = zeros.question(4096, 4904, None).expect("unknown again");
         assert_eq!(zeros.record(ask, Ok(0)), Found::Nothing);
         let ask = zeros.question(4096, 4904, None).expect("how much data");
-        assert!(matches!(ask, Op::DataAhead(Held { to: 4096, .. })));
+        assert!(matches!(ask, Op::DataAhead(BufferedBytes { to: 4096, .. })));
         assert_eq!(zeros.record(ask, Ok(4096)), Found::Nothing);
         let asked = zeros.question(5000, 4000, None);
         assert_eq!((asked, zeros.data_after(5000)), (None, 3192));

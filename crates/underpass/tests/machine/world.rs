@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use rustix::io::Errno;
-use underpass::{EndpointKind, Held, Middle, Op, Side};
+use underpass::{BufferedBytes, EndpointKind, Op, RelayBuffer, Side};
 
 /// What a sink is full of before anything is moved; no source has such a byte.
 const OLD: u8 = 0xff;
@@ -192,7 +192,7 @@ impl World {
         if matches!(
             op,
             Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             }
         ) {
@@ -224,11 +224,11 @@ impl World {
             Op::CopyRange { .. } => true,
             Op::Sendfile { .. } | Op::Splice { .. } => file,
             Op::Fill {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => file,
             Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => true,
             _ => false,
@@ -381,7 +381,7 @@ impl World {
     }
 
     /// Bytes of whole blocks of zeros that the buffer has from `at` on.
-    fn zeros_ahead(&self, held: Held, mut at: usize) -> usize {
+    fn zeros_ahead(&self, held: BufferedBytes, mut at: usize) -> usize {
         assert_eq!(held.len, self.buffer.len() as u64, "looks at all of it");
         let (start, block) = (at, held.block_bytes as usize);
         loop {
@@ -397,10 +397,10 @@ impl World {
         }
     }
 
-    fn middle(&mut self, through: Middle) -> &mut VecDeque<u8> {
+    fn middle(&mut self, through: RelayBuffer) -> &mut VecDeque<u8> {
         match through {
-            Middle::Pipe => &mut self.pipe,
-            Middle::Buffer => &mut self.buffer,
+            RelayBuffer::Pipe => &mut self.pipe,
+            RelayBuffer::Buffer => &mut self.buffer,
         }
     }
 }
