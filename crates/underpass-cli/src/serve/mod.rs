@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use underpass::{Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source};
+use underpass::{EndpointKind, Kernel, Mechanism, Owed, Plan, Policy, Sink, Source};
 use underpass_net::{Inherited, Notifier};
 use underpass_serve::{Error, FileServer, ServeSummary};
 
@@ -99,8 +99,11 @@ fn say(line: &str) {
 
 /// The plans for sending a file to a TCP socket on this kernel.
 fn body_plan(policy: &Policy) -> BodyPlan {
-    let (large, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
-    let mut small = Source::sample(Kind::File);
+    let (large, socket) = (
+        Source::sample(EndpointKind::File),
+        Sink::sample(EndpointKind::Tcp),
+    );
+    let mut small = Source::sample(EndpointKind::File);
     small.owed = Owed::Exactly(TRIED_BYTES);
     let kernel = Kernel::probe();
     let plan = |source| kernel.plan(source, &socket, policy);
