@@ -8,8 +8,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use underpass::{Mechanism, Policy};
 
-use super::loopback::StreamKind;
 use super::path::TestedPath;
+use super::stream::StreamKind;
 use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
 use super::trial::{TrialOutcome, TrialResult, TrialSink, TrialSource, attempt};
 

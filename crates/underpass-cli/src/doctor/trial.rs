@@ -14,8 +14,8 @@ use underpass::{
 };
 
 use super::explanation;
-use super::loopback::{Collected, StreamKind};
 use super::sample::{self, SAMPLE_BYTES, SampleFile};
+use super::stream::{Collected, StreamKind};
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

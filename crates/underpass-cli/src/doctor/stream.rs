@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+
+use crate::loopback::tcp_pair;
 
 /// The kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,18 +71,3 @@ impl StreamKind {
 
 /// The bytes that arrived.
 pub(super) type Collected = JoinHandle<io::Result<Vec<u8>>>;
-
-/// Opens a TCP connection of this process to itself.
-pub(super) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
-    let any = |ip| SocketAddr::new(ip, 0);
-    let ways = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(any);
-    let listener = TcpListener::bind(&ways[..])?;
-    let ours = TcpStream::connect(listener.local_addr()?)?;
-    let (theirs, from) = listener.accept()?;
-    if from == ours.local_addr()? {
-        Ok((ours, theirs))
-    } else {
-        let other = "another process connected first";
-        Err(io::Error::new(io::ErrorKind::ConnectionRefused, other))
-    }
-}
