@@ -2,12 +2,14 @@
 
 use underpass::Mechanism;
 
-use super::layout::{Style, Styling, wrap, wrap_list};
+use super::explanation;
+use super::layout::{Style, Styling, grouped, wrap, wrap_list};
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
+use super::report::DoctorReport;
+use super::settings::KernelSetting;
 use super::tls::TlsAnswer;
 use super::trial::TrialOutcome;
-use super::{DoctorReport, explanation};
 
 /// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
@@ -116,18 +118,6 @@ fn cell(outcome: &TrialOutcome) -> (String, Style) {
         TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Style::Red),
         TrialOutcome::NotTried { .. } => ("not tried".to_owned(), Style::Dim),
     }
-}
-
-/// Groups pairs by key, in the order of first occurrence.
-fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
-    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
-    for (key, pair) in met {
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, pairs)) => pairs.push(pair),
-            None => groups.push((key, vec![pair])),
-        }
-    }
-    groups
 }
 
 /// Lists each refusal once, with all its pairs.
@@ -250,7 +240,7 @@ fn pipes(report: &DoctorReport) -> String {
     .concat()
 }
 
-fn setting(setting: &super::KernelSetting) -> String {
+fn setting(setting: &KernelSetting) -> String {
     let value = setting.value.as_deref().unwrap_or("unreadable");
     wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
 }
@@ -296,16 +286,6 @@ fn number(number: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_answers_are_listed_once() {
-        let met = [("a", "1"), ("b", "2"), ("a", "3")].map(|(key, pair)| (key, pair.to_owned()));
-        let groups = grouped(met.into_iter());
-        assert_eq!(
-            groups,
-            [("a", vec!["1".into(), "3".into()]), ("b", vec!["2".into()])]
-        );
-    }
 
     #[test]
     fn sizes_are_in_the_largest_whole_unit() {

@@ -1,13 +1,31 @@
-//! Local connections for trials: the trial has one end, a thread serves the other.
+//! The ends of trials: files, and local connections of which a thread serves the other end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use rustix::io::Errno;
+
+use super::sample::{self, SampleFile};
 use crate::loopback::tcp_pair;
+
+/// The source of the bytes of a trial.
+#[derive(Clone, Debug)]
+pub(super) enum TrialSource {
+    File(SampleFile),
+    Stream(StreamKind, Arc<[u8]>),
+}
+
+/// The destination of the bytes of a trial.
+#[derive(Clone, Debug)]
+pub(super) enum TrialSink {
+    /// A private file in this directory.
+    Directory(Arc<OwnedFd>),
+    Stream(StreamKind),
+}
 
 /// The kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +74,7 @@ impl StreamKind {
     }
 
     /// Opens an end that accepts bytes, and collects them until it is closed.
-    pub(super) fn taking(self, bytes_max: usize) -> io::Result<(OwnedFd, Collected)> {
+    fn taking(self, bytes_max: usize) -> io::Result<(OwnedFd, Collected)> {
         let (write, read) = self.open()?;
         let collect = move || {
             let mut bytes = Vec::new();
@@ -70,4 +88,44 @@ impl StreamKind {
 }
 
 /// The bytes that arrived.
-pub(super) type Collected = JoinHandle<io::Result<Vec<u8>>>;
+type Collected = JoinHandle<io::Result<Vec<u8>>>;
+
+impl TrialSource {
+    pub(super) fn bytes(&self) -> &Arc<[u8]> {
+        match self {
+            Self::File(original) => &original.bytes,
+            Self::Stream(_, bytes) => bytes,
+        }
+    }
+}
+
+impl TrialSink {
+    pub(super) fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, ArrivedBytes)> {
+        match self {
+            Self::Directory(directory) => {
+                let file = sample::private_file(directory.as_fd())?;
+                Ok((file.try_clone()?.into(), ArrivedBytes::File(file)))
+            }
+            Self::Stream(stream) => {
+                let (end, collected) = stream.taking(bytes_max)?;
+                Ok((end, ArrivedBytes::Stream(collected)))
+            }
+        }
+    }
+}
+
+/// Where the bytes arrive.
+pub(super) enum ArrivedBytes {
+    File(File),
+    Stream(Collected),
+}
+
+impl ArrivedBytes {
+    /// Reads all bytes that arrived, up to one more than expected.
+    pub(super) fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
+        match self {
+            Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),
+            Self::Stream(collected) => collected.join().unwrap_or(Err(Errno::IO.into())),
+        }
+    }
+}
