@@ -289,9 +289,21 @@ impl ExitReport {
     #[track_caller]
     pub fn assert_failed(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        for word in words {
-            assert!(self.errors.contains(word), "no {word:?} in {self:?}");
-        }
+        assert_contains(&self.errors, words);
+    }
+
+    /// Checks for every one of `words` on standard output.
+    #[track_caller]
+    pub fn assert_output(&self, words: &[&str]) {
+        assert_contains(&self.output, words);
+    }
+}
+
+/// Checks that a text contains every one of `words`.
+#[track_caller]
+pub fn assert_contains(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text}");
     }
 }
 

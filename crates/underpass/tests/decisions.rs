@@ -7,7 +7,7 @@ use std::path::Path;
 
 use underpass::limits::SPLICED_BYTES_MIN;
 use underpass::{
-    Cloning, Holes, Kernel, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan,
+    Cloning, Holes, KernelFacts, Kind, Mechanism, Owed, Plan, Policy, Sink, Source, Writes, plan,
 };
 
 const HEAD: &str = "\
@@ -125,13 +125,13 @@ fn policies(text: &mut String) {
         row(
             text,
             name,
-            &plan(&source, &sink, &Kernel::unprobed(), &policy),
+            &plan(&source, &sink, &KernelFacts::default(), &policy),
         );
     }
 }
 
 fn planned(source: &Source<()>, sink: &Sink<()>) -> Plan {
-    plan(source, sink, &Kernel::unprobed(), &Policy::default())
+    plan(source, sink, &KernelFacts::default(), &Policy::default())
 }
 
 fn row(text: &mut String, name: &str, plan: &Plan) {

@@ -1,10 +1,10 @@
 //! `underpass doctor`: tests what this kernel and these file systems can do.
 //!
 //! ```text
-//!  paths ─▶ places ─┐
-//!  TCP, Unix, pipe ─┴▶ pairs ─▶ a trial per mechanism, one with all allowed ─▶ rows ─┐
-//!  kernel, kernel TLS, pipes, TCP, open files ───────────────────────────────────────┼▶ DoctorReport
-//!                                                                advice on all of it ┘
+//!  paths ──────────┐
+//!  TCP, Unix, pipe ┴▶ pairs ─▶ a trial per mechanism, one with all allowed ─▶ results ─┐
+//!  kernel, kernel TLS, pipes, TCP, open files ─────────────────────────────────────────┼▶ report
+//!                                                                               advice ┘
 //! ```
 //!
 //! "Works" means that a real transfer completed, that its account shows the mechanism moved all

@@ -74,13 +74,13 @@ pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResult
 }
 
 /// Two ends with their names in the report.
-struct Pair {
+struct TrialPair {
     source: (String, TrialSource),
     sink: (String, TrialSink),
     commands: &'static [&'static str],
 }
 
-impl Pair {
+impl TrialPair {
     fn run(self, begun: Instant) -> PairResults {
         let mut is_stuck = false;
         let mut limited = |policy| {
@@ -115,7 +115,7 @@ impl Pair {
 }
 
 /// Every path with every path, every path with every kind of stream, and TCP with TCP.
-fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<Pair> {
+fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
     let sources: Vec<_> = paths
         .iter()
         .filter_map(|path| Some((path.id.clone(), TrialSource::File(path.original.clone()?))))
@@ -137,7 +137,7 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), commands| {
         let (source, sink) = (source.clone(), sink.clone());
-        pairs.push(Pair {
+        pairs.push(TrialPair {
             source,
             sink,
             commands,

@@ -13,10 +13,11 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
-    CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
+    CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, Channel, Coding, Explain, LogFormat, Options, Setting, SiteOptions, StatusAddress,
+    Access, Coding, ConfigOverride, Explain, LogFormat, OverrideSource, ServerOptions, SiteOptions,
+    StatusAddress,
 };
 
 use super::advice::with_advice;
@@ -43,7 +44,7 @@ pub(crate) struct ServeArguments {
     /// value is TOML, or text without quotes. The variable UNDERPASS_SET holds several, one per
     /// line or separated by semicolons
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    set: Vec<Setting>,
+    set: Vec<ConfigOverride>,
 
     /// Listen on this address; may be repeated: ADDR:PORT (0.0.0.0:8080 for all interfaces,
     /// [::]:8080 for all by IPv6 and IPv4, port 0 for a free port), unix:/path[,mode=0660], or
@@ -146,9 +147,9 @@ struct FileArguments {
     immutable: bool,
 
     /// Allow scripts of this web origin (https://app.example) to read responses, or of any (*)
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = Origin::parse,
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = CorsOrigin::parse,
           env = "UNDERPASS_CORS")]
-    cors: Option<Vec<Origin>>,
+    cors: Option<Vec<CorsOrigin>>,
 }
 
 /// The access log, metrics, `--explain` and the QR code.
@@ -185,7 +186,7 @@ const JOIN_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// A message for the user: which file, what is wrong and where.
-pub(crate) fn options(arguments: &ServeArguments) -> Result<Options, String> {
+pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     if !arguments.listen.is_empty() {
@@ -237,15 +238,18 @@ impl ServeArguments {
     ///
     /// # Errors
     /// As [`options`].
-    pub(super) fn load(&self, file: Option<&Path>) -> Result<(Options, Vec<Setting>), String> {
+    pub(super) fn load(
+        &self,
+        file: Option<&Path>,
+    ) -> Result<(ServerOptions, Vec<ConfigOverride>), String> {
         let mut settings = match std::env::var(SET_VARIABLE) {
-            Ok(text) => Setting::parse_all(&text, Channel::Environment)
+            Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
                 .map_err(|why| format!("{SET_VARIABLE}: {why}"))?,
             Err(VarError::NotPresent) => Vec::new(),
             Err(error) => return Err(format!("{SET_VARIABLE}: {error}")),
         };
         settings.extend(self.set.iter().cloned());
-        let options = Options::load_with(file, &settings);
+        let options = ServerOptions::load_with(file, &settings);
         let options = options.map_err(|error| with_advice(&error))?;
         Ok((options, settings))
     }
@@ -253,8 +257,8 @@ impl ServeArguments {
 
 const SET_VARIABLE: &str = "UNDERPASS_SET";
 
-fn setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text, Channel::Flag)
+fn setting(text: &str) -> Result<ConfigOverride, String> {
+    ConfigOverride::parse(text, OverrideSource::Flag)
 }
 
 /// Applies the folder of the command line: as the only site, or as the root of the only one.
@@ -306,7 +310,7 @@ impl FileArguments {
 
 impl ReportingArguments {
     /// Either of the log options enables the log.
-    fn override_in(&self, options: &mut Options) {
+    fn override_in(&self, options: &mut ServerOptions) {
         let output = self.log.map(|_| Access::Output);
         let access = self.log_file.clone().map(Access::from).or(output);
         override_by(access, &mut options.log.access);

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use underpass_net::{Address, Confinement, Server};
-use underpass_serve::{Options, Summary};
+use underpass_serve::{ServeSummary, ServerOptions};
 
 use super::addresses::reachable;
 
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
-    options: &Options,
-    running: &Server<Summary>,
+    options: &ServerOptions,
+    running: &Server<ServeSummary>,
     confinement: &Confinement,
     bodies: &str,
 ) -> String {
@@ -62,7 +62,7 @@ pub(super) fn url(address: &SocketAddr) -> String {
 }
 
 /// The number of requests and the account of all bodies.
-pub(super) fn farewell(summary: &Summary) -> String {
+pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = match summary.requests {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),

@@ -32,7 +32,7 @@ impl BodyPlans {
         let mut small = Source::sample(Kind::File);
         small.owed = Owed::Exactly(TRIED_BYTES);
         let kernel = Kernel::probe();
-        let plan = |source| underpass::plan(source, &socket, &kernel, policy);
+        let plan = |source| kernel.plan(source, &socket, policy);
         Self {
             small: plan(&small),
             large: plan(&large),

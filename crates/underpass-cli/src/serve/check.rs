@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use underpass_serve::{Options, Setting, SiteOptions};
+use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
 use super::advice::with_advice;
 use super::arguments::{ServeArguments, choose_folder};
@@ -23,7 +23,7 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
     Err(lines.join("\nunderpass: "))
 }
 
-fn describe(file: &Path, options: &Options, settings: &[Setting]) -> String {
+fn describe(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} is valid", file.display()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use underpass_net::{Inherited, Notifier};
-use underpass_serve::{FileServer, Summary};
+use underpass_serve::{FileServer, ServeSummary};
 
 mod addresses;
 mod advice;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
             .map_err(|error| error.to_string())?,
         None => served.notifier.ready(&signals::status(running)),
     }
-    let mut summary = Summary::default();
+    let mut summary = ServeSummary::default();
     for worker in running.join() {
         summary.add(&worker);
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
-use underpass_serve::{FileServer, Options, Summary};
+use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
 use super::advice::with_advice;
 use super::banner::{place, say};
@@ -22,7 +22,7 @@ const QUEUE_MAX: usize = 8;
 pub(super) fn handle(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    options: impl Fn() -> Result<Options, String> + Send + 'static,
+    options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let handler = SignalHandler {
@@ -67,7 +67,7 @@ struct SignalHandler<F> {
     options: F,
 }
 
-impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
+impl<F: Fn() -> Result<ServerOptions, String>> SignalHandler<F> {
     fn run(&self, queue: &Receiver<SignalAction>) {
         for action in queue {
             match action {
@@ -113,6 +113,6 @@ impl<F: Fn() -> Result<Options, String>> SignalHandler<F> {
     }
 }
 
-pub(super) fn status(server: &Server<Summary>) -> String {
+pub(super) fn status(server: &Server<ServeSummary>) -> String {
     format!("serving on {}", place(&server.addresses()))
 }

@@ -9,10 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::drive::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
-use crate::plan::{Plan, Policy, plan};
-use crate::sys::signals::{Raised, Shield};
+use crate::plan::Plan;
+use crate::plan::policy::Policy;
+use crate::sys::signals::Shield;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
@@ -85,7 +87,7 @@ impl Shielded {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(Raised::by(Kind::File)),
+            _shield: Shield::against(raised_by(Kind::File)),
             _here: PhantomData,
         }
     }
@@ -142,7 +144,7 @@ impl<'a> Driver<'a> {
 
     /// What it would do.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
-        plan(source, sink, self.kernel, &self.policy)
+        self.kernel.plan(source, sink, &self.policy)
     }
 
     /// Moves what the source owes.
@@ -185,7 +187,7 @@ impl<'a> Driver<'a> {
         let mut buffers = RelayBuffers::default();
         let raised = match (self.shielded, sink.end.kind) {
             (Some(_), Kind::File) => None,
-            (_, kind) => Raised::by(kind),
+            (_, kind) => raised_by(kind),
         };
         let _shield = Shield::against(raised);
         while let Some(op) = transfer.next_op() {

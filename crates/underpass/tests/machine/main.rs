@@ -9,8 +9,8 @@ mod world;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{
-    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, Kind, Mechanism, Op, Owed,
-    Policy, Sink, Source, Step, Transfer, Waits, plan,
+    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, KernelFacts, Kind,
+    Mechanism, Op, Owed, Policy, Sink, Source, Step, Transfer, Waits, plan,
 };
 use world::{Fate, Run, World};
 
@@ -167,7 +167,11 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let source = source(case, &world);
     let sink = sink(case, &world);
     let kernel = Kernel::unprobed();
-    let mut transfer = Transfer::new(&source, &sink, plan(&source, &sink, &kernel, &case.policy));
+    let mut transfer = Transfer::new(
+        &source,
+        &sink,
+        plan(&source, &sink, &KernelFacts::default(), &case.policy),
+    );
     transfer.limit_calls(case.call_bytes_max);
     let before = world.clone();
     let mut steps = 0_u32;
@@ -322,7 +326,7 @@ fn splice_goes_on_splicing_after_others_were_refused() {
         end: Endpoint::sample(Kind::Tcp),
         to: 0,
     };
-    let plan = plan(&source, &sink, &Kernel::unprobed(), &Policy::default());
+    let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
     let mut transfer = Transfer::new(&source, &sink, plan);
     while let Some(op) = transfer.next_op() {
         let result = world.play(op);
@@ -363,8 +367,7 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
             cut: None,
         };
         let (source, sink) = (source(&case, &world), sink(&case, &world));
-        let kernel = Kernel::unprobed();
-        let plan = plan(&source, &sink, &kernel, &Policy::default());
+        let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
         let mut transfer = Transfer::new(&source, &sink, plan);
         while let Some(op) = transfer.next_op() {
             let result = world.play(op);
@@ -393,7 +396,7 @@ fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
         holes: Holes::Find,
         ..Policy::default()
     };
-    let plan = plan(&source, &sink, &Kernel::unprobed(), &policy);
+    let plan = plan(&source, &sink, &KernelFacts::default(), &policy);
     let mut transfer = Transfer::new(&source, &sink, plan);
     let mut played = Vec::new();
     while let Some(op) = transfer.next_op() {

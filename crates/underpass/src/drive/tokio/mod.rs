@@ -21,11 +21,13 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::drive::blocking::{Relayed, end_direction};
-use crate::drive::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
-use crate::outbox::shared_file::SharedFile;
 use crate::outbox::{Due, FileRange, Joining, Loaded, More, Outbox, Piece};
-use crate::plan::{Plan, Policy, plan};
+use crate::plan::Plan;
+use crate::plan::policy::Policy;
+use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
 use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
@@ -265,7 +267,7 @@ impl Sender {
         };
         let len = range.len.min(READ_AHEAD_BYTES);
         Some(Forecast {
-            plan: plan(&source, &sink, kernel, policy),
+            plan: kernel.plan(&source, &sink, policy),
             joining: outbox.joining(policy, longer),
             warmth: match warm::is_cached(&*range.file, range.offset, len) {
                 true => Warmth::Cached,
@@ -326,7 +328,7 @@ impl Sender {
             end: socket.end,
             to: 0,
         };
-        let plan = plan(&source, &sink, kernel, policy);
+        let plan = kernel.plan(&source, &sink, policy);
         Ok(RangeTransfer {
             file: Arc::clone(&range.file),
             transfer: Transfer::new(&source, &sink, plan),
@@ -402,7 +404,7 @@ impl Sender {
 
 impl SocketFacts {
     fn of(end: Endpoint) -> Self {
-        let raised = Raised::by(end.kind);
+        let raised = raised_by(end.kind);
         Self { end, raised }
     }
 }
@@ -627,7 +629,7 @@ async fn relay_one_way<S: Stream, T: Stream>(
 }
 
 fn transfer<F, G>(kernel: &Kernel, source: &Source<F>, sink: &Sink<G>) -> Transfer {
-    let mut transfer = Transfer::new(source, sink, plan(source, sink, kernel, &Policy::default()));
+    let mut transfer = Transfer::new(source, sink, kernel.plan(source, sink, &Policy::default()));
     transfer.limit_calls(TURN_BYTES_MIN);
     transfer
 }
@@ -641,7 +643,7 @@ async fn run<S: Stream, T: Stream>(
     sink: Option<&T>,
 ) -> Result<Account, Error> {
     let mut buffers = RelayBuffers::default();
-    let raised = Raised::by(ends.sink.kind);
+    let raised = raised_by(ends.sink.kind);
     while let Some(op) = transfer.next_op() {
         let mut call = || {
             let _shield = Shield::against(raised);
