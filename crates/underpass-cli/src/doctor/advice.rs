@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_loaded_is_told_from_a_kernel_without() {
+    fn an_unloaded_module_is_distinguished_from_a_missing_one() {
         let tls = |module, attached| KernelTls {
             available_ulp: None,
             module,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_settings_of_tcp_are_told() {
+    fn narrow_settings_of_tcp_are_reported() {
         let set = |name: &str, value: &str| {
             let (name, value) = (name.to_owned(), Some(value.to_owned()));
             let why = "";

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn proc_is_told_by_its_magic_number() {
+    fn proc_is_recognised_by_its_magic_number() {
         use std::os::fd::AsFd;
         let proc = std::fs::File::open("/proc").unwrap();
         let proc = MountedFileSystem::of(proc.as_fd()).unwrap();

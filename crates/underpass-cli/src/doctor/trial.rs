@@ -80,7 +80,7 @@ pub(super) fn attempt(source: &TrialSource, sink: &TrialSink, policy: Policy) ->
 
 fn try_once(source: &TrialSource, sink: &TrialSink, policy: Policy) -> io::Result<TrialResult> {
     let expected = source.bytes();
-    let (end, arrival) = sink.open(expected.len())?;
+    let (end, read_back) = sink.open(expected.len())?;
     let end = Sink::new(end)?;
     let (plan, result) = match source {
         TrialSource::File(original) => run(&original.source()?, &end, policy),
@@ -90,7 +90,7 @@ fn try_once(source: &TrialSource, sink: &TrialSink, policy: Policy) -> io::Resul
         }
     };
     drop(end);
-    let arrived = arrival.bytes(expected.len());
+    let arrived = read_back();
     let account = match result {
         Err(error) => return Ok(TrialResult::of(refusal(&error, &plan, policy))),
         Ok(account) => account,

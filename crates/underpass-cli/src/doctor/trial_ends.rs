@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use rustix::io::Errno;
 
@@ -72,23 +72,7 @@ impl StreamKind {
         thread::Builder::new().spawn(move || File::from(write).write_all(&bytes))?;
         Ok(read)
     }
-
-    /// Opens an end that accepts bytes, and collects them until it is closed.
-    fn taking(self, bytes_max: usize) -> io::Result<(OwnedFd, Collected)> {
-        let (write, read) = self.open()?;
-        let collect = move || {
-            let mut bytes = Vec::new();
-            let read = File::from(read)
-                .take(bytes_max as u64 + 1)
-                .read_to_end(&mut bytes);
-            read.map(|_| bytes)
-        };
-        Ok((write, thread::Builder::new().spawn(collect)?))
-    }
 }
-
-/// The bytes that arrived.
-type Collected = JoinHandle<io::Result<Vec<u8>>>;
 
 impl TrialSource {
     pub(super) fn bytes(&self) -> &Arc<[u8]> {
@@ -100,32 +84,29 @@ impl TrialSource {
 }
 
 impl TrialSink {
-    pub(super) fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, ArrivedBytes)> {
+    /// Opens an end that accepts bytes. What reads them back returns all, up to one more than
+    /// expected, once the end is closed.
+    pub(super) fn open(&self, expected: usize) -> io::Result<(OwnedFd, ReadBack)> {
         match self {
             Self::Directory(directory) => {
                 let file = sample::private_file(directory.as_fd())?;
-                Ok((file.try_clone()?.into(), ArrivedBytes::File(file)))
+                let end = file.try_clone()?.into();
+                let read_back = move || Ok(sample::read_all(file.as_fd(), expected)?);
+                Ok((end, Box::new(read_back)))
             }
             Self::Stream(stream) => {
-                let (end, collected) = stream.taking(bytes_max)?;
-                Ok((end, ArrivedBytes::Stream(collected)))
+                let (end, read) = stream.open()?;
+                let collector = thread::Builder::new().spawn(move || {
+                    let mut bytes = Vec::new();
+                    let mut read = File::from(read).take(expected as u64 + 1);
+                    read.read_to_end(&mut bytes).map(|_| bytes)
+                })?;
+                let read_back = move || collector.join().unwrap_or(Err(Errno::IO.into()));
+                Ok((end, Box::new(read_back)))
             }
         }
     }
 }
 
-/// Where the bytes arrive.
-pub(super) enum ArrivedBytes {
-    File(File),
-    Stream(Collected),
-}
-
-impl ArrivedBytes {
-    /// Reads all bytes that arrived, up to one more than expected.
-    pub(super) fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
-        match self {
-            Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),
-            Self::Stream(collected) => collected.join().unwrap_or(Err(Errno::IO.into())),
-        }
-    }
-}
+/// Returns the bytes that arrived.
+pub(super) type ReadBack = Box<dyn FnOnce() -> io::Result<Vec<u8>>>;
