@@ -32,7 +32,7 @@ enum ToolCommand {
     Cp,
     Serve(Box<serve::ServeArguments>),
     Doctor(doctor::DoctorArguments),
-    Bench(Box<bench::Arguments>),
+    Bench(Box<bench::BenchArguments>),
     Completions(pages::Completions),
     Man(pages::Manual),
 }

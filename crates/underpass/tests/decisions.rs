@@ -109,11 +109,7 @@ fn special(text: &mut String) {
 }
 
 fn policies(text: &mut String) {
-    let of = |cloning, holes| Policy {
-        cloning,
-        holes,
-        ..Policy::default()
-    };
+    let of = |cloning, holes| Policy::default().cloning(cloning).holes(holes);
     for (name, policy) in [
         ("share blocks", of(Cloning::Always, Holes::Keep)),
         ("share no blocks", of(Cloning::Never, Holes::Keep)),

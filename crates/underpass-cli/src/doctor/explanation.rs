@@ -9,10 +9,7 @@ use underpass::{Cause, Mechanism, Scope};
 /// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
 pub(super) fn name(cause: Cause) -> String {
     match cause {
-        Cause::Errno(errno) => match errno::name(errno) {
-            "errno" => format!("errno {}", errno.raw_os_error()),
-            known => known.to_owned(),
-        },
+        Cause::Errno(errno) => errno::name(errno).into_owned(),
         Cause::SaidNothing => "0 bytes".to_owned(),
     }
 }

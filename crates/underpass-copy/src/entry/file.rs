@@ -161,12 +161,10 @@ impl FileCopy<'_> {
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        let policy = Policy {
-            choice: options.only.map_or(Choice::Auto, Choice::Only),
-            cloning: options.cloning,
-            holes: options.holes,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .choice(options.only.map_or(Choice::Auto, Choice::Only))
+            .cloning(options.cloning)
+            .holes(options.holes);
         let plan = Driver::new(entry.run.context.kernel)
             .policy(policy)
             .plan(&input, &output);
@@ -281,7 +279,8 @@ fn drive<F: AsFd, G: AsFd>(
     let mut watch = |progress: underpass::Progress| {
         // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
         count(progress.done, progress.holes + progress.shared);
-        if let (Some(pipe), 0) = (pipe, progress.held) {
+        let ended = progress.total == Some(progress.done);
+        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
             // What fails here fails in the call that follows, too, which reports it.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
@@ -365,10 +364,8 @@ mod tests {
     #[test]
     fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
         let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
-        let sparse = Endpoint {
-            allocated: 0,
-            ..dense
-        };
+        let mut sparse = dense;
+        sparse.allocated = 0;
         for (source, sink, holes, sought) in [
             (&sparse, &dense, Holes::Keep, HolesSought::Asked),
             (&dense, &dense, Holes::Keep, HolesSought::No),

@@ -93,19 +93,17 @@ impl Kernel {
             false => Pipes::Exhausted,
         };
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut facts = KernelFacts::default();
-        facts.pipes = pipes;
+        let mut facts = KernelFacts {
+            pipes,
+            ..KernelFacts::default()
+        };
         if refused.is_empty() {
             return facts;
         }
         let known = |scope, key| Some((scope, *refused.get(&key)?));
         facts.refused = Mechanism::ALL.map(|mechanism| {
-            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| {
-                known(
-                    Scope::Devices,
-                    Key::Devices(mechanism, source.device, sink.device),
-                )
-            })
+            let devices = Key::Devices(mechanism, source.device, sink.device);
+            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| known(Scope::Devices, devices))
         });
         facts
     }

@@ -147,6 +147,7 @@ pub struct Outbox {
 
 /// What happened beside the payload that the [`Account`] tells of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Beside {
     /// Bytes of heads that the socket took.
     pub bytes: u64,

@@ -13,6 +13,7 @@ use rustix::io::Errno;
     derive(serde::Serialize),
     serde(rename_all = "snake_case")
 )]
+#[non_exhaustive]
 pub enum Kind {
     /// A regular file.
     File,
@@ -128,6 +129,7 @@ pub enum Writes {
 
 /// What planning needs to know of one end: read once from the open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// What it is.
     pub kind: Kind,

@@ -89,11 +89,9 @@ fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(Holes::Fill),
         2 => Just(Holes::Find),
     ];
-    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| Policy {
-        choice,
-        cloning,
-        aliasing,
-        holes,
+    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| {
+        let policy = Policy::default().choice(choice).cloning(cloning);
+        policy.aliasing(aliasing).holes(holes)
     })
 }
 
@@ -392,10 +390,7 @@ fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
     let mut world = World::new((Kind::Pipe, Kind::File), &runs, 0, Vec::new());
     let (source, mut sink) = (Source::sample(Kind::Pipe), Sink::sample(Kind::File));
     sink.end.block_bytes = 0;
-    let policy = Policy {
-        holes: Holes::Find,
-        ..Policy::default()
-    };
+    let policy = Policy::default().holes(Holes::Find);
     let plan = plan(&source, &sink, &KernelFacts::default(), &policy);
     let mut transfer = Transfer::new(&source, &sink, plan);
     let mut played = Vec::new();

@@ -1,4 +1,4 @@
-//! What is made of results: tables on the terminal, Markdown, a page, a comparison.
+//! Reports of results: tables on the terminal, Markdown, a page, a comparison.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use clap::Args;
 use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
 
-use super::plainly;
+use super::message;
 
-/// What is made of a result
+/// The files of a report.
 #[derive(Debug, Args)]
-pub(super) struct Pages {
-    /// Write the tables there, as Markdown
+pub(super) struct ReportFiles {
+    /// Write the tables to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write a page with charts there, as HTML
+    /// Write a page with charts to this file as HTML
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
-impl Pages {
+impl ReportFiles {
     pub(super) fn write(&self, document: &Document) -> Result<(), String> {
         if let Some(path) = &self.markdown {
             write(path, &document.markdown())?;
@@ -32,50 +32,47 @@ impl Pages {
     }
 }
 
-/// Make tables and pages of results that were written by --json; several become one
+/// Make tables and pages from results that --json has written; several become one
 #[derive(Debug, Args)]
-pub(super) struct Render {
-    /// What --json wrote
+pub(super) struct RenderArguments {
+    /// Read these results of --json
     #[arg(value_name = "RESULT.json", required = true)]
     results: Vec<PathBuf>,
     #[command(flatten)]
-    pages: Pages,
+    files: ReportFiles,
 }
 
-impl Render {
+impl RenderArguments {
     pub(super) fn run(&self) -> Result<(), String> {
-        let read = |path: &PathBuf| Document::read(path).map_err(plainly);
-        let documents: Result<Vec<Document>, String> = self.results.iter().map(read).collect();
-        let mut documents = documents?.into_iter();
-        let first = documents.next().ok_or("no result to render")?;
-        let document = documents.fold(first, Document::followed_by);
-        self.pages.write(&document)?;
-        say(&document.text(text_columns()));
+        let documents: Result<Vec<_>, _> = self.results.iter().map(|path| read(path)).collect();
+        let document = documents?.into_iter().reduce(Document::followed_by);
+        let document = document.ok_or("no result to render")?;
+        self.files.write(&document)?;
+        print(&document.text(text_columns()));
         Ok(())
     }
 }
 
-/// Say what changed between two results beyond the noise of both, and exit with 1 if something
-/// became worse, with 2 if they can't be compared
+/// Show what changed between two results beyond the noise of both; exit with 1 if something got
+/// worse, with 2 if they can't be compared
 #[derive(Debug, Args)]
-pub(super) struct Compare {
-    /// What --json wrote at first
+pub(super) struct CompareArguments {
+    /// Read this earlier result of --json
     #[arg(value_name = "BEFORE.json")]
     before: PathBuf,
-    /// What it wrote later
+    /// Read this later result of --json
     #[arg(value_name = "AFTER.json")]
     after: PathBuf,
-    /// Write what changed there, as Markdown
+    /// Write the changes to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write what changed there, as JSON
+    /// Write the changes to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-impl Compare {
+impl CompareArguments {
     pub(super) fn run(&self) -> Result<Changes, String> {
-        let read = |path: &PathBuf| Document::read(path).map_err(plainly);
         let changes = compare(&read(&self.before)?, &read(&self.after)?);
         if let Some(path) = &self.markdown {
             write(path, &changes.markdown())?;
@@ -84,9 +81,13 @@ impl Compare {
             let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
             write(path, &text)?;
         }
-        say(&changes.text(text_columns()));
+        print(&changes.text(text_columns()));
         Ok(changes)
     }
+}
+
+fn read(path: &Path) -> Result<Document, String> {
+    Document::read(path).map_err(message)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -94,12 +95,12 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
 }
 
-/// Nobody may be listening.
-pub(super) fn say(text: &str) {
+/// Prints on standard output, which may be closed.
+pub(super) fn print(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// The terminal's width, or what fits everywhere.
+/// The width of the terminal, or one that fits everywhere.
 pub(super) fn text_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));

@@ -1,4 +1,4 @@
-//! A program that copies once: started, watched until it ends.
+//! A program that copies once: started, and watched until it ends.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,31 +12,31 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
-use crate::error::{Error, ErrorContext as _, Result};
+use crate::error::{Error, Result};
 use crate::machine::proc;
 
-/// A program's peak of memory is read this often: what it takes more in its last milliseconds is
-/// missed. (What the kernel tells of a child that has ended, `ru_maxrss`, is never less than the
-/// bench itself had when it started it.)
+/// A program's peak memory is read this often, so growth in its last milliseconds is missed. (The
+/// `ru_maxrss` of a child that has ended is never less than what this program had when it started
+/// the child.)
 const LOOK: Duration = Duration::from_millis(10);
-/// A shorter life is no time to be looked at.
+/// A program that runs for a shorter time has no figure.
 const LIFE_MIN: Duration = Duration::from_millis(100);
 
-/// In a command: what a program is told of sharing blocks, or nothing.
+/// The placeholder for an option about sharing blocks.
 const REFLINK: &str = "{reflink}";
 
-/// What programs are told of sharing blocks, where they can be told.
+/// What an option says about sharing blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reflink {
-    /// Nothing: they do as they do.
-    Unsaid,
+    /// No option: the program's default.
+    Default,
     Never,
     Always,
 }
 
-/// This program, copying by so many threads.
+/// This program, copying with this many threads.
 pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
-    let program = std::env::current_exe().context(|| "finding this program".into())?;
+    let program = process::own_program()?;
     let program = program.to_string_lossy();
     let jobs = jobs.to_string();
     let words = [
@@ -48,15 +48,15 @@ pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
     })
 }
 
-/// What to run.
+/// The command that copies `from` to `to`.
 pub(crate) fn command(
     named: &NamedCommand,
     reflink: Reflink,
     from: &Path,
     to: &Path,
 ) -> CommandSpec {
-    let said = match reflink {
-        Reflink::Unsaid => None,
+    let option = match reflink {
+        Reflink::Default => None,
         Reflink::Never => Some("--reflink=never"),
         Reflink::Always => Some("--reflink=always"),
     };
@@ -64,24 +64,24 @@ pub(crate) fn command(
     let named = NamedCommand {
         name: named.name.clone(),
         words: words
-            .filter(|word| *word != REFLINK || said.is_some())
+            .filter(|word| *word != REFLINK || option.is_some())
             .cloned()
             .collect(),
     };
     let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
-    named.program(&[
+    named.command(&[
         ("{from}", &from),
         ("{to}", &to),
-        (REFLINK, said.unwrap_or_default()),
+        (REFLINK, option.unwrap_or_default()),
     ])
 }
 
-/// Runs it on all processors to its end; its peak of resident memory, in bytes, if it took long
-/// enough to tell. It must not make what takes more than `disk_bytes_max`, and is killed as soon as
-/// it does.
+/// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it ran
+/// for long enough. It is killed, with an error, as soon as its copy takes more than
+/// `disk_bytes_max`.
 pub(crate) fn run(
     program: &CommandSpec,
-    seats: &Processors,
+    processors: &Processors,
     to: &Path,
     disk_bytes_max: Option<u64>,
 ) -> Result<Option<u64>> {
@@ -98,12 +98,12 @@ pub(crate) fn run(
         }
         peak.filter(|_| start.elapsed() >= LIFE_MIN)
     };
-    // What a thread starts is where the thread is.
-    let away_from_the_bench = || {
-        seats.leave()?;
+    // What a thread starts runs on the processors of the thread.
+    let on_all_processors = || {
+        processors.release()?;
         process::run_watched(program, watch)
     };
-    let done = thread::scope(|scope| scope.spawn(away_from_the_bench).join());
+    let done = thread::scope(|scope| scope.spawn(on_all_processors).join());
     let done = done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())));
     match has_overrun.load(Ordering::Relaxed) || takes_more(to, disk_bytes_max) {
         true => {
@@ -122,7 +122,7 @@ fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
 fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // It may just have ended.
+        // An error means that it has just ended.
         let _ = kill_process_group(pid, Signal::KILL);
     }
 }
@@ -132,34 +132,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_of_sharing_where_it_can_be_told() {
+    fn the_option_for_sharing_replaces_its_placeholder() {
         let named: NamedCommand = "gnu=cp -r {reflink} {from} {to}".parse().unwrap();
         let words = |reflink| {
             let program = command(&named, reflink, Path::new("/f"), Path::new("/t"));
             program.command
         };
-        assert_eq!(words(Reflink::Unsaid), ["cp", "-r", "/f", "/t"]);
+        assert_eq!(words(Reflink::Default), ["cp", "-r", "/f", "/t"]);
         let always = ["cp", "-r", "--reflink=always", "/f", "/t"];
         assert_eq!(words(Reflink::Always), always);
         assert_eq!(words(Reflink::Never)[2], "--reflink=never");
     }
 
     #[test]
-    fn who_fills_holes_is_stopped() {
+    fn a_program_that_fills_holes_is_stopped() {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("to");
         let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
         let named: NamedCommand = endless.parse().unwrap();
-        let program = command(&named, Reflink::Unsaid, &to, &to);
+        let program = command(&named, Reflink::Default, &to, &to);
         let stopped = run(&program, &Processors::find(), &to, Some(8 << 20));
         assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
     }
 
     #[test]
-    fn a_program_has_a_peak_of_memory() {
+    fn a_program_has_peak_memory() {
         let folder = tempfile::tempdir().unwrap();
         let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
-        let program = command(&named, Reflink::Unsaid, folder.path(), folder.path());
+        let program = command(&named, Reflink::Default, folder.path(), folder.path());
         let peak = run(&program, &Processors::find(), folder.path(), None).unwrap();
         assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
     }
