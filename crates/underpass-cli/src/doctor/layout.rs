@@ -34,9 +34,9 @@ impl Styling {
         }
     }
 
-    pub(super) fn ink(self, ink: Style, text: &str) -> String {
+    pub(super) fn apply(self, style: Style, text: &str) -> String {
         match self {
-            Self::Colour => format!("\x1b[{}m{text}\x1b[0m", ink as u8),
+            Self::Colour => format!("\x1b[{}m{text}\x1b[0m", style as u8),
             Self::Plain => text.to_owned(),
         }
     }
@@ -149,8 +149,11 @@ mod tests {
 
     #[test]
     fn plain_text_stays_plain() {
-        assert_eq!(Styling::Plain.ink(Style::Red, "no"), "no");
-        assert_eq!(Styling::Colour.ink(Style::Green, "ok"), "\x1b[32mok\x1b[0m");
+        assert_eq!(Styling::Plain.apply(Style::Red, "no"), "no");
+        assert_eq!(
+            Styling::Colour.apply(Style::Green, "ok"),
+            "\x1b[32mok\x1b[0m"
+        );
     }
 
     #[test]

@@ -15,17 +15,17 @@ use super::trial::TrialOutcome;
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
-pub(super) fn render(report: &DoctorReport, paint: Styling) -> String {
+pub(super) fn render(report: &DoctorReport, styling: Styling) -> String {
     let mut text = head(report);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
-            text += &format!("\n{}\n{body}", paint.ink(Style::Bold, title));
+            text += &format!("\n{}\n{body}", styling.apply(Style::Bold, title));
         }
     };
     section("Paths", report.paths.iter().map(path).collect());
     section(
         "Tests: 1 MiB each, every byte compared",
-        table(&report.pairs, paint),
+        table(&report.pairs, styling),
     );
     section("Refused", refusals(&report.pairs));
     section("Failed", failures(&report.pairs));
@@ -85,28 +85,28 @@ fn path(place: &TestedPath) -> String {
         .collect::<String>()
 }
 
-fn table(rows: &[PairResults], paint: Styling) -> String {
+fn table(rows: &[PairResults], styling: Styling) -> String {
     let mut text = " ".repeat(2 + PAIR_COLUMNS);
     for mechanism in Mechanism::ALL {
         text += &format!("{mechanism:<CELL_COLUMNS$}");
     }
-    text = paint.ink(Style::Dim, text.trim_end()) + "\n";
+    text = styling.apply(Style::Dim, text.trim_end()) + "\n";
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
             let used = row.auto.uses.contains(mechanism);
-            let (mut word, ink) = cell(outcome);
+            let (mut word, style) = cell(outcome);
             if used {
                 word += " *";
             }
             let padding = " ".repeat(CELL_COLUMNS.saturating_sub(word.chars().count()));
-            line += &(paint.ink(ink, &word) + &padding);
+            line += &(styling.apply(style, &word) + &padding);
         }
         text += line.trim_end();
         text.push('\n');
     }
     let legend = "  ok works   * used by Underpass   - no such call between these ends";
-    text + &paint.ink(Style::Dim, legend) + "\n"
+    text + &styling.apply(Style::Dim, legend) + "\n"
 }
 
 fn cell(outcome: &TrialOutcome) -> (String, Style) {
