@@ -15,6 +15,8 @@
 mod artifacts;
 mod docs;
 mod journey;
+mod needs;
+mod packages;
 mod peers;
 mod release;
 mod soak;
@@ -38,7 +40,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run everything that must pass
-    Test(test::Arguments),
+    Test(test::TestArguments),
     /// Check what the compiler can't: sizes, walls, licences, links, forbidden things
     Tidy(tidy::Arguments),
     /// Count the source files that a request and a copy pass
@@ -46,7 +48,7 @@ enum Command {
     /// Write the generated pages anew
     Docs,
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
-    Peers(peers::Arguments),
+    Peers(peers::PeersArguments),
     /// Put the real server under clients that come, stall and vanish while its files change
     Soak(soak::SoakArguments),
     /// Build a static binary, and a container image from it without Docker

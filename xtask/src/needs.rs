@@ -1,101 +1,96 @@
-//! What a test may need from the machine, and how to find out whether it is there: by trying.
+//! What a test may need from the machine, and whether the machine has it: by trying.
+//!
+//! A test names its needs in its attribute `#[ignore = "needs root, strace and curl; …"]`.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
 };
 
-use super::report::Lack;
+/// Something a test needs.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Need {
+    /// As the tests name it.
+    name: &'static str,
+    /// The Debian package it comes in.
+    package: Option<&'static str>,
+    check: Check,
+}
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Need {
+#[derive(Debug, PartialEq)]
+enum Check {
+    /// Nothing but time.
+    Time,
     Root,
-    /// To mount, in a mount namespace of one's own.
+    /// To mount, in a mount namespace of its own.
     Mounts,
-    /// To attach an image file as a block device.
-    LoopDevices,
+    /// A command that succeeds, with its arguments: to attach an image file as a block device, say.
+    Trial(&'static [&'static str]),
     /// Landlock with all that its ABI 6 has.
     Landlock,
     /// GNU's cp, in the version whose words the tests know.
     GnuCp,
-    Program(Program),
+    /// A program in the search path.
+    Program(&'static str),
     /// A program that is too big to be installed for a test: used where it is there.
-    Toolchain(Program),
+    Toolchain(&'static str),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Program {
-    command: &'static str,
-    /// The Debian package it comes in.
-    pub(super) package: &'static str,
-    /// Arguments with which it succeeds where the machine lets it work; none where being there is
-    /// enough.
-    trial: &'static [&'static str],
-}
-
-pub(crate) const ROOT: Need = Need::Root;
-pub(crate) const MOUNTS: Need = Need::Mounts;
-pub(crate) const LANDLOCK: Need = Need::Landlock;
-pub(crate) const LOOP_DEVICES: Need = Need::LoopDevices;
-pub(crate) const GNU_CP: Need = Need::GnuCp;
-pub(crate) const STRACE: Need = Need::Program(Program {
-    command: "strace",
-    package: "strace",
-    trial: &["-o", "/dev/null", "true"],
-});
-pub(crate) const BSDTAR: Need = program("bsdtar", "libarchive-tools");
-pub(crate) const CHROMIUM: Need = toolchain("chromium", "chromium");
-pub(crate) const CURL: Need = program("curl", "curl");
-pub(crate) const GCC: Need = program("cc", "gcc");
-pub(crate) const GO: Need = toolchain("go", "golang-go");
-pub(crate) const GZIP: Need = program("gzip", "gzip");
-pub(crate) const IP: Need = program("ip", "iproute2");
-pub(crate) const JAVAC: Need = toolchain("javac", "default-jdk-headless");
-pub(crate) const MKFS_BTRFS: Need = program("mkfs.btrfs", "btrfs-progs");
-pub(crate) const MKFS_EXT4: Need = program("mkfs.ext4", "e2fsprogs");
-pub(crate) const MKFS_XFS: Need = program("mkfs.xfs", "xfsprogs");
-pub(crate) const MOUNT: Need = program("mount", "mount");
-pub(crate) const NGINX: Need = program("nginx", "nginx-light");
-pub(crate) const PYTHON: Need = program("python3", "python3");
-pub(crate) const SKOPEO: Need = program("skopeo", "skopeo");
-pub(crate) const SLOWHTTPTEST: Need = program("slowhttptest", "slowhttptest");
-pub(crate) const TAR: Need = program("tar", "tar");
-pub(crate) const UNSHARE: Need = program("unshare", "util-linux");
-pub(crate) const ZSTD: Need = program("zstd", "zstd");
-
-/// Every need there is, for `cargo xtask test --list`.
-pub(crate) const ALL: &[Need] = &[
-    ROOT,
-    MOUNTS,
-    LOOP_DEVICES,
-    LANDLOCK,
-    GNU_CP,
-    STRACE,
-    BSDTAR,
-    CHROMIUM,
-    CURL,
-    GCC,
-    GO,
-    GZIP,
-    IP,
-    JAVAC,
-    MKFS_BTRFS,
-    MKFS_EXT4,
-    MKFS_XFS,
-    MOUNT,
-    NGINX,
-    PYTHON,
-    SKOPEO,
-    SLOWHTTPTEST,
-    TAR,
-    UNSHARE,
-    ZSTD,
+const ALL: &[Need] = &[
+    machine("a minute", Check::Time),
+    machine("root", Check::Root),
+    machine("loop devices", Check::Trial(&["losetup", "--find"])),
+    machine("Landlock of ABI 6", Check::Landlock),
+    machine("GNU cp", Check::GnuCp),
+    package("mounts", "mount", Check::Mounts),
+    package(
+        "strace",
+        "strace",
+        Check::Trial(&["strace", "-o", "/dev/null", "true"]),
+    ),
+    package("bsdtar", "libarchive-tools", Check::Program("bsdtar")),
+    package("Btrfs", "btrfs-progs", Check::Program("mkfs.btrfs")),
+    package("chromium", "chromium", Check::Toolchain("chromium")),
+    package("curl", "curl", Check::Program("curl")),
+    package("ext4", "e2fsprogs", Check::Program("mkfs.ext4")),
+    package("gcc", "gcc", Check::Program("cc")),
+    package("Go", "golang-go", Check::Toolchain("go")),
+    package("gzip", "gzip", Check::Program("gzip")),
+    package("a JDK", "default-jdk-headless", Check::Toolchain("javac")),
+    package("nginx-light", "nginx-light", Check::Program("nginx")),
+    package("python3", "python3", Check::Program("python3")),
+    package("skopeo", "skopeo", Check::Program("skopeo")),
+    package(
+        "slowhttptest",
+        "slowhttptest",
+        Check::Program("slowhttptest"),
+    ),
+    package("tar", "tar", Check::Program("tar")),
+    package("XFS", "xfsprogs", Check::Program("mkfs.xfs")),
+    package("zstd", "zstd", Check::Program("zstd")),
 ];
+
+const fn machine(name: &'static str, check: Check) -> Need {
+    Need {
+        name,
+        package: None,
+        check,
+    }
+}
+
+const fn package(name: &'static str, package: &'static str, check: Check) -> Need {
+    Need {
+        name,
+        package: Some(package),
+        check,
+    }
+}
 
 /// As `cp --version` begins.
 const GNU_CP_VERSION: &str = "cp (GNU coreutils) 9.1";
@@ -104,79 +99,138 @@ const GNU_CP_VERSION: &str = "cp (GNU coreutils) 9.1";
 /// it ends, however it ends.
 pub(crate) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
 
-/// A program that works where it is there.
-const fn program(command: &'static str, package: &'static str) -> Need {
-    Need::Program(Program {
-        command,
-        package,
-        trial: &[],
-    })
+const REASON_START: &str = "needs ";
+const REASON_END: &str = "; run by cargo xtask test";
+
+/// The needs in the reason for which a test is ignored, which reads
+/// `needs NAME, NAME and NAME; run by cargo xtask test`.
+///
+/// # Errors
+/// What is wrong with the reason.
+pub(crate) fn of_reason(reason: &str) -> Result<Vec<&'static Need>, String> {
+    let named = reason.strip_prefix(REASON_START);
+    let Some(named) = named.and_then(|rest| rest.strip_suffix(REASON_END)) else {
+        return Err(format!(
+            "reads otherwise than `{REASON_START}…{REASON_END}`"
+        ));
+    };
+    let names = named.split(", ").flat_map(|names| names.split(" and "));
+    names
+        .map(|name| named_need(name).ok_or_else(|| unknown(name)))
+        .collect()
 }
 
-const fn toolchain(command: &'static str, package: &'static str) -> Need {
-    Need::Toolchain(Program {
-        command,
-        package,
-        trial: &[],
-    })
+/// Why the first of the named needs that is not met is not met.
+pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
+    let mut lacks = names.iter().map(|name| match named_need(name) {
+        Some(need) => need.lack().map(|lack| lack.to_string()),
+        None => Some(unknown(name)),
+    });
+    lacks.find_map(|lack| lack)
 }
 
-impl Need {
-    /// Why the need is not met, or `None` where it is.
-    pub(crate) fn lack(&self) -> Option<Lack> {
-        match self {
-            Self::Root => (!is_root()).then(|| Lack::curable("not root")),
-            Self::Mounts => {
-                let [command, arguments @ ..] = PRIVATE_MOUNTS;
-                let arguments = [
-                    arguments.as_slice(),
-                    &["mount", "-t", "tmpfs", "none", "/mnt"],
-                ];
-                trial_lack(command, &arguments.concat())
-            }
-            Self::LoopDevices => trial_lack("losetup", &["--find"]),
-            Self::Landlock => landlock_lack(),
-            Self::GnuCp => gnu_cp_lack(),
-            Self::Program(program) if !program.is_there() => Some(Lack::curable(program.absence())),
-            Self::Toolchain(program) => {
-                (!program.is_there()).then(|| Lack::of_machine(program.absence()))
-            }
-            Self::Program(program) if program.trial.is_empty() => None,
-            Self::Program(program) => trial_lack(program.command, program.trial),
+fn named_need(name: &str) -> Option<&'static Need> {
+    ALL.iter().find(|need| need.name == name)
+}
+
+fn unknown(name: &str) -> String {
+    format!("names the unknown need `{name}`; the known ones are in xtask/src/needs.rs")
+}
+
+/// Why something could not be run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lack {
+    reason: String,
+    /// Root or a package: whoever sets up the machine can provide it. Otherwise the kernel or the
+    /// container refuses it, or it has failed already as something else.
+    pub(crate) is_curable: bool,
+}
+
+impl Lack {
+    pub(crate) fn curable(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            is_curable: true,
+        }
+    }
+
+    pub(crate) fn of_machine(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            is_curable: false,
         }
     }
 }
 
-impl Program {
-    pub(super) fn is_there(&self) -> bool {
-        env::split_paths(&search_path()).any(|directory| directory.join(self.command).is_file())
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl Need {
+    pub(crate) fn all() -> impl Iterator<Item = &'static Need> {
+        ALL.iter()
     }
 
-    fn absence(&self) -> String {
-        let Self {
-            command, package, ..
-        } = self;
-        format!("{command} is not there; it is in Debian's package {package}")
+    /// Why the need is not met, or `None` where it is.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        match self.check {
+            Check::Time => None,
+            Check::Root => (!is_root()).then(|| Lack::curable("not root")),
+            Check::Mounts => {
+                let mount = ["mount", "-t", "tmpfs", "none", "/mnt"];
+                trial_lack(&[PRIVATE_MOUNTS.as_slice(), &mount].concat())
+            }
+            Check::Trial(command) => self.absence().or_else(|| trial_lack(command)),
+            Check::Landlock => landlock_lack(),
+            Check::GnuCp => gnu_cp_lack(),
+            Check::Program(_) | Check::Toolchain(_) => self.absence(),
+        }
+    }
+
+    /// The package that would be installed for a test and is not.
+    pub(crate) fn missing_package(&self) -> Option<&'static str> {
+        self.absence().filter(|lack| lack.is_curable)?;
+        self.package
+    }
+
+    pub(crate) fn is_mounts(&self) -> bool {
+        self.check == Check::Mounts
+    }
+
+    /// That its program is missing.
+    fn absence(&self) -> Option<Lack> {
+        let (Check::Program(program) | Check::Toolchain(program) | Check::Trial(&[program, ..])) =
+            self.check
+        else {
+            return None;
+        };
+        let package = self.package?;
+        let is_there =
+            env::split_paths(&search_path()).any(|folder| folder.join(program).is_file());
+        let reason = format!("{program} is not there; it is in Debian's package {package}");
+        let lack = match self.check {
+            Check::Toolchain(_) => Lack::of_machine(reason),
+            _ => Lack::curable(reason),
+        };
+        (!is_there).then_some(lack)
     }
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Root => f.write_str("root"),
-            Self::Mounts => f.write_str("mounts of its own"),
-            Self::LoopDevices => f.write_str("loop devices"),
-            Self::Landlock => f.write_str("Landlock of ABI 6"),
-            Self::GnuCp => f.write_str(GNU_CP_VERSION),
-            Self::Program(program) | Self::Toolchain(program) => {
-                write!(f, "{} (package {})", program.command, program.package)
+        match self.package {
+            Some(package) if package != self.name => {
+                write!(f, "{} (package {package})", self.name)
             }
+            _ => f.write_str(self.name),
         }
     }
 }
 
 /// `PATH` with the directories where programs for root are, which others lack.
-pub(crate) fn search_path() -> std::ffi::OsString {
+pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
@@ -184,7 +238,7 @@ pub(crate) fn search_path() -> std::ffi::OsString {
 
 /// Whether the effective user is root, as /proc says.
 pub(crate) fn is_root() -> bool {
-    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     effective_user(&status) == Some("0")
 }
 
@@ -194,9 +248,10 @@ fn effective_user(status: &str) -> Option<&str> {
     line.split_whitespace().nth(2)
 }
 
-/// Why the command does not succeed, by its own last word.
-fn trial_lack(command: &str, arguments: &[&str]) -> Option<Lack> {
-    let tried = Command::new(command)
+/// Why the command does not succeed, by the last line of what it says.
+fn trial_lack(command: &[&str]) -> Option<Lack> {
+    let (program, arguments) = command.split_first()?;
+    let tried = Command::new(program)
         .args(arguments)
         .env("PATH", search_path())
         .stdin(Stdio::null())
@@ -205,19 +260,14 @@ fn trial_lack(command: &str, arguments: &[&str]) -> Option<Lack> {
         Ok(output) if output.status.success() => None,
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = said
-                .lines()
-                .next_back()
-                .unwrap_or("it said nothing")
-                .to_owned();
-            Some(Lack::of_machine(format!(
-                "`{command} {}` failed: {said}",
-                arguments.join(" ")
-            )))
+            let said = said.lines().next_back().unwrap_or("it said nothing");
+            let command = command.join(" ");
+            Some(Lack::of_machine(format!("`{command}` failed: {said}")))
         }
-        Err(error) => Some(Lack::curable(format!(
-            "`{command}` could not be started: {error}"
-        ))),
+        Err(error) => {
+            let reason = format!("`{program}` could not be started: {error}");
+            Some(Lack::curable(reason))
+        }
     }
 }
 
@@ -243,18 +293,22 @@ fn gnu_cp_lack() -> Option<Lack> {
 }
 
 #[cfg(test)]
-pub(super) fn fake_program(package: &'static str) -> Need {
-    program("underpass-no-such-program", package)
+pub(crate) fn fake_program(name: &'static str) -> Need {
+    package(name, name, Check::Program("underpass-no-such-program"))
 }
 
 #[cfg(test)]
-pub(super) fn fake_toolchain() -> Need {
-    toolchain("underpass-no-such-program", "underpass-none")
+pub(crate) fn fake_toolchain() -> Need {
+    let check = Check::Toolchain("underpass-no-such-program");
+    package("underpass-none", "underpass-none", check)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ABSENCE: &str =
+        "underpass-no-such-program is not there; it is in Debian's package underpass-none";
 
     #[test]
     fn the_effective_user_is_the_second() {
@@ -264,33 +318,37 @@ mod tests {
     }
 
     #[test]
-    fn a_program_nobody_has_is_lacking() {
-        let reason = fake_program("underpass-none")
-            .lack()
-            .map(|lack| lack.to_string());
-        assert_eq!(
-            reason.as_deref(),
-            Some(
-                "underpass-no-such-program is not there; it is in Debian's package underpass-none"
-            )
-        );
+    fn a_missing_program_is_a_lack_that_a_package_cures() {
+        let need = fake_program("underpass-none");
+        assert_eq!(need.lack(), Some(Lack::curable(ABSENCE)));
+        assert_eq!(need.missing_package(), Some("underpass-none"));
     }
 
     #[test]
-    fn a_toolchain_that_is_not_there_is_no_fault_of_the_machine() {
-        let reason = "underpass-no-such-program is not there; it is in Debian's package \
-                      underpass-none";
-        assert_eq!(fake_toolchain().lack(), Some(Lack::of_machine(reason)));
+    fn a_missing_toolchain_is_no_fault_of_the_machine_and_not_installed() {
+        assert_eq!(fake_toolchain().lack(), Some(Lack::of_machine(ABSENCE)));
+        assert_eq!(fake_toolchain().missing_package(), None);
     }
 
     #[test]
-    fn a_trial_that_fails_gives_the_last_word() {
-        let reason = trial_lack("ls", &["/no/such/file"]).map(|lack| lack.to_string());
-        assert!(
-            reason
-                .expect("a reason")
-                .starts_with("`ls /no/such/file` failed: ls: ")
-        );
-        assert_eq!(trial_lack("true", &[]), None);
+    fn a_trial_that_fails_gives_the_last_line() {
+        let reason = trial_lack(&["ls", "/no/such/file"]).map(|lack| lack.to_string());
+        let reason = reason.expect("a reason");
+        assert!(reason.starts_with("`ls /no/such/file` failed: ls: "));
+        assert_eq!(trial_lack(&["true"]), None);
+    }
+
+    #[test]
+    fn reasons_name_needs() {
+        let names = |reason: &str| {
+            let needs = of_reason(&format!("{reason}; run by cargo xtask test"))?;
+            Ok(needs.iter().map(|need| need.name).collect())
+        };
+        let expected = Ok(vec!["root", "loop devices", "curl"]);
+        assert_eq!(names("needs root, loop devices and curl"), expected);
+        assert_eq!(names("needs a minute"), Ok(vec!["a minute"]));
+        let unknown: Result<_, String> = names("needs luck");
+        assert!(unknown.expect_err("no need").contains("`luck`"));
+        assert!(of_reason("slow").is_err() && of_reason("needs root").is_err());
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::artifacts;
-use crate::test::search_path;
+use crate::needs::search_path;
 use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;

@@ -25,8 +25,8 @@ use std::fmt;
 use std::process::ExitCode;
 
 pub(crate) use self::cycles::in_layers;
+pub(crate) use self::rust::Ignored;
 pub(crate) use self::tree::Tree;
-use crate::test::SYSTEM_TESTS;
 use crate::workspace::{Fallible, Workspace};
 
 #[derive(clap::Args)]
@@ -71,9 +71,7 @@ const RULES: &[Rule] = &[
     }),
     ("glossary", architecture::check_glossary),
     ("lines of source", source::check_lines),
-    ("tests with needs", |tree| {
-        ignores::check(tree, SYSTEM_TESTS)
-    }),
+    ("tests with needs", ignores::check),
 ];
 
 /// What a rule found: where, and what to do about it.
