@@ -22,11 +22,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::rc::Rc;
-use std::sync::Arc;
-
-use underpass_net::{Confine, Connection, Protocol, Proxies, Rejected, User, confine};
-
 mod answer;
 mod body;
 mod connection;
@@ -44,22 +39,19 @@ mod request;
 mod server;
 mod site;
 
-use answer::reply::Joining;
-use metrics::board::{Board, Presence};
-use site::digest::Digests;
-use site::sites::Sites;
+pub use answer::explain::Explain;
 
 pub use error::Error;
 pub use http::coding::Coding;
-pub use http::mime::TypeOptions;
-pub use limits::Limits;
-pub use log::{Access, LogFormat, LogOptions, Reopen};
+pub use limits::RequestLimits;
+pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use monitor::{StatusAddress, StatusOptions};
-pub use options::{Explain, Options, SiteOptions};
+pub use options::{ServerOptions, SiteOptions};
 pub use request::forwarded::client;
+pub use site::rules::TypeOptions;
 
-pub use connection::worker::{Summary, Worker};
-pub use options::settings::{Channel, Setting};
+pub use connection::worker::{ServeSummary, Worker};
+pub use options::settings::{ConfigOverride, OverrideSource};
 pub use server::{FileServer, serve, serve_on};
 pub use site::rules;
 
@@ -68,59 +60,6 @@ pub use site::rules;
 ///
 /// # Errors
 /// None: mistakes are the result, an empty list if there are none.
-pub fn check(options: &Options) -> Vec<Error> {
-    site::sites::check(&options.sites)
-}
-
-/// HTTP as a protocol of the network ground.
-#[derive(Clone, Debug)]
-struct Http {
-    sites: Arc<Sites>,
-    limits: Limits,
-    digests: Arc<Digests>,
-    joining: Joining,
-    board: Arc<Board>,
-    presence: Presence,
-    user: Option<User>,
-    confine: Confine,
-    proxies: Proxies,
-}
-
-impl Protocol for Http {
-    type Worker = Worker;
-    type Summary = Summary;
-
-    fn bound(&self) -> Result<(), underpass_net::Error> {
-        match &self.user {
-            Some(user) => user.assume(),
-            None => Ok(()),
-        }
-    }
-
-    fn confine(&self) -> Result<(), underpass_net::Error> {
-        confine(&self.sites.readable(), self.confine).map(drop)
-    }
-
-    fn worker(&self) -> Worker {
-        Worker::new(self)
-    }
-
-    fn serve_connection(
-        worker: Rc<Worker>,
-        stream: Connection,
-    ) -> impl Future<Output = ()> + 'static {
-        connection::converse::serve_connection(worker, stream)
-    }
-
-    fn rejected(worker: &Worker, why: Rejected) {
-        worker.tally().turned_away[why.number()].add(1);
-    }
-
-    fn full(worker: &Worker) {
-        worker.tally().full.add(1);
-    }
-
-    fn finish(worker: &Worker) -> Summary {
-        worker.finish()
-    }
+pub fn check(options: &ServerOptions) -> Vec<Error> {
+    site::check::check(&options.sites)
 }

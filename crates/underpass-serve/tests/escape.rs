@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat, renameat_with};
 use support::{Probe, Server, State};
-use underpass_serve::{Options, serve};
+use underpass_serve::{ServerOptions, serve};
 use underpass_testkit::HttpClient;
 
 const SECRET: &str = "the secret";
@@ -115,10 +115,10 @@ fn links_inside_are_followed_and_links_outside_are_not() {
 
 #[test]
 fn links_that_only_proc_has_are_not_followed() {
-    let options = Options {
+    let options = ServerOptions {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
         workers: NonZeroUsize::new(1),
-        ..Options::of("/proc")
+        ..ServerOptions::of("/proc")
     };
     let server = serve(&options).unwrap();
     let running = server.running();

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use support::{Probe, Server, State, pattern};
 use underpass_net::ProxyProtocol;
-use underpass_serve::{Error, Options};
+use underpass_serve::{Error, ServerOptions};
 use underpass_testkit::{HttpClient, wait_until};
 
 const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
 const SMALL: &[u8] = b"small";
 
-fn server(change: impl FnOnce(&mut Options)) -> Server {
+fn server(change: impl FnOnce(&mut ServerOptions)) -> Server {
     let server = Server::with(change);
     server.write("f", SMALL);
     server.write("probe", "probe");
@@ -138,9 +138,9 @@ fn ranges_are_as_many_as_they_may_be() {
 
 #[test]
 fn limits_that_contradict_each_other_are_told_before_anything_listens() {
-    let refused = |change: fn(&mut Options)| {
+    let refused = |change: fn(&mut ServerOptions)| {
         let folder = tempfile::tempdir().unwrap();
-        let mut options = Options::of(folder.path());
+        let mut options = ServerOptions::of(folder.path());
         options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
         change(&mut options);
         let error = underpass_serve::serve(&options).unwrap_err();
@@ -196,7 +196,7 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
         timeout = "1s"
         forwarded = "x-forwarded-for"
     "#;
-    let options = Options::parse(text).unwrap();
+    let options = ServerOptions::parse(text).unwrap();
     assert_eq!(options.requests.ranges_max, 10);
     assert_eq!(options.requests.line_bytes_max, 8192);
     assert_eq!(options.connections.rate_min, 1000);
@@ -216,7 +216,7 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
             "connections-per-client-max = 0",
         ),
     ] {
-        let told = Options::parse(&text.replace(right, wrong)).unwrap_err();
+        let told = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
         assert!(told.to_string().contains("line "), "{told}");
     }
 }

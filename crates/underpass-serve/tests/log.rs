@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::{Server, make_old, pattern};
 use tempfile::TempDir;
 use underpass_net::ShutdownPhase;
-use underpass_serve::{Access, LogFormat, Options};
+use underpass_serve::{Access, LogFormat, ServerOptions};
 use underpass_testkit::{HttpClient, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -32,7 +32,7 @@ impl Logged {
         Logged::with(format, |_| {})
     }
 
-    fn with(format: LogFormat, change: impl FnOnce(&mut Options)) -> Logged {
+    fn with(format: LogFormat, change: impl FnOnce(&mut ServerOptions)) -> Logged {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             options.log.access = Access::File(folder.path().join("log"));
@@ -401,7 +401,7 @@ fn a_log_that_cannot_be_written_stops_nobody() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_told_at_the_start() {
-    let mut options = Options::of("/");
+    let mut options = ServerOptions::of("/");
     options.log.access = Access::File("/nowhere/log".into());
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("/nowhere/log"), "{error}");

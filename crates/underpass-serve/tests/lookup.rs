@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use support::{Probe, Server, State};
-use underpass_serve::{Error, Options, SiteOptions};
+use underpass_serve::{Error, ServerOptions, SiteOptions};
 use underpass_testkit::HttpResponse;
 
 fn shown(answer: &HttpResponse) -> String {
@@ -394,13 +394,14 @@ fn lists_that_make_no_sense_are_refused() {
         ("['{path}/../../etc/passwd']", "above the root"),
     ] {
         let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {files}}}]");
-        let refused = Options::parse(&text).and_then(|options| underpass_serve::serve(&options));
+        let refused =
+            ServerOptions::parse(&text).and_then(|options| underpass_serve::serve(&options));
         let told = refused.err().unwrap().to_string();
         assert!(told.contains(what), "{files}: {told}");
     }
     let many = format!("[{}'/f']", "'{path}', ".repeat(16));
     let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {many}}}]");
-    let told = underpass_serve::serve(&Options::parse(&text).unwrap()).unwrap_err();
+    let told = underpass_serve::serve(&ServerOptions::parse(&text).unwrap()).unwrap_err();
     assert!(told.to_string().contains("17 entries"), "{told}");
 }
 
@@ -458,7 +459,7 @@ fn sites() -> Server {
             ("exact", "'Exact.Example.org', '*.deep.example.org'"),
         ] {
             let text = format!("[[site]]\nnames = [{names}]");
-            let site = Options::parse(&text).unwrap().sites.remove(0);
+            let site = ServerOptions::parse(&text).unwrap().sites.remove(0);
             let root = root.join(name);
             fs::create_dir(&root).unwrap();
             fs::write(root.join("f"), name).unwrap();
@@ -502,6 +503,6 @@ fn the_host_name_chooses_the_site_and_a_target_beats_it() {
 #[test]
 fn sites_that_cannot_be_told_apart_are_refused() {
     let text = "[[site]]\nnames = ['*.a.example']\n[[site]]\nnames = ['*.A.example']\n";
-    let refused = underpass_serve::serve(&Options::parse(text).unwrap());
+    let refused = underpass_serve::serve(&ServerOptions::parse(text).unwrap());
     assert!(matches!(refused, Err(Error::NameTaken { name }) if name == "*.a.example"));
 }

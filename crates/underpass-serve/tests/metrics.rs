@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{Server, pattern};
 use tempfile::TempDir;
 use underpass_net::{ProxyProtocol, ShutdownPhase};
-use underpass_serve::{Access, Options, StatusAddress};
+use underpass_serve::{Access, ServerOptions, StatusAddress};
 use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -28,7 +28,7 @@ impl Told {
         Told::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut Options)) -> Told {
+    fn with(change: impl FnOnce(&mut ServerOptions)) -> Told {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             let path = folder.path().join("status");
@@ -436,7 +436,7 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
 #[test]
 fn an_address_that_is_taken_is_told_at_the_start() {
     let told = Told::start();
-    let mut options = Options::of("/");
+    let mut options = ServerOptions::of("/");
     options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     options.status.listen = Some(StatusAddress::Unix(told.folder.path().join("status")));
     let error = underpass_serve::serve(&options).unwrap_err().to_string();

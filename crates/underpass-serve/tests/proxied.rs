@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use support::Server;
 use underpass_net::ProxyProtocol;
-use underpass_serve::Options;
+use underpass_serve::ServerOptions;
 use underpass_testkit::HttpClient;
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -18,7 +18,11 @@ const SECOND: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc6\x33\x64\x01\xdc\x04\0\x50";
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-fn server(protocol: ProxyProtocol, trusted: &str, change: impl FnOnce(&mut Options)) -> Server {
+fn server(
+    protocol: ProxyProtocol,
+    trusted: &str,
+    change: impl FnOnce(&mut ServerOptions),
+) -> Server {
     let server = Server::with(|options| {
         options.connections.proxy.protocol = protocol;
         options.connections.proxy.trusted = vec![trusted.parse().unwrap()];

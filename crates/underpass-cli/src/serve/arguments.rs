@@ -12,15 +12,15 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
-    CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
+    CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
-use underpass_serve::{Channel, Coding, Options, Setting, SiteOptions};
+use underpass_serve::{Coding, ConfigOverride, OverrideSource, ServerOptions, SiteOptions};
 
-use super::telling::Telling;
+use super::telling::ReportingArguments;
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// Serve this folder; nothing outside it can be read [default: the root in the configuration,
     /// or the current folder]
     #[arg(value_name = "DIR", env = "UNDERPASS_DIR")]
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// value is TOML, or text without quotes. The variable UNDERPASS_SET holds several, one per
     /// line or separated by semicolons
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    set: Vec<Setting>,
+    set: Vec<ConfigOverride>,
 
     /// Listen on this address; may be repeated: ADDR:PORT (0.0.0.0:8080 for all interfaces,
     /// [::]:8080 for all by IPv6 and IPv4, port 0 for a free port), unix:/path[,mode=0660], or
@@ -82,16 +82,16 @@ pub(crate) struct Arguments {
     join: Option<u64>,
 
     #[command(flatten)]
-    files: Files,
+    files: FileArguments,
 
     #[command(flatten)]
-    pub(super) telling: Telling,
+    pub(super) telling: ReportingArguments,
 }
 
 /// How paths map to files, and the header fields of files; for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
-struct Files {
+struct FileArguments {
     /// Serve the first of these files that exists for a folder [default: index.html]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = FileName::parse)]
     index: Option<Vec<FileName>>,
@@ -143,9 +143,9 @@ struct Files {
     immutable: bool,
 
     /// Allow scripts of this web origin (https://app.example) to read responses, or of any (*)
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = Origin::parse,
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = CorsOrigin::parse,
           env = "UNDERPASS_CORS")]
-    cors: Option<Vec<Origin>>,
+    cors: Option<Vec<CorsOrigin>>,
 }
 
 /// A connection with a slow peer holds this much memory. Larger responses gain nothing.
@@ -155,7 +155,7 @@ const JOIN_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// A message for the user: which file, what is wrong and where.
-pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
+pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     if !arguments.listen.is_empty() {
@@ -187,7 +187,7 @@ const VARIABLES: [(&str, &str); 6] = [
     ("cors", "site.cors.origins"),
 ];
 
-impl Arguments {
+impl ServeArguments {
     /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
     /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
@@ -211,15 +211,18 @@ impl Arguments {
     ///
     /// # Errors
     /// As [`options`].
-    pub(super) fn load(&self, file: Option<&Path>) -> Result<(Options, Vec<Setting>), String> {
+    pub(super) fn load(
+        &self,
+        file: Option<&Path>,
+    ) -> Result<(ServerOptions, Vec<ConfigOverride>), String> {
         let mut settings = match std::env::var(SET_VARIABLE) {
-            Ok(text) => Setting::parse_all(&text, Channel::Environment)
+            Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
                 .map_err(|why| format!("{SET_VARIABLE}: {why}"))?,
             Err(VarError::NotPresent) => Vec::new(),
             Err(error) => return Err(format!("{SET_VARIABLE}: {error}")),
         };
         settings.extend(self.set.iter().cloned());
-        let options = Options::load_with(file, &settings);
+        let options = ServerOptions::load_with(file, &settings);
         let options = options.map_err(|error| super::with_advice(&error))?;
         Ok((options, settings))
     }
@@ -227,8 +230,8 @@ impl Arguments {
 
 const SET_VARIABLE: &str = "UNDERPASS_SET";
 
-fn setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text, Channel::Flag)
+fn setting(text: &str) -> Result<ConfigOverride, String> {
+    ConfigOverride::parse(text, OverrideSource::Flag)
 }
 
 /// Applies the folder of the command line: as the only site, or as the root of the only one.
@@ -254,7 +257,7 @@ pub(super) fn choose_folder(
     Ok(())
 }
 
-impl Files {
+impl FileArguments {
     fn override_in(&self, site: &mut SiteOptions) -> Result<(), String> {
         if let Some(index) = &self.index {
             site.index.clone_from(index);

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use underpass_serve::{Options, Setting, SiteOptions};
+use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
-use super::arguments::{Arguments, choose_folder};
+use super::arguments::{ServeArguments, choose_folder};
 
 /// Returns what would be served, or every mistake, a paragraph each.
-pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String> {
+pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, String> {
     let (mut options, settings) = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
@@ -22,7 +22,7 @@ pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String
     Err(lines.join("\nunderpass: "))
 }
 
-fn told(file: &Path, options: &Options, settings: &[Setting]) -> String {
+fn told(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} is valid", file.display()),

@@ -12,43 +12,43 @@ use std::borrow::Cow;
 
 use rustix::io::Errno;
 
-use crate::answer::repr_digest::{Wanted, wanted};
-use crate::body::compressed::Place;
-use crate::body::listing::View;
+use crate::answer::repr_digest::{WantedDigest, wanted};
+use crate::body::compressed::CompressionPermit;
+use crate::body::listing::view::ListingView;
+use crate::http::coding::is_compressed;
 use crate::http::coding::{Acceptable, Coding};
-use crate::http::status::{BUSY, Refusal, Status};
-use crate::limits::Limits;
+use crate::http::digest::HashAlgorithm;
+use crate::http::status::{BUSY, HttpError, Status};
+use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
-use crate::request::condition::{Conditions, Verdict};
-use crate::request::head::{Expect, Request};
-use crate::request::path::{Form, SitePath};
-use crate::request::query::{Compression, Query};
-use crate::request::range::{Selection, Span, select};
-use crate::request::request_line::{Method, Version};
-use crate::request::target::Target;
-use crate::site::digest::Algorithm;
-use crate::site::file::File;
-use crate::site::folder::Folder;
-use crate::site::precompressed::is_compressed;
-use crate::site::resolve::Found;
+use crate::request::condition::{ConditionResult, Conditions};
+use crate::request::head::{Expectation, RequestHead};
+use crate::request::path::{PathForm, SitePath};
+use crate::request::query::{ArchiveFormat, Query};
+use crate::request::range::{ByteRange, RangeSelection, select};
+use crate::request::request_line::{HttpVersion, Method};
+use crate::request::target::HttpTarget;
+use crate::site::file::SiteFile;
+use crate::site::folder::SiteFolder;
+use crate::site::resolve::Resolved;
 use crate::site::rules::{
-    Archives, Asked, Candidate, Compressible, Extras, Hashes, Listings, Redirection, Rewritten,
-    Rules, Sought,
+    Archives, Candidate, Compressible, Extras, Hashes, Listings, MatchedRedirect, RequestedPath,
+    RewrittenPath, SiteRules, SoughtPath,
 };
 
 /// What a request gets.
 #[derive(Debug)]
-pub(crate) enum Answer<'b> {
+pub(crate) enum Response<'b> {
     /// 200 or 206.
-    Content(Content),
+    Content(FileBody),
     /// The same, with a hash of the file if one is to be had.
-    Vouched(Content),
+    Vouched(FileBody),
     /// 200: all of a file, compressed while it is sent.
-    Compressed(File, Coding, Place),
+    Compressed(SiteFile, Coding, CompressionPermit),
     /// 304.
-    NotModified(File),
+    NotModified(SiteFile),
     /// 412.
-    PreconditionFailed(File),
+    PreconditionFailed(SiteFile),
     /// 416: what was asked for lies behind this size.
     Unsatisfiable(u64),
     /// 301 to a folder's path with its slash.
@@ -57,13 +57,13 @@ pub(crate) enum Answer<'b> {
         query: Option<&'b [u8]>,
     },
     /// A redirect of the configuration.
-    Redirected(Redirection),
+    Redirected(MatchedRedirect),
     /// 200: what is in a folder.
-    Listing(Folder, View),
+    Listing(SiteFolder, ListingView),
     /// 200: a folder as one file.
-    Archive(Folder, Compression),
+    Archive(SiteFolder, ArchiveFormat),
     /// 200: the hash of a file, which is not known yet.
-    Hash(File, Algorithm),
+    Hash(SiteFile, HashAlgorithm),
     /// 406: the client refuses the plain file and takes no copy that is there.
     NotAcceptable,
     /// 204 with what is allowed.
@@ -71,49 +71,49 @@ pub(crate) enum Answer<'b> {
     /// 405 with what is allowed.
     NotAllowed,
     /// A status and why.
-    Plain(Refusal),
+    Plain(HttpError),
     /// The same, because of the machine and not of the request.
-    Trouble(Refusal, Errno),
+    Trouble(HttpError, Errno),
 }
 
 /// What is sent of a file as it lies there.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum FileBody {
     /// All of it: 200.
-    Whole(File),
+    Whole(SiteFile),
     /// One part: 206.
-    Part(File, Span),
+    Part(SiteFile, ByteRange),
     /// Several: 206.
-    Parts(File, Vec<Span>),
+    Parts(SiteFile, Vec<ByteRange>),
 }
 
-impl Content {
-    pub(crate) fn file(&self) -> &File {
+impl FileBody {
+    pub(crate) fn file(&self) -> &SiteFile {
         match self {
-            Content::Whole(file) | Content::Part(file, _) | Content::Parts(file, _) => file,
+            FileBody::Whole(file) | FileBody::Part(file, _) | FileBody::Parts(file, _) => file,
         }
     }
 }
 
-impl Answer<'_> {
+impl Response<'_> {
     /// The status of one that is an error.
     pub(crate) fn error(&self) -> Option<Status> {
         match self {
-            Answer::PreconditionFailed(_) => Some(Status::PreconditionFailed),
-            Answer::Unsatisfiable(_) => Some(Status::RangeNotSatisfiable),
-            Answer::NotAcceptable => Some(Status::NotAcceptable),
-            Answer::NotAllowed => Some(Status::MethodNotAllowed),
-            Answer::Plain(refusal) | Answer::Trouble(refusal, _) => Some(refusal.status),
-            Answer::Content(_)
-            | Answer::Vouched(_)
-            | Answer::Compressed(..)
-            | Answer::NotModified(_)
-            | Answer::Listing(..)
-            | Answer::Archive(..)
-            | Answer::Hash(..)
-            | Answer::Moved { .. }
-            | Answer::Redirected(_)
-            | Answer::Options => None,
+            Response::PreconditionFailed(_) => Some(Status::PreconditionFailed),
+            Response::Unsatisfiable(_) => Some(Status::RangeNotSatisfiable),
+            Response::NotAcceptable => Some(Status::NotAcceptable),
+            Response::NotAllowed => Some(Status::MethodNotAllowed),
+            Response::Plain(refusal) | Response::Trouble(refusal, _) => Some(refusal.status),
+            Response::Content(_)
+            | Response::Vouched(_)
+            | Response::Compressed(..)
+            | Response::NotModified(_)
+            | Response::Listing(..)
+            | Response::Archive(..)
+            | Response::Hash(..)
+            | Response::Moved { .. }
+            | Response::Redirected(_)
+            | Response::Options => None,
         }
     }
 }
@@ -121,35 +121,35 @@ impl Answer<'_> {
 /// What an answer may ask: of the file system, and of those who would have to make it.
 pub(crate) trait Lookup {
     /// What a path leads to.
-    fn find(&self, path: SitePath) -> Found;
+    fn find(&self, path: SitePath) -> Resolved;
 
     /// The folder of a path, whether it has an index or not.
-    fn folder(&self, path: SitePath) -> Found;
+    fn folder(&self, path: SitePath) -> Resolved;
 
     /// The copy of a file in a coding.
-    fn sibling(&self, file: &File, coding: Coding) -> Option<File>;
+    fn sibling(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
 
     /// A place among what is compressed at once, if one is free.
-    fn place(&self) -> Option<Place>;
+    fn place(&self) -> Option<CompressionPermit>;
 }
 
 /// Decides by the rules of a site.
 pub(crate) fn answer<'b>(
-    request: Request<'b>,
-    rules: &Rules,
-    limits: &Limits,
+    request: RequestHead<'b>,
+    rules: &SiteRules,
+    limits: &RequestLimits,
     lookup: &impl Lookup,
-) -> Answer<'b> {
+) -> Response<'b> {
     match request.method {
-        Method::Disabled | Method::Connect => return Answer::NotAllowed,
+        Method::Disabled | Method::Connect => return Response::NotAllowed,
         Method::Unknown => return plain(Status::NotImplemented, "no such method"),
-        _ if request.expect == Expect::Unknown => {
+        _ if request.expect == Expectation::Unknown => {
             return plain(Status::ExpectationFailed, "no such expectation");
         }
-        Method::Options => return Answer::Options,
+        Method::Options => return Response::Options,
         Method::Get | Method::Head => {}
     }
-    let Request {
+    let RequestHead {
         method,
         version,
         target,
@@ -158,17 +158,17 @@ pub(crate) fn answer<'b>(
         fields,
         ..
     } = request;
-    let Target::Path { path, query } = target else {
+    let HttpTarget::Path { path, query } = target else {
         return plain(Status::BadRequest, "the target is no path");
     };
     if let Some(redirection) = rules.redirected(&path, query) {
-        return Answer::Redirected(redirection);
+        return Response::Redirected(redirection);
     }
     let parameters = Query::parse(query);
     let (found, asked) = located(rules.rewritten(path), &parameters, rules, lookup);
     match found {
-        Found::File(file) => {
-            let wish = Wish {
+        Resolved::File(file) => {
+            let wish = FileRequest {
                 method,
                 version,
                 conditions,
@@ -179,11 +179,11 @@ pub(crate) fn answer<'b>(
             };
             of_file(file, wish, rules, limits, lookup)
         }
-        Found::Folder(folder) => {
+        Resolved::Folder(folder) => {
             let folder = asked.unwrap_or(folder);
-            Answer::Moved { folder, query }
+            Response::Moved { folder, query }
         }
-        Found::NoIndex(folder) => {
+        Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
             let accept = fields.accept.value();
             of_folder(folder, path, parameters, rules.extras, accept)
@@ -196,28 +196,30 @@ pub(crate) fn answer<'b>(
 /// where that is not its own path. A hidden path leads nowhere, or whoever looks for `.git` would
 /// learn of a page there.
 fn located(
-    rewritten: Rewritten,
+    rewritten: RewrittenPath,
     query: &Query,
-    rules: &Rules,
+    rules: &SiteRules,
     lookup: &impl Lookup,
-) -> (Found, Option<SitePath>) {
-    let Rewritten { path, asked } = rewritten;
+) -> (Resolved, Option<SitePath>) {
+    let RewrittenPath { path, asked } = rewritten;
     if rules.hides(&path) {
-        return (Found::Nothing, None);
+        return (Resolved::Nothing, None);
     }
     let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
-        (Form::Folder, Some(_), Archives::Offered) => lookup.folder(path),
+        (PathForm::Folder, Some(_), Archives::Offered) => lookup.folder(path),
         _ => lookup.find(path),
     };
     let (found, called) = match (rules.tries(&path), asked) {
-        (Some(candidates), Asked::Tree(asked)) => tried(candidates, &path, &asked, rules, seek),
+        (Some(candidates), RequestedPath::Tree(asked)) => {
+            tried(candidates, &path, &asked, rules, seek)
+        }
         (Some(candidates), _) => tried(candidates, &path, &path, rules, seek),
-        (None, Asked::Same) => (seek(path), None),
-        (None, Asked::Tree(asked)) => (seek(path), Some(asked)),
-        (None, Asked::Alone) => (alone(path, rules, seek), None),
+        (None, RequestedPath::Same) => (seek(path), None),
+        (None, RequestedPath::Tree(asked)) => (seek(path), Some(asked)),
+        (None, RequestedPath::Alone) => (alone(path, rules, seek), None),
     };
     match (found, &rules.fallback) {
-        (Found::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
+        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
         (found, _) => (found, called),
     }
 }
@@ -227,39 +229,39 @@ fn tried(
     candidates: &[Candidate],
     path: &SitePath,
     asked: &SitePath,
-    rules: &Rules,
-    seek: impl Fn(SitePath) -> Found,
-) -> (Found, Option<SitePath>) {
+    rules: &SiteRules,
+    seek: impl Fn(SitePath) -> Resolved,
+) -> (Resolved, Option<SitePath>) {
     for candidate in candidates {
         let found = match candidate.of(path) {
-            Some(Sought::Anything(path)) if !rules.hides(&path) => seek(path),
-            Some(Sought::File(path)) if !rules.hides(&path) => match seek(path) {
-                Found::Folder(_) | Found::NoIndex(_) => Found::Nothing,
+            Some(SoughtPath::Anything(path)) if !rules.hides(&path) => seek(path),
+            Some(SoughtPath::File(path)) if !rules.hides(&path) => match seek(path) {
+                Resolved::Folder(_) | Resolved::NoIndex(_) => Resolved::Nothing,
                 found => found,
             },
-            _ => Found::Nothing,
+            _ => Resolved::Nothing,
         };
-        if !matches!(found, Found::Nothing) {
+        if !matches!(found, Resolved::Nothing) {
             return (found, Some(asked.clone()));
         }
     }
-    (Found::Nothing, None)
+    (Resolved::Nothing, None)
 }
 
 /// What a path leads to that stands for another one alone. Of a folder the client is told where it
 /// is: relative links in its page would lead to paths that nothing stands for.
-fn alone(path: SitePath, rules: &Rules, seek: impl Fn(SitePath) -> Found) -> Found {
-    let folder = (path.form() == Form::Folder && rules.is_final(&path)).then(|| path.clone());
+fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved) -> Resolved {
+    let folder = (path.form() == PathForm::Folder && rules.is_final(&path)).then(|| path.clone());
     match (seek(path), folder) {
-        (Found::File(_) | Found::NoIndex(_), Some(folder)) => Found::Folder(folder),
+        (Resolved::File(_) | Resolved::NoIndex(_), Some(folder)) => Resolved::Folder(folder),
         (found, _) => found,
     }
 }
 
 /// What somebody wants of a file.
-struct Wish<'b> {
+struct FileRequest<'b> {
     method: Method,
-    version: Version,
+    version: HttpVersion,
     conditions: Conditions<'b>,
     range: Option<Cow<'b, [u8]>>,
     accept_encoding: Option<&'b [u8]>,
@@ -267,30 +269,30 @@ struct Wish<'b> {
     parameters: Query,
 }
 
-impl Wish<'_> {
+impl FileRequest<'_> {
     /// Whether it is about bytes that have to be the same every time (ranges, and what is compared
     /// strongly), or from somebody who does not know chunks and could not tell a body that broke
     /// off from one that ended.
     fn prefers_plain(&self) -> bool {
         self.method == Method::Get && self.range.is_some()
             || self.conditions.if_match.is_some()
-            || self.version == Version::Http10
+            || self.version == HttpVersion::Http10
     }
 }
 
 /// What is sent of a file: its hash, if that is asked for, or its content.
 fn of_file(
-    file: File,
-    wish: Wish<'_>,
-    rules: &Rules,
-    limits: &Limits,
+    file: SiteFile,
+    wish: FileRequest<'_>,
+    rules: &SiteRules,
+    limits: &RequestLimits,
     lookup: &impl Lookup,
-) -> Answer<'static> {
+) -> Response<'static> {
     if let (Some(algorithm), Hashes::Offered) = (wish.parameters.hash, rules.extras.hashes) {
         return match wish.conditions.judge(&file.state.validators) {
-            Verdict::NotModified => Answer::NotModified(file),
-            Verdict::Failed => Answer::PreconditionFailed(file),
-            Verdict::Proceed => Answer::Hash(file, algorithm),
+            ConditionResult::NotModified => Response::NotModified(file),
+            ConditionResult::Failed => Response::PreconditionFailed(file),
+            ConditionResult::Proceed => Response::Hash(file, algorithm),
         };
     }
     let file = match rules.offers_downloads() && wish.parameters.download.is_some() {
@@ -298,34 +300,34 @@ fn of_file(
         false => file,
     };
     match coded(file, &wish, rules, lookup) {
-        Sent::Found(file) => {
+        Representation::Found(file) => {
             let wanted = match rules.extras.hashes {
                 Hashes::Offered => wanted(wish.digest),
-                Hashes::Off => Wanted::Nothing,
+                Hashes::Off => WantedDigest::Nothing,
             };
             match (selected(file, &wish, limits), wanted) {
-                (Answer::Content(content), Wanted::Sha256) => Answer::Vouched(content),
+                (Response::Content(content), WantedDigest::Sha256) => Response::Vouched(content),
                 (answer, _) => answer,
             }
         }
-        Sent::Compressed(file, coding, place) => {
+        Representation::Compressed(file, coding, place) => {
             match wish.conditions.judge(&file.state.validators) {
-                Verdict::NotModified => Answer::NotModified(file),
-                Verdict::Failed => Answer::PreconditionFailed(file),
-                Verdict::Proceed => Answer::Compressed(file, coding, place),
+                ConditionResult::NotModified => Response::NotModified(file),
+                ConditionResult::Failed => Response::PreconditionFailed(file),
+                ConditionResult::Proceed => Response::Compressed(file, coding, place),
             }
         }
-        Sent::Busy => Answer::Plain(BUSY),
-        Sent::Unknown => Answer::NotAcceptable,
+        Representation::Busy => Response::Plain(BUSY),
+        Representation::Unknown => Response::NotAcceptable,
     }
 }
 
 /// How a file is sent.
-enum Sent {
+enum Representation {
     /// As it lies there, itself or a copy of it in a coding.
-    Found(File),
+    Found(SiteFile),
     /// Compressed on the way.
-    Compressed(File, Coding, Place),
+    Compressed(SiteFile, Coding, CompressionPermit),
     /// In no other way than that, for which there is no place.
     Busy,
     /// In no coding that the client takes.
@@ -333,16 +335,21 @@ enum Sent {
 }
 
 /// The file in the coding that the client likes best: a copy that lies there, else compressed.
-fn coded(file: File, wish: &Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> Sent {
+fn coded(
+    file: SiteFile,
+    wish: &FileRequest<'_>,
+    rules: &SiteRules,
+    lookup: &impl Lookup,
+) -> Representation {
     if !rules.codes() || is_compressed(file.path.bytes()) {
-        return Sent::Found(file);
+        return Representation::Found(file);
     }
     let acceptable = Acceptable::parse(wish.accept_encoding);
     let copy = acceptable
         .choices(&rules.precompressed)
         .find_map(|coding| lookup.sibling(&file, coding));
     if let Some(copy) = copy {
-        return Sent::Found(copy);
+        return Representation::Found(copy);
     }
     let takes_plain = acceptable.takes_identity();
     let coding = match file.state.label.compressible {
@@ -353,24 +360,24 @@ fn coded(file: File, wish: &Wish<'_>, rules: &Rules, lookup: &impl Lookup) -> Se
     };
     match (coding.map(|coding| (coding, lookup.place())), takes_plain) {
         (Some((coding, Some(place))), _) => {
-            Sent::Compressed(file.into_compressed(coding), coding, place)
+            Representation::Compressed(file.into_compressed(coding), coding, place)
         }
-        (_, true) => Sent::Found(file),
-        (Some((_, None)), false) => Sent::Busy,
-        (None, false) => Sent::Unknown,
+        (_, true) => Representation::Found(file),
+        (Some((_, None)), false) => Representation::Busy,
+        (None, false) => Representation::Unknown,
     }
 }
 
 /// What is sent of a folder, which is called by `path`.
 fn of_folder(
-    folder: Folder,
+    folder: SiteFolder,
     path: SitePath,
     asked: Query,
     extras: Extras,
     accept: Option<&[u8]>,
-) -> Answer<'static> {
+) -> Response<'static> {
     match (asked.archive(), extras.archives, extras.listing) {
-        (Some(compression), Archives::Offered, _) => Answer::Archive(folder, compression),
+        (Some(compression), Archives::Offered, _) => Response::Archive(folder, compression),
         (Some(_), Archives::Off, _) => {
             plain(Status::Forbidden, "folders are not sent as archives here")
         }
@@ -379,58 +386,58 @@ fn of_folder(
             "the folder has no index and is not listed",
         ),
         (None, archives, Listings::Offered) => {
-            let view = View {
+            let view = ListingView {
                 path,
                 format: asked.format.unwrap_or_else(|| preferred(accept)),
                 order: asked.order(),
                 search: asked.search,
                 archives,
             };
-            Answer::Listing(folder, view)
+            Response::Listing(folder, view)
         }
     }
 }
 
 /// What is answered where there is neither file nor folder.
-fn without(found: Found) -> Answer<'static> {
+fn without(found: Resolved) -> Response<'static> {
     match found {
-        Found::Forbidden => plain(Status::Forbidden, "the server may not read it"),
-        Found::Busy(errno) => Answer::Trouble(
-            Refusal::new(Status::ServiceUnavailable, "try again later"),
+        Resolved::Forbidden => plain(Status::Forbidden, "the server may not read it"),
+        Resolved::Busy(errno) => Response::Trouble(
+            HttpError::new(Status::ServiceUnavailable, "try again later"),
             errno,
         ),
-        Found::Failed(errno) => Answer::Trouble(
-            Refusal::new(Status::InternalServerError, "the file cannot be opened"),
+        Resolved::Failed(errno) => Response::Trouble(
+            HttpError::new(Status::InternalServerError, "the file cannot be opened"),
             errno,
         ),
-        Found::Nothing | Found::File(_) | Found::Folder(_) | Found::NoIndex(_) => {
+        Resolved::Nothing | Resolved::File(_) | Resolved::Folder(_) | Resolved::NoIndex(_) => {
             plain(Status::NotFound, "there is no such file")
         }
     }
 }
 
 /// What is sent of a file that is there.
-fn selected(file: File, wish: &Wish<'_>, limits: &Limits) -> Answer<'static> {
+fn selected(file: SiteFile, wish: &FileRequest<'_>, limits: &RequestLimits) -> Response<'static> {
     let conditions = &wish.conditions;
     match conditions.judge(&file.state.validators) {
-        Verdict::NotModified => return Answer::NotModified(file),
-        Verdict::Failed => return Answer::PreconditionFailed(file),
-        Verdict::Proceed => {}
+        ConditionResult::NotModified => return Response::NotModified(file),
+        ConditionResult::Failed => return Response::PreconditionFailed(file),
+        ConditionResult::Proceed => {}
     }
     let selection = match (wish.method, &wish.range) {
         (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
             select(range, file.state.size, limits)
         }
-        _ => Selection::Whole,
+        _ => RangeSelection::Whole,
     };
-    Answer::Content(match selection {
-        Selection::Whole => Content::Whole(file),
-        Selection::One(span) => Content::Part(file, span),
-        Selection::Several(spans) => Content::Parts(file, spans),
-        Selection::Unsatisfiable => return Answer::Unsatisfiable(file.state.size),
+    Response::Content(match selection {
+        RangeSelection::Whole => FileBody::Whole(file),
+        RangeSelection::One(span) => FileBody::Part(file, span),
+        RangeSelection::Several(spans) => FileBody::Parts(file, spans),
+        RangeSelection::Unsatisfiable => return Response::Unsatisfiable(file.state.size),
     })
 }
 
-fn plain(status: Status, why: &'static str) -> Answer<'static> {
-    Answer::Plain(Refusal::new(status, why))
+fn plain(status: Status, why: &'static str) -> Response<'static> {
+    Response::Plain(HttpError::new(status, why))
 }

@@ -8,8 +8,30 @@
 //! The head leaves before the body, so what it says of its own body is a plan: the kernel may still
 //! refuse. What was measured is that of the previous answer on the connection.
 
+use serde::Deserialize;
 use underpass::drive::tokio::{Forecast, Warmth};
 use underpass::{Account, Joining};
+
+/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
+/// system calls for each: for debugging.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(from = "bool")]
+pub enum Explain {
+    /// No.
+    #[default]
+    Off,
+    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
+    On,
+}
+
+impl From<bool> for Explain {
+    fn from(wanted: bool) -> Explain {
+        match wanted {
+            true => Explain::On,
+            false => Explain::Off,
+        }
+    }
+}
 
 /// What an answer says of a body that is in memory with its head already.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";

@@ -3,5 +3,5 @@
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod multipart;
-pub(crate) mod reply;
 pub(crate) mod repr_digest;
+pub(crate) mod writer;

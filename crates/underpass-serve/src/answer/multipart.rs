@@ -16,8 +16,8 @@
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::http::decimal::{push_decimal, push_hex};
-use crate::http::mime::MediaType;
-use crate::request::range::Span;
+use crate::request::range::ByteRange;
+use crate::site::rules::mime::MediaType;
 
 /// Separates the parts. Random for every answer, so that no file can imitate it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) struct Boundary([u8; 32]);
 #[derive(Debug)]
 pub(crate) struct Multipart {
     /// Each part's head and the bytes that follow it.
-    pub(crate) parts: Vec<(Vec<u8>, Span)>,
+    pub(crate) parts: Vec<(Vec<u8>, ByteRange)>,
     /// What ends the body.
     pub(crate) closing: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Boundary {
 impl Multipart {
     /// Lays out `spans` of a file of `size` bytes.
     pub(crate) fn new(
-        spans: &[Span],
+        spans: &[ByteRange],
         size: u64,
         media: &MediaType,
         boundary: &Boundary,
@@ -78,12 +78,12 @@ impl Multipart {
 
     /// The exact length of the body.
     pub(crate) fn length(&self) -> u64 {
-        let part = |(head, span): &(Vec<u8>, Span)| head.len() as u64 + span.length;
+        let part = |(head, span): &(Vec<u8>, ByteRange)| head.len() as u64 + span.length;
         self.parts.iter().map(part).sum::<u64>() + self.closing.len() as u64
     }
 }
 
-fn part_head(span: Span, size: u64, media: &MediaType, boundary: &Boundary) -> Vec<u8> {
+fn part_head(span: ByteRange, size: u64, media: &MediaType, boundary: &Boundary) -> Vec<u8> {
     let mut head = Vec::with_capacity(160);
     head.extend_from_slice(b"\r\n--");
     head.extend_from_slice(boundary.as_bytes());
@@ -96,7 +96,7 @@ fn part_head(span: Span, size: u64, media: &MediaType, boundary: &Boundary) -> V
 }
 
 /// Appends `bytes first-last/size`.
-pub(crate) fn push_content_range(head: &mut Vec<u8>, span: Span, size: u64) {
+pub(crate) fn push_content_range(head: &mut Vec<u8>, span: ByteRange, size: u64) {
     head.extend_from_slice(b"bytes ");
     push_decimal(head, span.first);
     head.push(b'-');
@@ -108,13 +108,13 @@ pub(crate) fn push_content_range(head: &mut Vec<u8>, span: Span, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::mime::{TypeOptions, Types};
+    use crate::site::rules::mime::{MediaTypes, TypeOptions};
 
     #[test]
     fn the_layout_and_its_length() {
-        let spans = [(0, 10), (990, 10)].map(|(first, length)| Span { first, length });
+        let spans = [(0, 10), (990, 10)].map(|(first, length)| ByteRange { first, length });
         let boundary = Boundary::new(0);
-        let media = Types::new(&TypeOptions::default()).of(b"a.txt");
+        let media = MediaTypes::new(&TypeOptions::default()).of(b"a.txt");
         let body = Multipart::new(&spans, 1000, &media, &boundary);
         let mut written = Vec::new();
         for (head, span) in &body.parts {

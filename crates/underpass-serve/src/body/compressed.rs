@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, Piece};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-use crate::body::feed::{Batch, Feed, Progress};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::http::coding::Coding;
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
 
@@ -37,7 +37,7 @@ const BROTLI_WINDOW_BITS: i32 = 19;
 /// A feed, compressed.
 pub(crate) struct Compressed<F> {
     feed: F,
-    progress: Progress,
+    progress: BodyProgress,
     /// Pieces that are not compressed yet.
     pieces: VecDeque<Piece>,
     /// Until the end of the body is written: then its memory and its place are free, however long
@@ -48,26 +48,26 @@ pub(crate) struct Compressed<F> {
 
 /// What is compressed of a file: all of it, at the size it had.
 #[derive(Debug)]
-pub(crate) struct Content(pub(crate) FileRange);
+pub(crate) struct WholeFile(pub(crate) FileRange);
 
-impl Feed for Content {
-    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+impl BodyProducer for WholeFile {
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
         batch.push_range(self.0.clone());
-        Ok(Progress::End)
+        Ok(BodyProgress::End)
     }
 }
 
 /// A place among the answers that a worker compresses at once.
-pub(crate) type Place = OwnedSemaphorePermit;
+pub(crate) type CompressionPermit = OwnedSemaphorePermit;
 
 /// Turns bytes into fewer of them.
 pub(crate) struct Encoder {
-    stream: Stream,
-    _place: Option<Place>,
+    stream: CodingEncoder,
+    _place: Option<CompressionPermit>,
 }
 
 /// What a coding's library has.
-enum Stream {
+enum CodingEncoder {
     Br(Box<CompressorWriter<Vec<u8>>>),
     Zstd(ZstdEncoder<'static, Vec<u8>>),
     Gzip(GzEncoder<Vec<u8>>),
@@ -81,18 +81,18 @@ impl Encoder {
     pub(crate) fn new(
         coding: Coding,
         size: Option<u64>,
-        place: Option<Place>,
+        place: Option<CompressionPermit>,
     ) -> io::Result<Encoder> {
         let stream = match coding {
-            Coding::Br => Stream::Br(Box::new(brotli())),
+            Coding::Br => CodingEncoder::Br(Box::new(brotli())),
             Coding::Zstd => {
                 let mut encoder = ZstdEncoder::new(Vec::new(), ZSTD_LEVEL)?;
                 encoder.set_pledged_src_size(size)?;
-                Stream::Zstd(encoder)
+                CodingEncoder::Zstd(encoder)
             }
             Coding::Gzip => {
                 let level = flate2::Compression::new(GZIP_LEVEL);
-                Stream::Gzip(GzEncoder::new(Vec::new(), level))
+                CodingEncoder::Gzip(GzEncoder::new(Vec::new(), level))
             }
         };
         let _place = place;
@@ -101,27 +101,27 @@ impl Encoder {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {
-            Stream::Br(encoder) => encoder.write_all(bytes),
-            Stream::Zstd(encoder) => encoder.write_all(bytes),
-            Stream::Gzip(encoder) => encoder.write_all(bytes),
+            CodingEncoder::Br(encoder) => encoder.write_all(bytes),
+            CodingEncoder::Zstd(encoder) => encoder.write_all(bytes),
+            CodingEncoder::Gzip(encoder) => encoder.write_all(bytes),
         }
     }
 
     /// What has come out so far.
     fn made(&mut self) -> &mut Vec<u8> {
         match &mut self.stream {
-            Stream::Br(encoder) => encoder.get_mut(),
-            Stream::Zstd(encoder) => encoder.get_mut(),
-            Stream::Gzip(encoder) => encoder.get_mut(),
+            CodingEncoder::Br(encoder) => encoder.get_mut(),
+            CodingEncoder::Zstd(encoder) => encoder.get_mut(),
+            CodingEncoder::Gzip(encoder) => encoder.get_mut(),
         }
     }
 
     /// The rest.
     fn finish(self) -> io::Result<Vec<u8>> {
         match self.stream {
-            Stream::Br(encoder) => Ok(encoder.into_inner()),
-            Stream::Zstd(encoder) => encoder.finish(),
-            Stream::Gzip(encoder) => encoder.finish(),
+            CodingEncoder::Br(encoder) => Ok(encoder.into_inner()),
+            CodingEncoder::Zstd(encoder) => encoder.finish(),
+            CodingEncoder::Gzip(encoder) => encoder.finish(),
         }
     }
 }
@@ -139,11 +139,11 @@ fn brotli() -> CompressorWriter<Vec<u8>> {
 /// What brotli writes into before we have it.
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
-impl<F: Feed> Compressed<F> {
+impl<F: BodyProducer> Compressed<F> {
     pub(crate) fn new(feed: F, encoder: Encoder) -> Compressed<F> {
         Compressed {
             feed,
-            progress: Progress::More,
+            progress: BodyProgress::More,
             pieces: VecDeque::new(),
             encoder: Some(encoder),
             buffer: Vec::new(),
@@ -186,14 +186,14 @@ impl<F: Feed> Compressed<F> {
 
     /// As much as fits into a batch. Nothing is left when the feed has ended and so have its
     /// pieces.
-    fn fill(&mut self, encoder: &mut Encoder) -> io::Result<Progress> {
+    fn fill(&mut self, encoder: &mut Encoder) -> io::Result<BodyProgress> {
         let mut compressed = 0;
         while compressed < COMPRESSED_PER_BATCH && encoder.made().len() < BATCH_BYTES_MAX {
             if self.pieces.is_empty() {
-                if self.progress == Progress::End {
-                    return Ok(Progress::End);
+                if self.progress == BodyProgress::End {
+                    return Ok(BodyProgress::End);
                 }
-                let mut inner = Batch::new();
+                let mut inner = Chunk::new();
                 self.progress = self.feed.next(&mut inner)?;
                 self.pieces = inner.into_pieces().into();
                 // What was looked at and left out is work too.
@@ -201,22 +201,22 @@ impl<F: Feed> Compressed<F> {
             }
             compressed += self.compress(encoder)?;
         }
-        Ok(Progress::More)
+        Ok(BodyProgress::More)
     }
 }
 
-impl<F: Feed> Feed for Compressed<F> {
-    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+impl<F: BodyProducer> BodyProducer for Compressed<F> {
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
         let Some(mut encoder) = self.encoder.take() else {
-            return Ok(Progress::End);
+            return Ok(BodyProgress::End);
         };
         let progress = self.fill(&mut encoder)?;
         match progress {
-            Progress::More => {
+            BodyProgress::More => {
                 batch.bytes().append(encoder.made());
                 self.encoder = Some(encoder);
             }
-            Progress::End => batch.bytes().append(&mut encoder.finish()?),
+            BodyProgress::End => batch.bytes().append(&mut encoder.finish()?),
         }
         Ok(progress)
     }
@@ -252,8 +252,13 @@ mod tests {
     }
 
     /// A file of `there` bytes that had `len` when it was opened.
-    fn compressed(coding: Coding, content: &[u8], len: u64, place: Place) -> Compressed<Content> {
-        let content = Content(FileRange {
+    fn compressed(
+        coding: Coding,
+        content: &[u8],
+        len: u64,
+        place: CompressionPermit,
+    ) -> Compressed<WholeFile> {
+        let content = WholeFile(FileRange {
             file: file(content),
             offset: 0,
             len,
@@ -262,10 +267,10 @@ mod tests {
         Compressed::new(content, encoder)
     }
 
-    fn drain(feed: &mut impl Feed) -> io::Result<Vec<u8>> {
+    fn drain(feed: &mut impl BodyProducer) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let mut batch = Batch::new();
+            let mut batch = Chunk::new();
             let progress = feed.next(&mut batch)?;
             for piece in batch.into_pieces() {
                 match piece {
@@ -273,7 +278,7 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            if progress == Progress::End {
+            if progress == BodyProgress::End {
                 return Ok(body);
             }
         }
@@ -323,9 +328,9 @@ mod tests {
             let place = Arc::clone(&places).try_acquire_owned().unwrap();
             let mut feed = compressed(coding, &noise, noise.len() as u64, place);
             let (mut batches, mut total) = (0, 0);
-            let mut progress = Progress::More;
-            while progress == Progress::More {
-                let mut batch = Batch::new();
+            let mut progress = BodyProgress::More;
+            while progress == BodyProgress::More {
+                let mut batch = Chunk::new();
                 progress = feed.next(&mut batch).unwrap();
                 let made = batch.bytes().len();
                 assert!(made < 3 << 19, "{coding:?}: {made}");

@@ -2,6 +2,6 @@
 
 pub(crate) mod archive;
 pub(crate) mod compressed;
-pub(crate) mod feed;
 pub(crate) mod listing;
-pub(crate) mod workshop;
+pub(crate) mod producer;
+pub(crate) mod producers;

@@ -19,23 +19,25 @@ use underpass::{Fault, Piece};
 use underpass_net::{Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining};
 
 use crate::answer::explain;
-use crate::answer::reply::Sending;
-use crate::body::feed::{Broken, Delimiter, Feeding};
-use crate::body::workshop::{Hashing, Purpose};
-use crate::connection::request_body::{self, Body, Plan, Unskipped};
-use crate::connection::visit::{Attention, BodyLength, Meter, Visit};
-use crate::connection::worker::{Owed, Worker};
-use crate::http::status::{Refusal, Status};
-use crate::limits::Place;
-use crate::metrics::tally::{End, Late};
-use crate::options::Explain;
-use crate::request::head::{Expect, Persistence, Progress, Request, Scan, method_of};
+use crate::answer::explain::Explain;
+use crate::answer::writer::FileTransfer;
+use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
+use crate::body::producers::{HashJob, HashPurpose};
+use crate::connection::exchange::{BodyLength, CpuMeter, Exchange, ObservationLevel};
+use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
+use crate::connection::worker::{PendingBody, Worker};
+use crate::http::digest::FileDigest;
+use crate::http::status::{HttpError, Status};
+use crate::limits::RequestPlace;
+use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
+use crate::request::head::{
+    Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
+};
 use crate::request::request_line::Method;
-use crate::site::digest::Digest;
 
 /// How a connection goes on after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Next {
+enum NextStep {
     /// With the next request.
     Request,
     /// It ends; the peer gets what is on its way.
@@ -48,44 +50,44 @@ enum Next {
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
 pub(crate) async fn serve_connection(worker: Rc<Worker>, mut stream: Connection) {
-    let meter = Rc::new(Meter::default());
+    let meter = Rc::new(CpuMeter::default());
     let mut visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
     let attention = worker.attention();
-    let leaving = Leaving(Rc::clone(&worker));
+    let leaving = ConnectionCount(Rc::clone(&worker));
     let next = match attention {
         // Boxed, so that connections that are not measured are not larger for it.
-        Attention::Processor => {
+        ObservationLevel::Processor => {
             let exchanges = Box::pin(exchanges(&worker, &mut stream, &mut visit));
             meter.measure(exchanges).await
         }
         _ => exchanges(&worker, &mut stream, &mut visit).await,
     };
     match next {
-        Next::Close => Box::pin(stream.close()).await,
-        Next::Reset => stream.abort(),
-        Next::Request | Next::Drop => {}
+        NextStep::Close => Box::pin(stream.close()).await,
+        NextStep::Reset => stream.abort(),
+        NextStep::Request | NextStep::Drop => {}
     }
     drop(leaving);
 }
 
 /// A connection's task may be dropped while it waits; it has ended then too.
-struct Leaving(Rc<Worker>);
+struct ConnectionCount(Rc<Worker>);
 
-impl Drop for Leaving {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
 /// All of them; returns how the connection ends.
-async fn exchanges(worker: &Worker, stream: &mut Connection, visit: &mut Visit) -> Next {
+async fn exchanges(worker: &Worker, stream: &mut Connection, visit: &mut Exchange) -> NextStep {
     let mut requests = 0;
     loop {
         requests += 1;
-        let place = worker.limits.place(requests);
+        let place = worker.limits().place(requests);
         match exchange(worker, stream, visit, place).await {
             // Many requests at once in the buffer must not keep other connections waiting.
-            Next::Request => tokio::task::consume_budget().await,
+            NextStep::Request => tokio::task::consume_budget().await,
             end => return end,
         }
     }
@@ -96,26 +98,28 @@ async fn exchanges(worker: &Worker, stream: &mut Connection, visit: &mut Visit) 
 async fn exchange(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
-    place: Place,
-) -> Next {
+    visit: &mut Exchange,
+    place: RequestPlace,
+) -> NextStep {
     let scan = match read_head(worker, stream, visit).await {
         Ok(scan) => scan,
-        Err(Unread::Refused(refusal)) => {
+        Err(HeadError::Refused(refusal)) => {
             return Box::pin(misread(worker, stream, visit, refusal)).await;
         }
-        Err(Unread::Gone) => return Next::Drop,
+        Err(HeadError::Gone) => return NextStep::Drop,
     };
     match begin(worker, stream, visit, &scan, place) {
-        Ok(Step::Send(persistence, last, owed)) => {
+        Ok(ExchangeStep::Send(persistence, last, owed)) => {
             match send(worker, stream, visit, persistence, owed).await {
                 // Who said so sends nothing that a close could be in the way of (RFC 9112, 9.6).
-                Next::Close if last == Last::Said && stream.input().is_empty() => Next::Drop,
+                NextStep::Close if last == LastRequest::Said && stream.input().is_empty() => {
+                    NextStep::Drop
+                }
                 next => next,
             }
         }
-        Ok(Step::Skip(body, head)) => {
-            let skipped = Box::pin(body.skip(stream, &worker.limits)).await;
+        Ok(ExchangeStep::Skip(body, head)) => {
+            let skipped = Box::pin(body.skip(stream, worker.limits())).await;
             let answer = answer_after_body(worker, stream, visit, &scan, &head, skipped, place);
             Box::pin(answer).await
         }
@@ -124,16 +128,16 @@ async fn exchange(
 }
 
 /// What has to be waited for next.
-enum Step {
+enum ExchangeStep {
     /// The answer, which is in the outbox.
-    Send(Persistence, Last, Owed),
+    Send(Persistence, LastRequest, PendingBody),
     /// The end of a body, before the request with this head is answered.
-    Skip(Body, Vec<u8>),
+    Skip(RequestBody, Vec<u8>),
 }
 
 /// Whether the client has said that no other request follows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Last {
+enum LastRequest {
     Said,
     Unsaid,
 }
@@ -143,38 +147,38 @@ enum Last {
 fn begin(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
-    scan: &Scan,
-    place: Place,
-) -> Result<Step, Refusal> {
+    visit: &mut Exchange,
+    scan: &HeadScanner,
+    place: RequestPlace,
+) -> Result<ExchangeStep, HttpError> {
     let (phase, peer) = (stream.phase(), stream.client().ip());
     let (input, outbox) = stream.parts();
     let request = scan.parse(input)?;
     visit.understand(&input[..scan.length()], Some(&request), || worker.words());
     visit.client = worker.client(peer, &request);
-    let step = match request_body::plan(&request, &worker.limits) {
-        Plan::Nothing => {
+    let step = match request_body::plan(&request, worker.limits()) {
+        RequestBodyPlan::Nothing => {
             let persistence = persistence(&request, phase, place);
             let last = match request.persistence {
-                Persistence::Close => Last::Said,
-                Persistence::KeepAlive => Last::Unsaid,
+                Persistence::Close => LastRequest::Said,
+                Persistence::KeepAlive => LastRequest::Unsaid,
             };
             let owed = worker.answer(request, persistence, outbox);
-            Step::Send(persistence, last, owed)
+            ExchangeStep::Send(persistence, last, owed)
         }
-        Plan::Leave => {
+        RequestBodyPlan::Leave => {
             let owed = worker.answer(request, Persistence::Close, outbox);
-            Step::Send(Persistence::Close, Last::Unsaid, owed)
+            ExchangeStep::Send(Persistence::Close, LastRequest::Unsaid, owed)
         }
-        Plan::Skip(body) => Step::Skip(body, input[..scan.length()].to_vec()),
+        RequestBodyPlan::Skip(body) => ExchangeStep::Skip(body, input[..scan.length()].to_vec()),
     };
     stream.consume(scan.length());
     Ok(step)
 }
 
 /// Why there is no head.
-enum Unread {
-    Refused(Refusal),
+enum HeadError {
+    Refused(HttpError),
     Gone,
 }
 
@@ -183,51 +187,51 @@ enum Unread {
 async fn read_head(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
-) -> Result<Scan, Unread> {
-    let mut scan = Scan::within(&worker.limits);
+    visit: &mut Exchange,
+) -> Result<HeadScanner, HeadError> {
+    let mut scan = HeadScanner::within(worker.limits());
     let mut patience = WhileDraining::Ends;
     stream.start_idle_deadline();
     loop {
         if !stream.input().is_empty() {
             visit.begin();
             match scan.advance(stream.input()) {
-                Ok(Progress::Complete) => return Ok(scan),
-                Ok(Progress::Partial) => {}
-                Err(refusal) => return Err(Unread::Refused(refusal)),
+                Ok(HeadProgress::Complete) => return Ok(scan),
+                Ok(HeadProgress::Partial) => {}
+                Err(refusal) => return Err(HeadError::Refused(refusal)),
             }
             if patience == WhileDraining::Ends {
                 patience = WhileDraining::Continues;
-                stream.start_deadline(worker.limits.head_timeout);
+                stream.start_deadline(worker.limits().head_timeout);
             }
         }
         match stream.fill(patience).await {
             Ok(ReadOutcome::Bytes) => {}
             Err(ConnectionError::TimedOut) if patience == WhileDraining::Continues => {
-                worker.tally().late(Late::Head);
-                return Err(Unread::Refused(LATE));
+                worker.tally().late(SlowClient::Head);
+                return Err(HeadError::Refused(LATE));
             }
             Err(ConnectionError::TimedOut) if stream.phase() < ShutdownPhase::Draining => {
-                worker.tally().late(Late::Idle);
-                return Err(Unread::Gone);
+                worker.tally().late(SlowClient::Idle);
+                return Err(HeadError::Gone);
             }
-            Ok(ReadOutcome::End) | Err(_) => return Err(Unread::Gone),
+            Ok(ReadOutcome::End) | Err(_) => return Err(HeadError::Gone),
         }
     }
 }
 
-const LATE: Refusal = Refusal::new(Status::RequestTimeout, "the request did not come in time");
+const LATE: HttpError = HttpError::new(Status::RequestTimeout, "the request did not come in time");
 
 /// Answers a request whose body has been read, or has not.
 async fn answer_after_body(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
-    scan: &Scan,
+    visit: &mut Exchange,
+    scan: &HeadScanner,
     head: &[u8],
-    skipped: Result<(), Unskipped>,
-    place: Place,
-) -> Next {
+    skipped: Result<(), SkipError>,
+    place: RequestPlace,
+) -> NextStep {
     let request = match (scan.parse(head), &skipped) {
         (Ok(request), _) => request,
         (Err(refusal), _) => {
@@ -236,27 +240,31 @@ async fn answer_after_body(
     };
     let persistence = match skipped {
         Ok(()) => persistence(&request, stream.phase(), place),
-        Err(Unskipped::TooLong) => Persistence::Close,
-        Err(Unskipped::Refused(refusal)) => {
+        Err(SkipError::TooLong) => Persistence::Close,
+        Err(SkipError::Refused(refusal)) => {
             if refusal.status == Status::RequestTimeout {
-                worker.tally().late(Late::Body);
+                worker.tally().late(SlowClient::Body);
             }
             return refuse(worker, stream, visit, request.method, refusal).await;
         }
-        Err(Unskipped::Gone) => return Next::Drop,
+        Err(SkipError::Gone) => return NextStep::Drop,
     };
     let owed = worker.answer(request, persistence, stream.outbox());
     send(worker, stream, visit, persistence, owed).await
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(request: &Request<'_>, phase: ShutdownPhase, place: Place) -> Persistence {
+fn persistence(
+    request: &RequestHead<'_>,
+    phase: ShutdownPhase,
+    place: RequestPlace,
+) -> Persistence {
     match (request.method, request.expect, phase) {
-        (Method::Connect, _, _) | (_, Expect::Unknown, _) => Persistence::Close,
+        (Method::Connect, _, _) | (_, Expectation::Unknown, _) => Persistence::Close,
         (_, _, ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now) => {
             Persistence::Close
         }
-        _ if place == Place::Last => Persistence::Close,
+        _ if place == RequestPlace::Last => Persistence::Close,
         _ => request.persistence,
     }
 }
@@ -265,9 +273,9 @@ fn persistence(request: &Request<'_>, phase: ShutdownPhase, place: Place) -> Per
 async fn misread(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
-    refusal: Refusal,
-) -> Next {
+    visit: &mut Exchange,
+    refusal: HttpError,
+) -> NextStep {
     visit.understand(stream.input(), None, || worker.words());
     let method = method_of(stream.input());
     refuse(worker, stream, visit, method, refusal).await
@@ -276,29 +284,36 @@ async fn misread(
 async fn refuse(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
+    visit: &mut Exchange,
     method: Method,
-    refusal: Refusal,
-) -> Next {
+    refusal: HttpError,
+) -> NextStep {
     worker.refuse(method, refusal, stream.outbox());
-    send(worker, stream, visit, Persistence::Close, Owed::Nothing).await
+    send(
+        worker,
+        stream,
+        visit,
+        Persistence::Close,
+        PendingBody::Nothing,
+    )
+    .await
 }
 
 /// Sends what is in the outbox and what is owed beside it, and keeps account of it.
 async fn send(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
+    visit: &mut Exchange,
     persistence: Persistence,
-    owed: Owed,
-) -> Next {
+    owed: PendingBody,
+) -> NextStep {
     let sending = match owed {
-        Owed::Nothing => None,
-        Owed::File(sending) => Some(sending),
-        Owed::Feed(feeding) => {
+        PendingBody::Nothing => None,
+        PendingBody::File(sending) => Some(sending),
+        PendingBody::Feed(feeding) => {
             return Box::pin(feed(worker, stream, visit, persistence, feeding)).await;
         }
-        Owed::Hash(hashing) => {
+        PendingBody::Hash(hashing) => {
             return Box::pin(send_hash(worker, stream, visit, persistence, hashing)).await;
         }
     };
@@ -312,16 +327,16 @@ async fn send(
         Ok(()) => after(persistence),
         Err(ConnectionError::Move(error)) => {
             tell(sending, &error);
-            Next::Reset
+            NextStep::Reset
         }
-        Err(_) => Next::Reset,
+        Err(_) => NextStep::Reset,
     }
 }
 
-fn after(persistence: Persistence) -> Next {
+fn after(persistence: Persistence) -> NextStep {
     match persistence {
-        Persistence::KeepAlive => Next::Request,
-        Persistence::Close => Next::Close,
+        Persistence::KeepAlive => NextStep::Request,
+        Persistence::Close => NextStep::Close,
     }
 }
 
@@ -329,10 +344,10 @@ fn after(persistence: Persistence) -> Next {
 async fn feed(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
+    visit: &mut Exchange,
     persistence: Persistence,
-    mut feeding: Feeding,
-) -> Next {
+    mut feeding: ProducedBody,
+) -> NextStep {
     if worker.explain() == Explain::On {
         explain(stream, visit, Some(feeding.made()));
     }
@@ -340,13 +355,14 @@ async fn feed(
     let sent = feeding.send(stream).await;
     worker.record(stream.outbox(), visit, end_of_feed(&sent));
     match sent {
-        Ok(()) if feeding.delimiter() == Delimiter::Close => Next::Close,
+        Ok(()) if feeding.delimiter() == BodyDelimiter::Close => NextStep::Close,
         Ok(()) => after(persistence),
         Err(broken) => {
-            if let Broken::Source(_) | Broken::Connection(ConnectionError::Move(_)) = &broken {
+            if let BodyError::Source(_) | BodyError::Connection(ConnectionError::Move(_)) = &broken
+            {
                 tracing::warn!("connection closed: {}: {broken}", feeding.what);
             }
-            Next::Reset
+            NextStep::Reset
         }
     }
 }
@@ -354,16 +370,16 @@ async fn feed(
 async fn send_hash(
     worker: &Worker,
     stream: &mut Connection,
-    visit: &mut Visit,
+    visit: &mut Exchange,
     persistence: Persistence,
-    hashing: Hashing,
-) -> Next {
+    hashing: HashJob,
+) -> NextStep {
     match hash(worker, stream, hashing).await {
         Ok(owed) => Box::pin(send(worker, stream, visit, persistence, owed)).await,
         Err(error) => {
             visit.ready(stream.outbox(), BodyLength::Unknown);
             worker.record(stream.outbox(), visit, end(&Err(error)));
-            Next::Drop
+            NextStep::Drop
         }
     }
 }
@@ -372,18 +388,18 @@ async fn send_hash(
 async fn hash(
     worker: &Worker,
     stream: &mut Connection,
-    hashing: Hashing,
-) -> Result<Owed, ConnectionError> {
+    hashing: HashJob,
+) -> Result<PendingBody, ConnectionError> {
     let digest = match (hashing.occasion.method, &hashing.purpose) {
         // All hashes are of the same length.
-        (Method::Head, Purpose::Line(..)) => Ok(Digest::UNKNOWN),
+        (Method::Head, HashPurpose::Line(..)) => Ok(FileDigest::UNKNOWN),
         _ => stream.unless_peer_closes(worker.hash(&hashing)).await?,
     };
     Ok(worker.answer_hash(hashing, digest, stream.outbox()))
 }
 
 /// Adds to the head how the body is planned to leave, or is `made`, and how the one before did.
-fn explain(stream: &mut Connection, visit: &Visit, made: Option<&str>) {
+fn explain(stream: &mut Connection, visit: &Exchange, made: Option<&str>) {
     // What the fields make of a small answer is known only when they are written.
     let longer = |forecast: &Forecast| {
         let planned = explain::planned(forecast);
@@ -403,34 +419,34 @@ fn explain(stream: &mut Connection, visit: &Visit, made: Option<&str>) {
 }
 
 /// How it is told in logs and metrics.
-fn end(sent: &Result<(), ConnectionError>) -> End {
+fn end(sent: &Result<(), ConnectionError>) -> ExchangeEnd {
     match sent {
-        Ok(()) => End::Complete,
+        Ok(()) => ExchangeEnd::Complete,
         Err(error) => end_by(error),
     }
 }
 
-fn end_of_feed(sent: &Result<(), Broken>) -> End {
+fn end_of_feed(sent: &Result<(), BodyError>) -> ExchangeEnd {
     match sent {
-        Ok(()) => End::Complete,
-        Err(Broken::Source(_)) => End::Failed,
-        Err(Broken::Connection(error)) => end_by(error),
+        Ok(()) => ExchangeEnd::Complete,
+        Err(BodyError::Source(_)) => ExchangeEnd::Failed,
+        Err(BodyError::Connection(error)) => end_by(error),
     }
 }
 
-fn end_by(error: &ConnectionError) -> End {
+fn end_by(error: &ConnectionError) -> ExchangeEnd {
     match error {
-        ConnectionError::PeerGone => End::PeerGone,
-        ConnectionError::TimedOut => End::Stalled,
-        ConnectionError::TooSlow => End::TooSlow,
-        ConnectionError::Stopped => End::Stopped,
-        ConnectionError::Move(error) if error.fault == Fault::Truncated => End::Truncated,
-        _ => End::Failed,
+        ConnectionError::PeerGone => ExchangeEnd::PeerGone,
+        ConnectionError::TimedOut => ExchangeEnd::Stalled,
+        ConnectionError::TooSlow => ExchangeEnd::TooSlow,
+        ConnectionError::Stopped => ExchangeEnd::Stopped,
+        ConnectionError::Move(error) if error.fault == Fault::Truncated => ExchangeEnd::Truncated,
+        _ => ExchangeEnd::Failed,
     }
 }
 
 /// Says which file could not be sent as promised, where it happened and why.
-fn tell(sending: Option<Sending>, error: &underpass::Error) {
+fn tell(sending: Option<FileTransfer>, error: &underpass::Error) {
     let Some(sending) = sending else {
         tracing::debug!("an answer was not sent: {error}");
         return;

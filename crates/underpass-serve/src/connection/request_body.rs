@@ -6,116 +6,122 @@
 use underpass::Piece;
 use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
-use crate::answer::reply::CONTINUE;
-use crate::http::status::{Refusal, Status};
-use crate::limits::Limits;
-use crate::request::chunked::{Chunked, Reach};
+use crate::answer::writer::CONTINUE;
+use crate::http::status::{HttpError, Status};
+use crate::limits::RequestLimits;
+use crate::request::chunked::{BodyPosition, ChunkedReader};
 use crate::request::framing::Framing;
-use crate::request::head::{Expect, Request};
+use crate::request::head::{Expectation, RequestHead};
 use crate::request::request_line::Method;
 
 /// What to do about a request's body.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) enum RequestBodyPlan {
     /// There is none.
     Nothing,
     /// Read it to its end, then answer.
-    Skip(Body),
+    Skip(RequestBody),
     /// Answer at once and close.
     Leave,
 }
 
 /// A body being skipped.
 #[derive(Debug)]
-pub(crate) struct Body {
-    extent: Extent,
-    invitation: Invitation,
+pub(crate) struct RequestBody {
+    extent: BodyExtent,
+    invitation: ContinueExpected,
 }
 
 #[derive(Debug)]
-enum Extent {
+enum BodyExtent {
     Length(u64),
-    Chunked(Chunked),
+    Chunked(ChunkedReader),
 }
 
 /// Whether the client waits to be asked for its body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Invitation {
+enum ContinueExpected {
     Awaited,
     Unneeded,
 }
 
 /// Why a body was not read to its end.
 #[derive(Debug)]
-pub(crate) enum Unskipped {
+pub(crate) enum SkipError {
     /// It turned out longer than is worth reading.
     TooLong,
     /// It is malformed or did not come in time.
-    Refused(Refusal),
+    Refused(HttpError),
     /// There is nobody to answer.
     Gone,
 }
 
 /// Decides about a request's body.
-pub(crate) fn plan(request: &Request<'_>, limits: &Limits) -> Plan {
+pub(crate) fn plan(request: &RequestHead<'_>, limits: &RequestLimits) -> RequestBodyPlan {
     let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
     let extent = match request.framing {
-        Framing::Empty => return Plan::Nothing,
-        Framing::Length(length) if length > limits.drained_bytes_max => return Plan::Leave,
-        Framing::Length(length) => Extent::Length(length),
-        Framing::Chunked => Extent::Chunked(Chunked::new()),
+        Framing::Empty => return RequestBodyPlan::Nothing,
+        Framing::Length(length) if length > limits.drained_bytes_max => {
+            return RequestBodyPlan::Leave;
+        }
+        Framing::Length(length) => BodyExtent::Length(length),
+        Framing::Chunked => BodyExtent::Chunked(ChunkedReader::new()),
     };
     let invitation = match request.expect {
-        Expect::Unknown => return Plan::Leave,
-        Expect::Continue if refused => return Plan::Leave,
-        Expect::Continue => Invitation::Awaited,
-        Expect::Nothing => Invitation::Unneeded,
+        Expectation::Unknown => return RequestBodyPlan::Leave,
+        Expectation::Continue if refused => return RequestBodyPlan::Leave,
+        Expectation::Continue => ContinueExpected::Awaited,
+        Expectation::Nothing => ContinueExpected::Unneeded,
     };
-    Plan::Skip(Body { extent, invitation })
+    RequestBodyPlan::Skip(RequestBody { extent, invitation })
 }
 
-impl Body {
+impl RequestBody {
     /// Reads the body, which begins where the stream's input does, and throws it away.
     pub(crate) async fn skip(
         mut self,
         stream: &mut Connection,
-        limits: &Limits,
-    ) -> Result<(), Unskipped> {
-        if self.invitation == Invitation::Awaited && stream.input().is_empty() {
+        limits: &RequestLimits,
+    ) -> Result<(), SkipError> {
+        if self.invitation == ContinueExpected::Awaited && stream.input().is_empty() {
             stream.outbox().push(Piece::Bytes(CONTINUE.to_vec()));
-            stream.flush().await.map_err(|_| Unskipped::Gone)?;
+            stream.flush().await.map_err(|_| SkipError::Gone)?;
         }
         stream.start_deadline(limits.body_timeout);
         loop {
             let (taken, reach) = self.read(stream.input(), limits)?;
             stream.consume(taken);
-            if reach == Reach::End {
+            if reach == BodyPosition::End {
                 return Ok(());
             }
             match stream.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes) => {}
-                Err(ConnectionError::TimedOut) => return Err(Unskipped::Refused(LATE)),
-                Ok(ReadOutcome::End) | Err(_) => return Err(Unskipped::Gone),
+                Err(ConnectionError::TimedOut) => return Err(SkipError::Refused(LATE)),
+                Ok(ReadOutcome::End) | Err(_) => return Err(SkipError::Gone),
             }
         }
     }
 
-    fn read(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, Reach), Unskipped> {
+    fn read(
+        &mut self,
+        input: &[u8],
+        limits: &RequestLimits,
+    ) -> Result<(usize, BodyPosition), SkipError> {
         match &mut self.extent {
-            Extent::Length(left) => {
+            BodyExtent::Length(left) => {
                 let taken = input
                     .len()
                     .min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= taken as u64;
                 match left {
-                    0 => Ok((taken, Reach::End)),
-                    _ => Ok((taken, Reach::Within)),
+                    0 => Ok((taken, BodyPosition::End)),
+                    _ => Ok((taken, BodyPosition::Within)),
                 }
             }
-            Extent::Chunked(chunked) => {
-                let read = chunked.read(input).map_err(Unskipped::Refused)?;
+            BodyExtent::Chunked(chunked) => {
+                let read = chunked.read(input).map_err(SkipError::Refused)?;
                 match chunked.announced() > limits.drained_bytes_max {
-                    true => Err(Unskipped::TooLong),
+                    true => Err(SkipError::TooLong),
                     false => Ok(read),
                 }
             }
@@ -123,4 +129,4 @@ impl Body {
     }
 }
 
-const LATE: Refusal = Refusal::new(Status::RequestTimeout, "the body did not come in time");
+const LATE: HttpError = HttpError::new(Status::RequestTimeout, "the body did not come in time");

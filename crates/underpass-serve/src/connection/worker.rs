@@ -11,167 +11,177 @@ use rustix::io::Errno;
 use underpass::{Account, Outbox};
 use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
 
-use crate::Http;
-use crate::answer::decide::{Answer, Lookup, answer};
-use crate::answer::reply::{Circumstances, Joining, Sending, refuse, reply};
-use crate::body::compressed::Place;
-use crate::body::feed::Feeding;
-use crate::body::workshop::{Declined, Hashing, Occasion, Purpose, Workshop, reply_hash};
-use crate::connection::visit::{Attention, Meter, Visit};
-use crate::http::clock::Clock;
+use crate::answer::decide::{Lookup, Response, answer};
+use crate::answer::explain::Explain;
+use crate::answer::writer::{BodyJoining, FileTransfer, ResponseContext, refuse, reply};
+use crate::body::compressed::CompressionPermit;
+use crate::body::producer::ProducedBody;
+use crate::body::producers::{
+    BodyProducers, HashJob, HashPurpose, Occasion, ProducerError, reply_hash,
+};
+use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
 use crate::http::coding::Coding;
-use crate::http::status::{Refusal, Status};
-use crate::limits::Limits;
-use crate::log::{Log, Pen};
-use crate::metrics::board::{Board, Presence};
-use crate::metrics::tally::{End, Tally};
-use crate::options::Explain;
+use crate::http::date::Clock;
+use crate::http::digest::FileDigest;
+use crate::http::status::{HttpError, Status};
+use crate::limits::RequestLimits;
+use crate::log::{AccessLog, LogWriter};
+use crate::metrics::registry::{MetricsRegistry, Presence};
+use crate::metrics::worker_metrics::{ExchangeEnd, WorkerMetrics};
 use crate::request::forwarded::client;
-use crate::request::head::{Persistence, Request};
+use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
-use crate::request::request_line::{Method, Version};
-use crate::site::digest::{Digest, NoDigest};
-use crate::site::file::File;
-use crate::site::open_files::OpenFiles;
+use crate::request::request_line::{HttpVersion, Method};
+use crate::site::digest_cache::DigestCache;
+use crate::site::digest_cache::DigestError;
+use crate::site::file::SiteFile;
+use crate::site::file_cache::OpenFileCache;
 use crate::site::precompressed::sibling;
-use crate::site::resolve::{Found, folder};
-use crate::site::sites::{Site, Sites};
+use crate::site::resolve::{Resolved, folder};
+use crate::site::sites::{ServedSite, ServedSites};
+
+/// What all workers of a generation have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpShared {
+    pub(crate) sites: Arc<ServedSites>,
+    pub(crate) limits: RequestLimits,
+    pub(crate) joining: BodyJoining,
+    pub(crate) digests: Arc<DigestCache>,
+    pub(crate) board: Arc<MetricsRegistry>,
+    /// Dropped with the last worker.
+    pub(crate) _presence: Presence,
+    pub(crate) proxies: Proxies,
+}
 
 /// A worker's state. Nothing in it is shared with another worker but the open roots.
 #[derive(Debug)]
 pub struct Worker {
-    pub(crate) limits: Limits,
-    joining: Joining,
-    sites: Arc<Sites>,
+    shared: HttpShared,
     /// Of each site, in their order.
-    files: Vec<Rc<OpenFiles>>,
+    files: Vec<Rc<OpenFileCache>>,
     clock: Clock,
     throttle: LogThrottle,
     /// Where the next head is written. One for the worker, so that waiting connections have none.
     spare: RefCell<Vec<u8>>,
     requests: Cell<u64>,
     account: RefCell<Account>,
-    workshop: Workshop,
-    board: Arc<Board>,
-    tally: Arc<Tally>,
-    pen: Option<Pen>,
+    workshop: BodyProducers,
+    tally: Arc<WorkerMetrics>,
+    pen: Option<LogWriter>,
     /// Where the next exchange's words are written down, as `spare` for heads.
     words: RefCell<Vec<u8>>,
-    _presence: Presence,
-    proxies: Proxies,
 }
 
 /// What is still to be done for an answer, beside sending what is in the outbox.
 #[derive(Debug)]
-pub(crate) enum Owed {
+pub(crate) enum PendingBody {
     Nothing,
     /// Nothing; of a file this is on its way.
-    File(Sending),
+    File(FileTransfer),
     /// The rest of a body.
-    Feed(Feeding),
+    Feed(ProducedBody),
     /// All of it.
-    Hash(Hashing),
+    Hash(HashJob),
 }
 
 /// What a server has done.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct ServeSummary {
     /// Requests answered, refused ones included.
     pub requests: u64,
     /// What was sent of files, and by which mechanisms.
     pub account: Account,
 }
 
-impl Summary {
+impl ServeSummary {
     /// Adds what another worker has done.
-    pub fn add(&mut self, other: &Summary) {
+    pub fn add(&mut self, other: &ServeSummary) {
         self.requests += other.requests;
         self.account.add(&other.account);
     }
 }
 
-impl AddAssign<&Summary> for Summary {
-    fn add_assign(&mut self, other: &Summary) {
+impl AddAssign<&ServeSummary> for ServeSummary {
+    fn add_assign(&mut self, other: &ServeSummary) {
         self.add(other);
     }
 }
 
 /// The files of a site, at one moment.
-struct Open<'w> {
-    site: &'w Site,
-    files: &'w Rc<OpenFiles>,
-    workshop: &'w Workshop,
+struct SiteLookup<'w> {
+    site: &'w ServedSite,
+    files: &'w Rc<OpenFileCache>,
+    workshop: &'w BodyProducers,
     now: SystemTime,
 }
 
-impl Lookup for Open<'_> {
-    fn find(&self, path: SitePath) -> Found {
+impl Lookup for SiteLookup<'_> {
+    fn find(&self, path: SitePath) -> Resolved {
         self.files.find(self.site, path, self.now)
     }
 
-    fn folder(&self, path: SitePath) -> Found {
+    fn folder(&self, path: SitePath) -> Resolved {
         folder(self.site, path)
     }
 
-    fn sibling(&self, file: &File, coding: Coding) -> Option<File> {
+    fn sibling(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
         sibling(self.site, file, coding, self.now)
     }
 
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<CompressionPermit> {
         self.workshop.place()
     }
 }
 
-impl Open<'_> {
+impl SiteLookup<'_> {
     /// What is shown instead of one line for this status.
-    fn page(&self, status: Status) -> Option<File> {
+    fn page(&self, status: Status) -> Option<SiteFile> {
         match self.find(self.site.rules.page(status)?.clone()) {
-            Found::File(page) => Some(page),
+            Resolved::File(page) => Some(page),
             _ => None,
         }
     }
 }
 
 impl Worker {
-    pub(crate) fn new(http: &Http) -> Worker {
-        let (sites, board) = (Arc::clone(&http.sites), Arc::clone(&http.board));
-        let tally = board.tally();
-        let files = || OpenFiles::counted(Arc::clone(&tally));
+    pub(crate) fn new(shared: &HttpShared) -> Worker {
+        let tally = shared.board.tally();
+        let files = || OpenFileCache::counted(Arc::clone(&tally));
         Worker {
-            limits: http.limits.clone(),
-            joining: http.joining,
-            files: sites.all().iter().map(|_| files()).collect(),
-            sites,
+            files: shared.sites.all().iter().map(|_| files()).collect(),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
             spare: RefCell::default(),
             requests: Cell::new(0),
             account: RefCell::default(),
-            workshop: Workshop::new(Arc::clone(&http.digests)),
-            pen: board.log.as_ref().map(Log::pen),
-            board,
+            workshop: BodyProducers::new(Arc::clone(&shared.digests)),
+            pen: shared.board.log.as_ref().map(AccessLog::pen),
             tally,
             words: RefCell::default(),
-            _presence: http.presence.clone(),
-            proxies: http.proxies.clone(),
+            shared: shared.clone(),
         }
     }
 
+    /// The bounds of requests.
+    pub(crate) fn limits(&self) -> &RequestLimits {
+        &self.shared.limits
+    }
+
     /// A connection is there; `meter` measures its task where that is asked for.
-    pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<Meter>) -> Visit {
+    pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.tally.connections_accepted.add(1);
-        let number = self.board.next_connection();
-        Visit::new(number, client, self.board.attention, meter)
+        let number = self.shared.board.next_connection();
+        Exchange::new(number, client, self.shared.board.attention, meter)
     }
 
     /// Whom a request is from, on a connection of `peer`.
-    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &Request<'_>) -> Option<IpAddr> {
-        let field = match self.proxies.forwarded {
+    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> Option<IpAddr> {
+        let field = match self.shared.proxies.forwarded {
             Forwarded::Off => return peer,
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };
-        client(peer, field.value(), &self.proxies)
+        client(peer, field.value(), &self.shared.proxies)
     }
 
     /// A connection has ended, however that came.
@@ -180,18 +190,18 @@ impl Worker {
     }
 
     /// What it counts with.
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &WorkerMetrics {
         &self.tally
     }
 
     /// How closely connections are watched.
-    pub(crate) fn attention(&self) -> Attention {
-        self.board.attention
+    pub(crate) fn attention(&self) -> ObservationLevel {
+        self.shared.board.attention
     }
 
     /// Whether answers explain themselves.
     pub(crate) fn explain(&self) -> Explain {
-        self.board.explain
+        self.shared.board.explain
     }
 
     /// Room to write down what a client said.
@@ -202,56 +212,56 @@ impl Worker {
     /// Answers a request into `outbox`.
     pub(crate) fn answer(
         &self,
-        mut request: Request<'_>,
+        mut request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
-    ) -> Owed {
+    ) -> PendingBody {
         self.requests.set(self.requests.get() + 1);
         let now = SystemTime::now();
-        let number = self.sites.number_of(request.authority);
+        let number = self.shared.sites.number_of(request.authority);
         let open = self.open(number, now);
         let rules = &open.site.rules;
         let origin = request.fields.origin.take();
-        let circumstances = Circumstances {
+        let circumstances = ResponseContext {
             method: request.method,
             version: request.version,
             persistence,
             date: self.clock.date(now),
-            joining: self.joining,
+            joining: self.shared.joining,
             rules,
             admitted: rules.cors.admit(origin.as_deref()),
             digest: None,
         };
-        match answer(request, rules, &self.limits, &open) {
-            Answer::Listing(folder, view) => {
+        match answer(request, rules, &self.shared.limits, &open) {
+            Response::Listing(folder, view) => {
                 let made = self.workshop.list(folder, view, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)
             }
-            Answer::Archive(folder, compression) => {
+            Response::Archive(folder, compression) => {
                 let (shop, called) = (&self.workshop, &open.site.called);
                 let made = shop.pack(folder, called, compression, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)
             }
-            Answer::Compressed(file, coding, place) => {
+            Response::Compressed(file, coding, place) => {
                 let shop = &self.workshop;
                 let made = shop.compress(file, coding, place, circumstances, outbox);
                 self.made(made, &open, &circumstances, outbox)
             }
-            Answer::Hash(file, algorithm) => Owed::Hash(Hashing {
-                purpose: Purpose::Line(file, algorithm),
+            Response::Hash(file, algorithm) => PendingBody::Hash(HashJob {
+                purpose: HashPurpose::Line(file, algorithm),
                 occasion: Occasion::of(number, &circumstances),
             }),
-            Answer::Vouched(content) => Owed::Hash(Hashing {
-                purpose: Purpose::Field(content),
+            Response::Vouched(content) => PendingBody::Hash(HashJob {
+                purpose: HashPurpose::Field(content),
                 occasion: Occasion::of(number, &circumstances),
             }),
             answer => self.reply(answer, &open, &circumstances, outbox),
         }
     }
 
-    fn open(&self, number: usize, now: SystemTime) -> Open<'_> {
-        Open {
-            site: &self.sites.all()[number],
+    fn open(&self, number: usize, now: SystemTime) -> SiteLookup<'_> {
+        SiteLookup {
+            site: &self.shared.sites.all()[number],
             files: &self.files[number],
             workshop: &self.workshop,
             now,
@@ -260,84 +270,84 @@ impl Worker {
 
     fn reply(
         &self,
-        answer: Answer<'_>,
-        open: &Open<'_>,
-        circumstances: &Circumstances<'_>,
+        answer: Response<'_>,
+        open: &SiteLookup<'_>,
+        circumstances: &ResponseContext<'_>,
         outbox: &mut Outbox,
-    ) -> Owed {
-        if let Answer::Trouble(refusal, errno) = &answer {
+    ) -> PendingBody {
+        if let Response::Trouble(refusal, errno) = &answer {
             self.tell(*refusal, *errno);
         }
         let page = answer.error().and_then(|status| open.page(status));
         let sending = reply(answer, page, circumstances, self.spare.take(), outbox);
-        sending.map_or(Owed::Nothing, Owed::File)
+        sending.map_or(PendingBody::Nothing, PendingBody::File)
     }
 
     fn made(
         &self,
-        made: Result<Option<Feeding>, Declined>,
-        open: &Open<'_>,
-        circumstances: &Circumstances<'_>,
+        made: Result<Option<ProducedBody>, ProducerError>,
+        open: &SiteLookup<'_>,
+        circumstances: &ResponseContext<'_>,
         outbox: &mut Outbox,
-    ) -> Owed {
+    ) -> PendingBody {
         match made {
-            Ok(feeding) => feeding.map_or(Owed::Nothing, Owed::Feed),
+            Ok(feeding) => feeding.map_or(PendingBody::Nothing, PendingBody::Feed),
             Err(declined) => self.reply(declined.into(), open, circumstances, outbox),
         }
     }
 
     /// Hashes a file. Dropping the future stops it.
-    pub(crate) async fn hash(&self, hashing: &Hashing) -> Result<Digest, NoDigest> {
+    pub(crate) async fn hash(&self, hashing: &HashJob) -> Result<FileDigest, DigestError> {
         self.workshop.hash(&hashing.purpose).await
     }
 
     /// Answers with a hash, or says why there is none; a file comes without it then.
     pub(crate) fn answer_hash(
         &self,
-        hashing: Hashing,
-        digest: Result<Digest, NoDigest>,
+        hashing: HashJob,
+        digest: Result<FileDigest, DigestError>,
         outbox: &mut Outbox,
-    ) -> Owed {
+    ) -> PendingBody {
         let now = SystemTime::now();
-        let Hashing { purpose, occasion } = hashing;
+        let HashJob { purpose, occasion } = hashing;
         let open = self.open(occasion.site, now);
-        let circumstances = Circumstances {
+        let circumstances = ResponseContext {
             method: occasion.method,
             version: occasion.version,
             persistence: occasion.persistence,
             date: self.clock.date(now),
-            joining: self.joining,
+            joining: self.shared.joining,
             rules: &open.site.rules,
             admitted: occasion.admitted.as_deref(),
             digest: None,
         };
         match purpose {
-            Purpose::Line(file, _) => {
+            HashPurpose::Line(file, _) => {
                 let made = reply_hash(&file, digest, &circumstances, outbox);
                 self.made(made.map(|()| None), &open, &circumstances, outbox)
             }
-            Purpose::Field(content) => {
+            HashPurpose::Field(content) => {
                 // While it was read or waited for, the file may have become another one.
                 let digest = digest.ok().filter(|_| content.file().state.is_still_so());
-                let circumstances = Circumstances {
+                let circumstances = ResponseContext {
                     digest: digest.as_ref(),
                     ..circumstances
                 };
-                self.reply(Answer::Content(content), &open, &circumstances, outbox)
+                self.reply(Response::Content(content), &open, &circumstances, outbox)
             }
         }
     }
 
     /// Answers what could not be read as a request; the connection ends with it.
-    pub(crate) fn refuse(&self, method: Method, refusal: Refusal, outbox: &mut Outbox) {
+    pub(crate) fn refuse(&self, method: Method, refusal: HttpError, outbox: &mut Outbox) {
         self.requests.set(self.requests.get() + 1);
-        let circumstances = Circumstances {
+        let circumstances = ResponseContext {
             method,
-            version: Version::Http11,
+            version: HttpVersion::Http11,
             persistence: Persistence::Close,
             date: self.clock.date(SystemTime::now()),
-            joining: self.joining,
-            rules: &self.sites.all()[0].rules,
+            joining: self.shared.joining,
+            rules: &self.shared.sites.all()[0].rules,
             admitted: None,
             digest: None,
         };
@@ -345,7 +355,7 @@ impl Worker {
     }
 
     /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
-    pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Visit, end: End) {
+    pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Exchange, end: ExchangeEnd) {
         let (sent, beside) = (outbox.take_account(), outbox.take_beside());
         let (method, status, duration) = visit.counts();
         self.tally.exchange(method, status, end, duration);
@@ -370,17 +380,17 @@ impl Worker {
     }
 
     /// Sums up, when what was written about the last answers is on its way to the disk.
-    pub(crate) fn finish(&self) -> Summary {
+    pub(crate) fn finish(&self) -> ServeSummary {
         if let Some(pen) = &self.pen {
             pen.finish();
         }
-        Summary {
+        ServeSummary {
             requests: self.requests.get(),
             account: self.account.borrow().clone(),
         }
     }
 
-    fn tell(&self, refusal: Refusal, errno: Errno) {
+    fn tell(&self, refusal: HttpError, errno: Errno) {
         if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
                 "requests answered with {}: open: {errno}",

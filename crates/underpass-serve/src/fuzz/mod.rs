@@ -18,17 +18,17 @@ use std::time::{Duration, UNIX_EPOCH};
 use percent_encoding::percent_decode;
 
 use crate::answer::multipart::{Boundary, Multipart};
-use crate::http::mime::{TypeOptions, Types};
 use crate::http::validator::{FileTime, Validators};
-use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, Limits};
-use crate::options::Options;
-use crate::request::chunked::{Chunked, Reach};
-use crate::request::condition::{Conditions, Verdict};
-use crate::request::head::{Progress, Scan};
-use crate::request::path::{Form, SitePath};
-use crate::request::range::{Selection, Span, select};
+use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, RequestLimits};
+use crate::options::ServerOptions;
+use crate::request::chunked::{BodyPosition, ChunkedReader};
+use crate::request::condition::{ConditionResult, Conditions};
+use crate::request::head::{HeadProgress, HeadScanner};
+use crate::request::path::{PathForm, SitePath};
+use crate::request::range::{ByteRange, RangeSelection, select};
 use crate::request::request_line::is_token;
-use crate::request::target::Target;
+use crate::request::target::HttpTarget;
+use crate::site::rules::mime::{MediaTypes, TypeOptions};
 
 pub use dictionary::dictionary;
 pub use fields::{accept, codings, forwarded, query};
@@ -46,25 +46,25 @@ pub fn head(data: &[u8]) {
 /// What is read of a head that comes in pieces of these sizes, over and over: the request, or the
 /// status it is refused with; nothing while it is incomplete.
 fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> {
-    let limits = Limits::default();
-    let mut scan = Scan::within(&limits);
+    let limits = RequestLimits::default();
+    let mut scan = HeadScanner::within(&limits);
     let mut there = 0_usize;
     for cut in cuts.iter().cycle() {
         there = there.saturating_add(*cut).min(head.len());
         match scan.advance(&head[..there]) {
             Err(refusal) => return Some(Err(refusal.status.line())),
-            Ok(Progress::Partial) if there == head.len() => return None,
-            Ok(Progress::Partial) => {}
-            Ok(Progress::Complete) => return Some(complete(&scan, &head[..there])),
+            Ok(HeadProgress::Partial) if there == head.len() => return None,
+            Ok(HeadProgress::Partial) => {}
+            Ok(HeadProgress::Complete) => return Some(complete(&scan, &head[..there])),
         }
     }
     None
 }
 
-fn complete(scan: &Scan, head: &[u8]) -> Result<String, &'static str> {
-    assert!(scan.length() <= Limits::default().head_bytes_max);
+fn complete(scan: &HeadScanner, head: &[u8]) -> Result<String, &'static str> {
+    assert!(scan.length() <= RequestLimits::default().head_bytes_max);
     let request = scan.parse(head).map_err(|refusal| refusal.status.line())?;
-    if let Target::Path { path, .. } = &request.target {
+    if let HttpTarget::Path { path, .. } = &request.target {
         assert_beneath(path);
     }
     Ok(format!("{}: {request:?}", scan.length()))
@@ -87,8 +87,8 @@ pub fn path(data: &[u8]) {
     assert!(encoded.starts_with(b"/") && !encoded.starts_with(b"//"));
     let again = SitePath::parse(&encoded).expect("a path of ours");
     assert_eq!(again.bytes(), path.bytes());
-    let index = path.join(b"index.html", Form::File);
-    assert!(index.form() == Form::File && index.bytes().ends_with(b"index.html"));
+    let index = path.join(b"index.html", PathForm::File);
+    assert!(index.form() == PathForm::File && index.bytes().ends_with(b"index.html"));
 }
 
 fn assert_beneath(path: &SitePath) {
@@ -132,36 +132,37 @@ pub fn range(data: &[u8]) {
     };
     let value = [b"bytes=", value].concat();
     let small = u64::from(size);
-    let selected = select(&value, small, &Limits::default());
+    let selected = select(&value, small, &RequestLimits::default());
     check_spans(&selected, small);
     if let Some(asked) = plain_ranges(&value["bytes=".len()..], small) {
-        let bytes_of = |spans: &[Span]| {
-            let has = |byte, span: &Span| byte >= span.first && byte - span.first < span.length;
+        let bytes_of = |spans: &[ByteRange]| {
+            let has =
+                |byte, span: &ByteRange| byte >= span.first && byte - span.first < span.length;
             let count = |byte| spans.iter().filter(|span| has(byte, span)).count();
             (0..small).map(count).collect::<Vec<_>>()
         };
         let asked: Vec<_> = bytes_of(&asked).iter().map(|&count| count.min(1)).collect();
         match &selected {
-            Selection::Whole => {}
-            Selection::Unsatisfiable => assert!(asked.iter().all(|&count| count == 0)),
-            Selection::One(span) => assert_eq!(bytes_of(&[*span]), asked),
-            Selection::Several(spans) => assert_eq!(bytes_of(spans), asked),
+            RangeSelection::Whole => {}
+            RangeSelection::Unsatisfiable => assert!(asked.iter().all(|&count| count == 0)),
+            RangeSelection::One(span) => assert_eq!(bytes_of(&[*span]), asked),
+            RangeSelection::Several(spans) => assert_eq!(bytes_of(spans), asked),
         }
     } else {
-        assert_eq!(selected, Selection::Whole, "{}", value.escape_ascii());
+        assert_eq!(selected, RangeSelection::Whole, "{}", value.escape_ascii());
     }
     for size in [1, 1 << 31, 1 << 62, i64::MAX as u64, u64::MAX] {
-        check_spans(&select(&value, size, &Limits::default()), size);
+        check_spans(&select(&value, size, &RequestLimits::default()), size);
     }
 }
 
-fn check_spans(selection: &Selection, size: u64) {
+fn check_spans(selection: &RangeSelection, size: u64) {
     let spans = match selection {
-        Selection::Whole | Selection::Unsatisfiable => return,
-        Selection::One(span) => std::slice::from_ref(span),
-        Selection::Several(spans) => &spans[..],
+        RangeSelection::Whole | RangeSelection::Unsatisfiable => return,
+        RangeSelection::One(span) => std::slice::from_ref(span),
+        RangeSelection::Several(spans) => &spans[..],
     };
-    assert!(spans.len() <= Limits::default().ranges_max);
+    assert!(spans.len() <= RequestLimits::default().ranges_max);
     let mut sorted = spans.to_vec();
     sorted.sort_by_key(|span| span.first);
     let mut free = 0;
@@ -176,7 +177,7 @@ fn check_spans(selection: &Selection, size: u64) {
 }
 
 /// The satisfiable members of a set, one by one; nothing if one is malformed or there is none.
-fn plain_ranges(set: &[u8], size: u64) -> Option<Vec<Span>> {
+fn plain_ranges(set: &[u8], size: u64) -> Option<Vec<ByteRange>> {
     let set = std::str::from_utf8(set).ok().filter(|set| set.is_ascii())?;
     let digits = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true if text.is_empty() => None,
@@ -199,7 +200,7 @@ fn plain_ranges(set: &[u8], size: u64) -> Option<Vec<Span>> {
             },
         };
         let length = end.saturating_sub(first);
-        spans.extend((length > 0).then_some(Span { first, length }));
+        spans.extend((length > 0).then_some(ByteRange { first, length }));
     }
     (count > 0).then_some(spans)
 }
@@ -212,11 +213,11 @@ pub fn multipart(data: &[u8]) {
     // No file is larger than an offset can be.
     let size = u64::from_le_bytes(*size) & i64::MAX as u64;
     let value = [b"bytes=", value].concat();
-    let Selection::Several(spans) = select(&value, size, &Limits::default()) else {
+    let RangeSelection::Several(spans) = select(&value, size, &RequestLimits::default()) else {
         return;
     };
     let boundary = Boundary::new(size.into());
-    let media = Types::new(&TypeOptions::default()).of(b"a.txt");
+    let media = MediaTypes::new(&TypeOptions::default()).of(b"a.txt");
     let body = Multipart::new(&spans, size, &media, &boundary);
     let mut length = body.closing.len() as u64;
     assert_eq!(body.parts.len(), spans.len());
@@ -248,14 +249,14 @@ pub fn chunked(data: &[u8]) {
 
 /// Where a body ends that comes in pieces of these sizes; nothing while it goes on.
 fn chunked_end(body: &[u8], cuts: &[usize]) -> Option<Result<usize, ()>> {
-    let mut reader = Chunked::new();
+    let mut reader = ChunkedReader::new();
     let (mut taken, mut cuts) = (0_usize, cuts.iter().cycle());
     while taken < body.len() {
         let to = taken.saturating_add(*cuts.next()?).min(body.len());
         match reader.read(&body[taken..to]) {
             Err(_) => return Some(Err(())),
-            Ok((count, Reach::End)) => return Some(Ok(taken + count)),
-            Ok((count, Reach::Within)) => {
+            Ok((count, BodyPosition::End)) => return Some(Ok(taken + count)),
+            Ok((count, BodyPosition::Within)) => {
                 assert_eq!(count, to - taken, "bytes were left though the body goes on");
                 taken = to;
             }
@@ -351,10 +352,12 @@ pub fn conditions(data: &[u8]) {
         let tag = file.tag.as_bytes();
         list == b"*" || list.windows(tag.len()).any(|part| part == tag)
     };
-    if let (Verdict::NotModified, Some(list)) = (judged, &asked[1]) {
+    if let (ConditionResult::NotModified, Some(list)) = (judged, &asked[1]) {
         assert!(names_it(list), "{}", list.escape_ascii());
     }
-    if let (Verdict::Proceed | Verdict::NotModified, Some(list)) = (judged, &asked[0]) {
+    if let (ConditionResult::Proceed | ConditionResult::NotModified, Some(list)) =
+        (judged, &asked[0])
+    {
         assert!(names_it(list), "{}", list.escape_ascii());
     }
     let if_range = next();
@@ -374,7 +377,7 @@ pub fn options(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let read = || Options::parse(text).map_err(|error| error.to_string());
+    let read = || ServerOptions::parse(text).map_err(|error| error.to_string());
     let (once, again) = (read(), read());
     assert_eq!(format!("{once:?}"), format!("{again:?}"));
     assert!(once.is_ok() || once.is_err_and(|error| !error.is_empty()));

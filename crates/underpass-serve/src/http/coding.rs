@@ -131,6 +131,12 @@ pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     (quality <= 1000).then_some(quality)
 }
 
+/// Whether a name says that the file is compressed already.
+pub(crate) fn is_compressed(path: &[u8]) -> bool {
+    let mut all = Coding::ALL.into_iter();
+    all.any(|coding| path.ends_with(coding.suffix().as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

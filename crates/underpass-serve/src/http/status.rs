@@ -3,35 +3,40 @@
 use std::fmt;
 
 /// A status of RFC 9110, section 15.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Status {
-    Ok,
-    NoContent,
-    PartialContent,
-    MovedPermanently,
-    Found,
-    NotModified,
-    TemporaryRedirect,
-    PermanentRedirect,
-    BadRequest,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
-    NotAcceptable,
-    RequestTimeout,
-    PreconditionFailed,
-    UriTooLong,
-    RangeNotSatisfiable,
-    ExpectationFailed,
-    MisdirectedRequest,
-    HeadTooLarge,
-    InternalServerError,
-    NotImplemented,
-    ServiceUnavailable,
-    VersionNotSupported,
+    Ok = 200,
+    NoContent = 204,
+    PartialContent = 206,
+    MovedPermanently = 301,
+    Found = 302,
+    NotModified = 304,
+    TemporaryRedirect = 307,
+    PermanentRedirect = 308,
+    BadRequest = 400,
+    Forbidden = 403,
+    NotFound = 404,
+    MethodNotAllowed = 405,
+    NotAcceptable = 406,
+    RequestTimeout = 408,
+    PreconditionFailed = 412,
+    UriTooLong = 414,
+    RangeNotSatisfiable = 416,
+    ExpectationFailed = 417,
+    MisdirectedRequest = 421,
+    HeadTooLarge = 431,
+    InternalServerError = 500,
+    NotImplemented = 501,
+    ServiceUnavailable = 503,
+    VersionNotSupported = 505,
 }
 
 impl Status {
+    /// The three digits.
+    pub(crate) fn code(self) -> u16 {
+        self as u16
+    }
+
     /// The code and the reason phrase, as they stand in a status line.
     pub(crate) fn line(self) -> &'static str {
         match self {
@@ -66,30 +71,30 @@ impl Status {
 /// A request that cannot be understood or must not be: after it the connection ends, because where
 /// the next request begins is not certain any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct HttpError {
     pub(crate) status: Status,
     /// What is wrong, for whoever reads the answer.
     pub(crate) why: &'static str,
 }
 
-impl Refusal {
-    pub(crate) const fn new(status: Status, why: &'static str) -> Refusal {
-        Refusal { status, why }
+impl HttpError {
+    pub(crate) const fn new(status: Status, why: &'static str) -> HttpError {
+        HttpError { status, why }
     }
 
     /// 400 and the reason.
-    pub(crate) const fn bad(why: &'static str) -> Refusal {
-        Refusal::new(Status::BadRequest, why)
+    pub(crate) const fn bad(why: &'static str) -> HttpError {
+        HttpError::new(Status::BadRequest, why)
     }
 }
 
 /// What is made for each answer, and for too many at once.
-pub(crate) const BUSY: Refusal = Refusal::new(
+pub(crate) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "too many such answers are being made; try again later",
 );
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status.line(), self.why)
     }

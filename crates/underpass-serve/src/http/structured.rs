@@ -3,22 +3,22 @@
 
 /// The value of a member.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum MemberValue {
     Integer(i64),
     Other,
 }
 
 /// The field cannot be read, and counts as if it was not there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedField;
 
 /// Reads a dictionary and tells each member as it comes; of those with one key the last counts.
 /// Nothing that was told counts if the end is malformed.
 pub(crate) fn read_dictionary<'f>(
     field: &'f [u8],
-    mut member: impl FnMut(&'f [u8], Value),
-) -> Result<(), Malformed> {
-    let mut reader = Reader {
+    mut member: impl FnMut(&'f [u8], MemberValue),
+) -> Result<(), MalformedField> {
+    let mut reader = DictionaryReader {
         rest: trim_spaces(field),
     };
     if reader.rest.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) fn read_dictionary<'f>(
         let key = reader.key()?;
         let value = match reader.takes(b'=') {
             true => reader.item_or_list()?,
-            false => Value::Other,
+            false => MemberValue::Other,
         };
         reader.parameters()?;
         member(key, value);
@@ -56,13 +56,13 @@ const WHOLE_DIGITS_MAX: usize = 12;
 const FRACTION_DIGITS_MAX: usize = 3;
 
 /// What is still to be read. Each step takes what it has understood.
-struct Reader<'f> {
+struct DictionaryReader<'f> {
     rest: &'f [u8],
 }
 
-impl<'f> Reader<'f> {
-    fn next(&mut self) -> Result<u8, Malformed> {
-        let (&first, rest) = self.rest.split_first().ok_or(Malformed)?;
+impl<'f> DictionaryReader<'f> {
+    fn next(&mut self) -> Result<u8, MalformedField> {
+        let (&first, rest) = self.rest.split_first().ok_or(MalformedField)?;
         self.rest = rest;
         Ok(first)
     }
@@ -75,10 +75,10 @@ impl<'f> Reader<'f> {
         there
     }
 
-    fn expect(&mut self, wanted: u8) -> Result<(), Malformed> {
+    fn expect(&mut self, wanted: u8) -> Result<(), MalformedField> {
         match self.takes(wanted) {
             true => Ok(()),
-            false => Err(Malformed),
+            false => Err(MalformedField),
         }
     }
 
@@ -90,33 +90,33 @@ impl<'f> Reader<'f> {
         taken
     }
 
-    fn key(&mut self) -> Result<&'f [u8], Malformed> {
+    fn key(&mut self) -> Result<&'f [u8], MalformedField> {
         let begins = |byte: u8| byte.is_ascii_lowercase() || byte == b'*';
         let belongs = |byte: u8| begins(byte) || byte.is_ascii_digit() || b"_-.".contains(&byte);
         match self.rest.first() {
             Some(&first) if begins(first) => Ok(self.skip(belongs)),
-            _ => Err(Malformed),
+            _ => Err(MalformedField),
         }
     }
 
-    fn item_or_list(&mut self) -> Result<Value, Malformed> {
+    fn item_or_list(&mut self) -> Result<MemberValue, MalformedField> {
         if !self.takes(b'(') {
             return self.bare_item();
         }
         loop {
             self.skip(|byte| byte == b' ');
             if self.takes(b')') {
-                return Ok(Value::Other);
+                return Ok(MemberValue::Other);
             }
             self.bare_item()?;
             self.parameters()?;
             if !matches!(self.rest.first(), Some(b' ' | b')')) {
-                return Err(Malformed);
+                return Err(MalformedField);
             }
         }
     }
 
-    fn parameters(&mut self) -> Result<(), Malformed> {
+    fn parameters(&mut self) -> Result<(), MalformedField> {
         while self.takes(b';') {
             self.skip(|byte| byte == b' ');
             self.key()?;
@@ -127,8 +127,8 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn bare_item(&mut self) -> Result<Value, Malformed> {
-        match self.rest.first().ok_or(Malformed)? {
+    fn bare_item(&mut self) -> Result<MemberValue, MalformedField> {
+        match self.rest.first().ok_or(MalformedField)? {
             b'-' | b'0'..=b'9' => return self.number(),
             b'"' => self.string()?,
             b':' => self.bytes()?,
@@ -136,13 +136,13 @@ impl<'f> Reader<'f> {
                 self.expect(b'?')?;
                 matches!(self.next()?, b'0' | b'1')
                     .then_some(())
-                    .ok_or(Malformed)?;
+                    .ok_or(MalformedField)?;
             }
             b'@' => {
                 self.expect(b'@')?;
                 match self.number()? {
-                    Value::Integer(_) => {}
-                    Value::Other => return Err(Malformed),
+                    MemberValue::Integer(_) => {}
+                    MemberValue::Other => return Err(MalformedField),
                 }
             }
             b'%' => self.display_string()?,
@@ -151,48 +151,54 @@ impl<'f> Reader<'f> {
                     |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
                 self.skip(belongs);
             }
-            _ => return Err(Malformed),
+            _ => return Err(MalformedField),
         }
-        Ok(Value::Other)
+        Ok(MemberValue::Other)
     }
 
-    fn number(&mut self) -> Result<Value, Malformed> {
+    fn number(&mut self) -> Result<MemberValue, MalformedField> {
         let negative = self.takes(b'-');
         let digits = self.skip(|byte| byte.is_ascii_digit());
         if self.takes(b'.') {
             let fraction = self.skip(|byte| byte.is_ascii_digit());
             let whole = (1..=WHOLE_DIGITS_MAX).contains(&digits.len());
             let fits = (1..=FRACTION_DIGITS_MAX).contains(&fraction.len());
-            return (whole && fits).then_some(Value::Other).ok_or(Malformed);
+            return (whole && fits)
+                .then_some(MemberValue::Other)
+                .ok_or(MalformedField);
         }
         if !(1..=INTEGER_DIGITS_MAX).contains(&digits.len()) {
-            return Err(Malformed);
+            return Err(MalformedField);
         }
         let add = |number: i64, digit: &u8| number * 10 + i64::from(digit - b'0');
         let number = digits.iter().fold(0, add);
-        Ok(Value::Integer(if negative { -number } else { number }))
+        Ok(MemberValue::Integer(if negative {
+            -number
+        } else {
+            number
+        }))
     }
 
-    fn string(&mut self) -> Result<(), Malformed> {
+    fn string(&mut self) -> Result<(), MalformedField> {
         self.expect(b'"')?;
         loop {
             match self.next()? {
                 b'"' => return Ok(()),
                 b'\\' if matches!(self.next()?, b'"' | b'\\') => {}
-                b'\\' => return Err(Malformed),
+                b'\\' => return Err(MalformedField),
                 b' '..=b'~' => {}
-                _ => return Err(Malformed),
+                _ => return Err(MalformedField),
             }
         }
     }
 
-    fn bytes(&mut self) -> Result<(), Malformed> {
+    fn bytes(&mut self) -> Result<(), MalformedField> {
         self.expect(b':')?;
         self.skip(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
         self.expect(b':')
     }
 
-    fn display_string(&mut self) -> Result<(), Malformed> {
+    fn display_string(&mut self) -> Result<(), MalformedField> {
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         self.expect(b'%')?;
         self.expect(b'"')?;
@@ -200,9 +206,9 @@ impl<'f> Reader<'f> {
             match self.next()? {
                 b'"' => return Ok(()),
                 b'%' if is_hex(self.next()?) && is_hex(self.next()?) => {}
-                b'%' => return Err(Malformed),
+                b'%' => return Err(MalformedField),
                 b' '..=b'~' => {}
-                _ => return Err(Malformed),
+                _ => return Err(MalformedField),
             }
         }
     }
@@ -212,7 +218,7 @@ impl<'f> Reader<'f> {
 mod tests {
     use super::*;
 
-    fn read(field: &str) -> Option<Vec<(String, Value)>> {
+    fn read(field: &str) -> Option<Vec<(String, MemberValue)>> {
         let mut members = Vec::new();
         let read = read_dictionary(field.as_bytes(), |key, value| {
             members.push((String::from_utf8(key.to_vec()).unwrap(), value));
@@ -222,8 +228,8 @@ mod tests {
 
     #[test]
     fn integers_are_told_and_the_rest_is_passed_over() {
-        let integer = |key: &str, value| (key.to_owned(), Value::Integer(value));
-        let other = |key: &str| (key.to_owned(), Value::Other);
+        let integer = |key: &str, value| (key.to_owned(), MemberValue::Integer(value));
+        let other = |key: &str| (key.to_owned(), MemberValue::Other);
         for (field, members) in [
             ("", vec![]),
             ("   ", vec![]),
@@ -283,7 +289,8 @@ mod tests {
             "a=1\t",
             "a=\u{e4}",
         ] {
-            let expected = (field == "a=1\t").then(|| vec![("a".to_owned(), Value::Integer(1))]);
+            let expected =
+                (field == "a=1\t").then(|| vec![("a".to_owned(), MemberValue::Integer(1))]);
             assert_eq!(read(field), expected, "{field:?}");
         }
     }

@@ -10,17 +10,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 use rustix::fs::Stat;
+use serde::Deserialize;
 
-use crate::http::clock::{DATE_BYTES, date_bytes};
 use crate::http::coding::Coding;
+use crate::http::date::{DATE_BYTES, date_bytes};
 use crate::http::decimal::push_hex;
 use crate::limits::DATE_SETTLES_AFTER;
+
+/// What entity-tags are made of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum EtagRecipe {
+    /// Modification time, size and inode: nothing that changed is missed.
+    #[default]
+    MtimeSizeInode,
+    /// Modification time and size: copies of a file on several hosts have the same, if they were
+    /// copied with their times. A file that is replaced by one of equal size and time is taken for
+    /// the old one.
+    MtimeSize,
+}
 
 /// The validators of one state of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Validators {
     pub(crate) tag: EntityTag,
-    pub(crate) modified: Option<Modified>,
+    pub(crate) modified: Option<LastModified>,
 }
 
 /// An entity-tag as it stands in a field: `W/` where it is weak, and quotes.
@@ -32,14 +46,14 @@ pub(crate) struct EntityTag {
 
 /// Whether equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Strength {
+pub(crate) enum TagStrength {
     Strong,
     Weak,
 }
 
 /// A date as HTTP counts: whole seconds since 1970. Never in the future.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Modified(u64);
+pub(crate) struct LastModified(u64);
 
 /// When a file was modified, as the file system counts.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -70,7 +84,7 @@ impl Validators {
     ) -> Validators {
         Validators {
             tag: EntityTag::new(changed, size, inode, coding),
-            modified: Modified::settled(changed, now),
+            modified: LastModified::settled(changed, now),
         }
     }
 
@@ -134,10 +148,10 @@ impl EntityTag {
         EntityTag { bytes, length }
     }
 
-    pub(crate) fn strength(&self) -> Strength {
+    pub(crate) fn strength(&self) -> TagStrength {
         match self.bytes[0] {
-            b'W' => Strength::Weak,
-            _ => Strength::Strong,
+            b'W' => TagStrength::Weak,
+            _ => TagStrength::Strong,
         }
     }
 
@@ -153,19 +167,19 @@ impl EntityTag {
     }
 }
 
-impl Modified {
+impl LastModified {
     /// The date, if no later change can have the same.
-    fn settled(changed: FileTime, now: SystemTime) -> Option<Modified> {
+    fn settled(changed: FileTime, now: SystemTime) -> Option<LastModified> {
         let since = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
         let age = now.duration_since(UNIX_EPOCH.checked_add(since)?).ok()?;
-        (age >= DATE_SETTLES_AFTER).then_some(Modified(since.as_secs()))
+        (age >= DATE_SETTLES_AFTER).then_some(LastModified(since.as_secs()))
     }
 
     /// Reads a date of any of HTTP's three forms.
-    pub(crate) fn parse(value: &[u8]) -> Option<Modified> {
+    pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
         let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
         let since = date.duration_since(UNIX_EPOCH).ok()?;
-        Some(Modified(since.as_secs()))
+        Some(LastModified(since.as_secs()))
     }
 
     /// In HTTP's preferred form.
@@ -207,19 +221,19 @@ mod tests {
         let plain = EntityTag::new(at(-1, u32::MAX), u64::MAX, Some(u64::MAX), None);
         let tags = Coding::ALL.map(|coding| plain.compressed(coding));
         for (tag, coding) in tags.iter().zip(Coding::ALL) {
-            assert_eq!(tag.strength(), Strength::Weak);
+            assert_eq!(tag.strength(), TagStrength::Weak);
             let told = String::from_utf8(tag.as_bytes().to_vec()).unwrap();
             assert!(told.starts_with("W/\"") && told.ends_with(&format!("+{}\"", coding.name())));
             assert_eq!(tag.opaque(), &told.as_bytes()[2..]);
         }
-        assert_eq!(plain.strength(), Strength::Strong);
+        assert_eq!(plain.strength(), TagStrength::Strong);
         assert_eq!(plain.opaque(), plain.as_bytes());
     }
 
     #[test]
     fn a_date_has_to_settle_and_is_never_in_the_future() {
-        let date = |changed, now| Modified::settled(changed, seconds(now));
-        assert_eq!(date(at(100, 0), 102), Some(Modified(100)));
+        let date = |changed, now| LastModified::settled(changed, seconds(now));
+        assert_eq!(date(at(100, 0), 102), Some(LastModified(100)));
         assert_eq!(date(at(100, 1), 102), None);
         assert_eq!(date(at(100, 0), 50), None);
         assert_eq!(date(at(-100, 0), 50), None);
@@ -228,8 +242,8 @@ mod tests {
 
     #[test]
     fn three_forms_of_a_date_are_read() {
-        let read = |value: &str| Modified::parse(value.as_bytes());
-        let date = Some(Modified(784_111_777));
+        let read = |value: &str| LastModified::parse(value.as_bytes());
+        let date = Some(LastModified(784_111_777));
         assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), date);
         assert_eq!(read("Sunday, 06-Nov-94 08:49:37 GMT"), date);
         assert_eq!(read("Sun Nov  6 08:49:37 1994"), date);
@@ -243,7 +257,7 @@ mod tests {
             assert_eq!(read(garbage), None, "{garbage}");
         }
         assert_eq!(
-            &Modified(784_111_777).date_bytes(),
+            &LastModified(784_111_777).date_bytes(),
             b"Sun, 06 Nov 1994 08:49:37 GMT"
         );
     }
@@ -251,8 +265,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn every_date_comes_back(since in 0u64..253_402_300_800) {
-            let date = Modified(since).date_bytes();
-            proptest::prop_assert_eq!(Modified::parse(&date), Some(Modified(since)));
+            let date = LastModified(since).date_bytes();
+            proptest::prop_assert_eq!(LastModified::parse(&date), Some(LastModified(since)));
         }
 
         #[test]
@@ -260,7 +274,7 @@ mod tests {
             day in "[A-Za-z]{0,9},?[ -]?[0-9]{0,2}[ -][A-Za-z]{0,4}[ -][0-9]{0,4}",
             time in "[0-9:]{0,9} ?[A-Z]{0,3}",
         ) {
-            let _ = Modified::parse(format!("{day} {time}").as_bytes());
+            let _ = LastModified::parse(format!("{day} {time}").as_bytes());
         }
     }
 }

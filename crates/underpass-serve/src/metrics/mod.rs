@@ -1,4 +1,4 @@
 //! What workers count.
 
-pub(crate) mod board;
-pub(crate) mod tally;
+pub(crate) mod registry;
+pub(crate) mod worker_metrics;

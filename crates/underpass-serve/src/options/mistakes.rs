@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use toml::de::Error;
 
-use crate::options::Options;
+use crate::options::ServerOptions;
 
 /// Nobody repairs more at a time.
 const MISTAKES_MAX: usize = 20;
@@ -33,7 +33,7 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
             break;
         }
         text = rest;
-        next = toml::from_str::<Options>(&text).err();
+        next = toml::from_str::<ServerOptions>(&text).err();
     }
     told.sort();
     let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
@@ -77,14 +77,14 @@ fn blank(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use crate::options::Options;
+    use crate::options::ServerOptions;
 
     #[test]
     fn all_mistakes_are_told_with_their_places() {
         let text = "lisen = '0.0.0.0:80'\nworkers = 0\n\n[[site]]\nroot = '/srv'\n\
                     names = ['a:80']\nsymlinks = 'some'\n\n[site.nonsense]\nx = 1\n\n\
                     [[site.cache]]\npaths = ['[']\ncontrol = 'a'\n";
-        let said = Options::parse(text).unwrap_err().to_string();
+        let said = ServerOptions::parse(text).unwrap_err().to_string();
         for (line, what) in [
             (1, "lisen"),
             (2, "nonzero"),
@@ -116,7 +116,7 @@ mod tests {
             ("root = '''\nlisen = 1\n", 1),
             ("listen = [\n", 1),
         ] {
-            let said = Options::parse(text).unwrap_err().to_string();
+            let said = ServerOptions::parse(text).unwrap_err().to_string();
             assert_eq!(said.matches("at line ").count(), mistakes, "{said}");
         }
     }

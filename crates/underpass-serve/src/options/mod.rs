@@ -4,34 +4,34 @@
 //! known is an error with its place: a limit that is misspelt must not be missing silently.
 
 mod mistakes;
+mod read;
 pub(crate) mod settings;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use underpass::Policy;
 use underpass_net::{Confine, ListenAt, User};
 
-use crate::error::Error;
+use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
-use crate::http::mime::TypeOptions;
-use crate::limits::Limits;
+use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::monitor::StatusOptions;
-use crate::options::mistakes::mistakes;
-use crate::options::settings::Setting;
+use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{
-    CacheRule, CorsOptions, Etag, FileName, HeaderRule, Hidden, HostName, MediaPattern, PageStatus,
-    Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min, usual_types,
+    CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,
+    PageStatus, Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min,
+    usual_types,
 };
 
 /// How sites are served.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Options {
+pub struct ServerOptions {
     /// Where to listen, all of it: `ADDR:PORT`, `unix:/path[,mode=0660]`, `systemd[:NAME]`.
     pub listen: Vec<ListenAt>,
     /// Threads that answer; as many as there are cores for this process where it is left out.
@@ -47,7 +47,7 @@ pub struct Options {
     /// program opens nothing else: `auto`, `required` or `off`.
     pub confine: Confine,
     /// The bounds of requests.
-    pub requests: Limits,
+    pub requests: RequestLimits,
     /// The bounds of connections.
     pub connections: underpass_net::ConnectionLimits,
     /// What is written about requests.
@@ -77,7 +77,7 @@ pub struct SiteOptions {
     /// as `listing` where it is left out, since an archive tells what is in a folder too.
     pub archives: Option<bool>,
     /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file, and files come
-    /// with theirs (`Repr-Digest`) for those who want it. Off unless it is turned on: it lets
+    /// with theirs (`Repr-FileDigest`) for those who want it. Off unless it is turned on: it lets
     /// everybody who may ask have whole files read for one line of answer.
     pub hashes: bool,
     /// What a folder is answered with: the first of these that is there.
@@ -113,7 +113,7 @@ pub struct SiteOptions {
     /// Media types of those that are.
     pub compress_types: Vec<MediaPattern>,
     /// What entity-tags are made of.
-    pub etag: Etag,
+    pub etag: EtagRecipe,
     /// Media types.
     pub types: TypeOptions,
     /// How long files may be kept by clients and caches.
@@ -132,37 +132,16 @@ pub struct SiteOptions {
     pub download: bool,
 }
 
-/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
-/// system calls for each: for debugging.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(from = "bool")]
-pub enum Explain {
-    /// No.
-    #[default]
-    Off,
-    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
-    On,
-}
-
-impl From<bool> for Explain {
-    fn from(wanted: bool) -> Explain {
-        match wanted {
-            true => Explain::On,
-            false => Explain::Off,
-        }
-    }
-}
-
-impl Default for Options {
+impl Default for ServerOptions {
     /// No site yet, the local machine only, port 8080, a worker for each core.
-    fn default() -> Options {
-        Options {
+    fn default() -> ServerOptions {
+        ServerOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080)).into()],
             workers: None,
             sites: Vec::new(),
             user: None,
             confine: Confine::default(),
-            requests: Limits::default(),
+            requests: RequestLimits::default(),
             connections: underpass_net::ConnectionLimits::default(),
             log: LogOptions::default(),
             status: StatusOptions::default(),
@@ -172,70 +151,13 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ServerOptions {
     /// One site, in the folder `root`.
-    pub fn of(root: impl Into<PathBuf>) -> Options {
-        Options {
+    pub fn of(root: impl Into<PathBuf>) -> ServerOptions {
+        ServerOptions {
             sites: vec![SiteOptions::of(root)],
-            ..Options::default()
+            ..ServerOptions::default()
         }
-    }
-
-    /// Reads the configuration in a file. Roots that are relative are relative to its folder.
-    ///
-    /// # Errors
-    /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
-    pub fn load(file: &Path) -> Result<Options, Error> {
-        Options::load_with(Some(file), &[])
-    }
-
-    /// The same with `settings`, one after the other, which beat what the file says. A relative
-    /// root that they set is relative to the current folder.
-    ///
-    /// # Errors
-    /// As [`load`](Options::load); and [`Error::Config`] names the settings that make no sense.
-    pub fn load_with(file: Option<&Path>, settings: &[Setting]) -> Result<Options, Error> {
-        let Some(file) = file else {
-            return settings::apply("", settings);
-        };
-        let text = std::fs::read_to_string(file).map_err(|error| Error::ConfigFile {
-            path: file.to_owned(),
-            error,
-        })?;
-        let before = Options::parse(&text).map_err(|error| match error {
-            Error::Config(what) => Error::Config(format!("{}: {what}", file.display())),
-            error => error,
-        })?;
-        let mut options = settings::apply(&text, settings)?;
-        let folder = file.parent().unwrap_or(Path::new(""));
-        let of_file = options.sites.iter_mut().take(before.sites.len());
-        for (number, site) in (1..).zip(of_file) {
-            if !settings.iter().any(|setting| setting.decides_root(number)) {
-                site.root = folder.join(&site.root);
-            }
-        }
-        Ok(options)
-    }
-
-    /// Reads a configuration.
-    ///
-    /// # Errors
-    /// [`Error::Config`]: what is wrong and where, over several lines.
-    ///
-    /// # Examples
-    /// ```
-    /// use underpass_serve::Options;
-    ///
-    /// let text = "listen = ['0.0.0.0:80', 'unix:/run/www']
-    /// [[site]]
-    /// root = '/srv/www'
-    /// names = ['example.org']";
-    /// assert_eq!(Options::parse(text)?.sites[0].names, ["example.org"]);
-    /// assert!(Options::parse("lisen = ['0.0.0.0:80']").is_err());
-    /// # Ok::<(), underpass_serve::Error>(())
-    /// ```
-    pub fn parse(text: &str) -> Result<Options, Error> {
-        toml::from_str(text).map_err(|error| Error::Config(mistakes(text, error)))
     }
 }
 
@@ -263,7 +185,7 @@ impl Default for SiteOptions {
             compress: Vec::new(),
             compress_bytes_min: usual_bytes_min(),
             compress_types: usual_types(),
-            etag: Etag::default(),
+            etag: EtagRecipe::default(),
             types: TypeOptions::default(),
             cache: Vec::new(),
             immutable: false,

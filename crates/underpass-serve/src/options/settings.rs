@@ -10,29 +10,28 @@ use std::fmt;
 
 use toml::{Table, Value};
 
-use crate::error::Error;
-use crate::options::Options;
+use crate::options::ServerOptions;
 
 /// One option and what it is to be.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Setting {
+pub struct ConfigOverride {
     /// The tables on the way, and the key.
     steps: Vec<String>,
     key: String,
     value: String,
-    by: Channel,
+    by: OverrideSource,
 }
 
 /// How a setting came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Channel {
+pub enum OverrideSource {
     /// By `--set`.
     Flag,
     /// By `UNDERPASS_SET`.
     Environment,
 }
 
-impl Setting {
+impl ConfigOverride {
     /// Reads `KEY=VALUE`. Whether there is such a key and whether the value suits it is found out
     /// when it is applied.
     ///
@@ -47,12 +46,12 @@ impl Setting {
     /// assert!(Options::load_with(None, &[setting]).is_ok());
     /// # Ok::<(), String>(())
     /// ```
-    pub fn parse(text: &str, by: Channel) -> Result<Setting, String> {
+    pub fn parse(text: &str, by: OverrideSource) -> Result<ConfigOverride, String> {
         let (key, value) = text
             .split_once('=')
             .ok_or_else(|| format!("{text:?} is not KEY=VALUE, such as connections.rate-max=5"))?;
         let (key, value) = (key.trim(), value.trim());
-        Ok(Setting {
+        Ok(ConfigOverride {
             steps: steps(key).ok_or_else(|| format!("{key:?} is no key, such as site.etag"))?,
             key: key.to_owned(),
             value: value.to_owned(),
@@ -64,11 +63,11 @@ impl Setting {
     ///
     /// # Errors
     /// What is wrong with the first that makes no sense.
-    pub fn parse_all(text: &str, by: Channel) -> Result<Vec<Setting>, String> {
+    pub fn parse_all(text: &str, by: OverrideSource) -> Result<Vec<ConfigOverride>, String> {
         let separator = if text.contains('\n') { '\n' } else { ';' };
         text.split(separator)
             .filter(|part| !part.trim().is_empty())
-            .map(|part| Setting::parse(part, by))
+            .map(|part| ConfigOverride::parse(part, by))
             .collect()
     }
 
@@ -85,7 +84,7 @@ impl Setting {
     }
 
     /// The options with this one set, in `table` and as they are then.
-    fn apply(&self, table: &mut Table) -> Result<Options, String> {
+    pub(super) fn apply(&self, table: &mut Table) -> Result<ServerOptions, String> {
         let mut first = None;
         for value in self.readings() {
             let mut changed = Value::Table(table.clone());
@@ -93,7 +92,7 @@ impl Setting {
             let Value::Table(changed) = changed else {
                 break;
             };
-            match changed.clone().try_into::<Options>() {
+            match changed.clone().try_into::<ServerOptions>() {
                 Ok(options) => {
                     *table = changed;
                     return Ok(options);
@@ -174,30 +173,6 @@ fn table(place: &mut Value) -> &mut Table {
     }
 }
 
-/// What `text`, which is read already, and `settings` come to.
-///
-/// # Errors
-/// [`Error::Config`]: all settings that make no sense.
-pub(crate) fn apply(text: &str, settings: &[Setting]) -> Result<Options, Error> {
-    let mut options = Options::parse(text)?;
-    if settings.is_empty() {
-        return Ok(options);
-    }
-    let mut table: Table =
-        toml::from_str(text).map_err(|error| Error::Config(error.to_string()))?;
-    let mut wrong = Vec::new();
-    for setting in settings {
-        match setting.apply(&mut table) {
-            Ok(changed) => options = changed,
-            Err(why) => wrong.push(format!("{setting}: {why}")),
-        }
-    }
-    match wrong.is_empty() {
-        true => Ok(options),
-        false => Err(Error::Config(wrong.join("\n\n"))),
-    }
-}
-
 /// The parts of a dotted key, as TOML reads it; nothing where it is none.
 fn steps(key: &str) -> Option<Vec<String>> {
     if key.contains(['\n', '\r']) {
@@ -216,11 +191,11 @@ fn steps(key: &str) -> Option<Vec<String>> {
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for ConfigOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = match self.by {
-            Channel::Flag => "--set",
-            Channel::Environment => "UNDERPASS_SET",
+            OverrideSource::Flag => "--set",
+            OverrideSource::Environment => "UNDERPASS_SET",
         };
         write!(f, "{by} {}={}", self.key, self.value)
     }
@@ -229,11 +204,12 @@ impl fmt::Display for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::read::apply;
 
-    fn set(text: &str, settings: &[&str]) -> Result<Options, String> {
+    fn set(text: &str, settings: &[&str]) -> Result<ServerOptions, String> {
         let settings: Vec<_> = settings
             .iter()
-            .map(|setting| Setting::parse(setting, Channel::Flag).unwrap())
+            .map(|setting| ConfigOverride::parse(setting, OverrideSource::Flag).unwrap())
             .collect();
         apply(text, &settings).map_err(|error| error.to_string())
     }
@@ -331,9 +307,12 @@ mod tests {
     fn a_value_is_one_value_and_a_key_one_key() {
         assert!(set("", &["workers=3\nexplain=true"]).is_err());
         for wrong in ["workers", "=3", "a b=3", "[x]\ny=1", "#=1", "a.=1", ""] {
-            assert!(Setting::parse(wrong, Channel::Flag).is_err(), "{wrong:?}");
+            assert!(
+                ConfigOverride::parse(wrong, OverrideSource::Flag).is_err(),
+                "{wrong:?}"
+            );
         }
-        let several = |text| Setting::parse_all(text, Channel::Environment).unwrap();
+        let several = |text| ConfigOverride::parse_all(text, OverrideSource::Environment).unwrap();
         assert_eq!(several("workers=3; site.etag=mtime-size;").len(), 2);
         let lines = several("site.cors.max-age=1h\nsite.security.content-security-policy=a; b\n");
         assert_eq!(lines.len(), 2);

@@ -1,16 +1,16 @@
 //! Which form of an answer a client prefers: `Accept`, RFC 9110, section 12.5.1.
 
 use crate::http::coding::{Quality, parse_quality};
-use crate::request::query::Format;
+use crate::request::query::ListingFormat;
 
 /// HTML, unless the client prefers JSON: it wants it more, or as much and names it more closely
 /// (`application/json, */*`).
-pub(crate) fn preferred(accept: Option<&[u8]>) -> Format {
+pub(crate) fn preferred(accept: Option<&[u8]>) -> ListingFormat {
     let accept = accept.unwrap_or_default();
     let weight = |kind, subtype| weight(accept, kind, subtype);
     match weight("application", "json") > weight("text", "html") {
-        true => Format::Json,
-        false => Format::Html,
+        true => ListingFormat::Json,
+        false => ListingFormat::Html,
     }
 }
 
@@ -58,25 +58,31 @@ mod tests {
     #[test]
     fn json_has_to_be_preferred() {
         for (accept, format) in [
-            ("application/json", Format::Json),
-            ("application/json, text/plain, */*", Format::Json),
-            ("application/json, text/html;q=0.9", Format::Json),
-            ("text/html, application/json;q=0.9", Format::Html),
-            ("application/json, text/html", Format::Html),
-            ("text/html,application/xhtml+xml,*/*;q=0.8", Format::Html),
-            ("APPLICATION/JSON;Q=0.5, text/*;q=0.4", Format::Json),
-            ("application/*", Format::Json),
-            ("application/json;q=0", Format::Html),
-            ("application/json;q=x", Format::Html),
-            ("application/json;q=1e-1", Format::Html),
-            ("application/json;q=0.57, text/html;q=0.569", Format::Json),
-            ("*/*;q=0.1, application/json;q=0.2", Format::Json),
-            ("*/*", Format::Html),
-            (",;/", Format::Html),
-            ("", Format::Html),
+            ("application/json", ListingFormat::Json),
+            ("application/json, text/plain, */*", ListingFormat::Json),
+            ("application/json, text/html;q=0.9", ListingFormat::Json),
+            ("text/html, application/json;q=0.9", ListingFormat::Html),
+            ("application/json, text/html", ListingFormat::Html),
+            (
+                "text/html,application/xhtml+xml,*/*;q=0.8",
+                ListingFormat::Html,
+            ),
+            ("APPLICATION/JSON;Q=0.5, text/*;q=0.4", ListingFormat::Json),
+            ("application/*", ListingFormat::Json),
+            ("application/json;q=0", ListingFormat::Html),
+            ("application/json;q=x", ListingFormat::Html),
+            ("application/json;q=1e-1", ListingFormat::Html),
+            (
+                "application/json;q=0.57, text/html;q=0.569",
+                ListingFormat::Json,
+            ),
+            ("*/*;q=0.1, application/json;q=0.2", ListingFormat::Json),
+            ("*/*", ListingFormat::Html),
+            (",;/", ListingFormat::Html),
+            ("", ListingFormat::Html),
         ] {
             assert_eq!(preferred(Some(accept.as_bytes())), format, "{accept}");
         }
-        assert_eq!(preferred(None), Format::Html);
+        assert_eq!(preferred(None), ListingFormat::Html);
     }
 }

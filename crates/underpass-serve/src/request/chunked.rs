@@ -7,13 +7,13 @@
 //!
 //! Every byte is looked at once and none is kept, so the input may come in any pieces.
 
-use crate::http::status::Refusal;
+use crate::http::status::HttpError;
 use crate::limits::CHUNK_EXTRAS_BYTES_MAX;
 
 /// A chunked body half-way read.
 #[derive(Debug)]
-pub(crate) struct Chunked {
-    state: State,
+pub(crate) struct ChunkedReader {
+    state: ChunkedState,
     /// Payload bytes so far, including those announced and still to come.
     data: u64,
     /// Bytes of extensions and trailers so far.
@@ -21,7 +21,7 @@ pub(crate) struct Chunked {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ChunkedState {
     Size { size: u64, digits: u8 },
     Extension { size: u64 },
     SizeFeed { size: u64 },
@@ -42,19 +42,19 @@ enum TrailerLine {
 
 /// How far a body has been read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reach {
+pub(crate) enum BodyPosition {
     /// It goes on.
     Within,
     /// It has ended.
     End,
 }
 
-const MALFORMED: Refusal = Refusal::bad("the chunked body is malformed");
+const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
 
-impl Chunked {
-    pub(crate) fn new() -> Chunked {
-        Chunked {
-            state: State::Size { size: 0, digits: 0 },
+impl ChunkedReader {
+    pub(crate) fn new() -> ChunkedReader {
+        ChunkedReader {
+            state: ChunkedState::Size { size: 0, digits: 0 },
             data: 0,
             extras: 0,
         }
@@ -66,18 +66,18 @@ impl Chunked {
     }
 
     /// Reads on; returns how many bytes belong to the body, all of them unless it ends.
-    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, Reach), Refusal> {
+    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
         let mut taken = 0;
         while let Some(&byte) = input.get(taken) {
             match &mut self.state {
-                State::Done => break,
-                State::Data { left } => {
+                ChunkedState::Done => break,
+                ChunkedState::Data { left } => {
                     let rest = input.len() - taken;
                     let step = rest.min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= step as u64;
                     taken += step;
                     if *left == 0 {
-                        self.state = State::DataReturn;
+                        self.state = ChunkedState::DataReturn;
                     }
                 }
                 state => {
@@ -88,59 +88,65 @@ impl Chunked {
             }
         }
         match self.state {
-            State::Done => Ok((taken, Reach::End)),
-            _ => Ok((taken, Reach::Within)),
+            ChunkedState::Done => Ok((taken, BodyPosition::End)),
+            _ => Ok((taken, BodyPosition::Within)),
         }
     }
 
     /// Keeps count of what the byte just read brought.
-    fn count(&mut self) -> Result<(), Refusal> {
+    fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
-            State::Data { left } => self.data = self.data.saturating_add(left),
-            State::Extension { .. } | State::Trailer { .. } => self.extras += 1,
+            ChunkedState::Data { left } => self.data = self.data.saturating_add(left),
+            ChunkedState::Extension { .. } | ChunkedState::Trailer { .. } => self.extras += 1,
             _ => {}
         }
         match self.extras > CHUNK_EXTRAS_BYTES_MAX {
-            true => Err(Refusal::bad("chunk extensions and trailers are too long")),
+            true => Err(HttpError::bad("chunk extensions and trailers are too long")),
             false => Ok(()),
         }
     }
 }
 
-impl State {
+impl ChunkedState {
     /// The state after a byte that is not payload.
-    fn next(self, byte: u8) -> Result<State, Refusal> {
+    fn next(self, byte: u8) -> Result<ChunkedState, HttpError> {
         match (self, byte) {
-            (State::Size { size, digits }, b'\r') if digits > 0 => Ok(State::SizeFeed { size }),
-            (State::Size { size, digits }, b';') if digits > 0 => Ok(State::Extension { size }),
-            (State::Size { size, digits }, _) if digits < 16 => {
+            (ChunkedState::Size { size, digits }, b'\r') if digits > 0 => {
+                Ok(ChunkedState::SizeFeed { size })
+            }
+            (ChunkedState::Size { size, digits }, b';') if digits > 0 => {
+                Ok(ChunkedState::Extension { size })
+            }
+            (ChunkedState::Size { size, digits }, _) if digits < 16 => {
                 let digit = char::from(byte).to_digit(16).ok_or(MALFORMED)?;
-                Ok(State::Size {
+                Ok(ChunkedState::Size {
                     size: size << 4 | u64::from(digit),
                     digits: digits + 1,
                 })
             }
-            (State::Extension { size }, b'\r') => Ok(State::SizeFeed { size }),
-            (State::Extension { size }, _) if is_text(byte) => Ok(State::Extension { size }),
-            (State::SizeFeed { size: 0 }, b'\n') => Ok(State::Trailer {
+            (ChunkedState::Extension { size }, b'\r') => Ok(ChunkedState::SizeFeed { size }),
+            (ChunkedState::Extension { size }, _) if is_text(byte) => {
+                Ok(ChunkedState::Extension { size })
+            }
+            (ChunkedState::SizeFeed { size: 0 }, b'\n') => Ok(ChunkedState::Trailer {
                 line: TrailerLine::Empty,
             }),
-            (State::SizeFeed { size }, b'\n') => Ok(State::Data { left: size }),
-            (State::DataReturn, b'\r') => Ok(State::DataFeed),
-            (State::DataFeed, b'\n') => Ok(State::Size { size: 0, digits: 0 }),
-            (State::Trailer { line }, b'\r') if line != TrailerLine::Name => {
-                Ok(State::TrailerFeed { line })
+            (ChunkedState::SizeFeed { size }, b'\n') => Ok(ChunkedState::Data { left: size }),
+            (ChunkedState::DataReturn, b'\r') => Ok(ChunkedState::DataFeed),
+            (ChunkedState::DataFeed, b'\n') => Ok(ChunkedState::Size { size: 0, digits: 0 }),
+            (ChunkedState::Trailer { line }, b'\r') if line != TrailerLine::Name => {
+                Ok(ChunkedState::TrailerFeed { line })
             }
-            (State::Trailer { line }, _) => Ok(State::Trailer {
+            (ChunkedState::Trailer { line }, _) => Ok(ChunkedState::Trailer {
                 line: line.next(byte)?,
             }),
             (
-                State::TrailerFeed {
+                ChunkedState::TrailerFeed {
                     line: TrailerLine::Empty,
                 },
                 b'\n',
-            ) => Ok(State::Done),
-            (State::TrailerFeed { .. }, b'\n') => Ok(State::Trailer {
+            ) => Ok(ChunkedState::Done),
+            (ChunkedState::TrailerFeed { .. }, b'\n') => Ok(ChunkedState::Trailer {
                 line: TrailerLine::Empty,
             }),
             _ => Err(MALFORMED),
@@ -149,7 +155,7 @@ impl State {
 }
 
 impl TrailerLine {
-    fn next(self, byte: u8) -> Result<TrailerLine, Refusal> {
+    fn next(self, byte: u8) -> Result<TrailerLine, HttpError> {
         match (self, byte) {
             (TrailerLine::Name, b':') => Ok(TrailerLine::Value),
             (TrailerLine::Empty | TrailerLine::Name, _)
@@ -176,8 +182,8 @@ mod tests {
 
     use super::*;
 
-    fn read_all(body: &[u8]) -> Result<(usize, Reach), Refusal> {
-        Chunked::new().read(body)
+    fn read_all(body: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
+        ChunkedReader::new().read(body)
     }
 
     #[test]
@@ -189,7 +195,7 @@ mod tests {
             b"5;a=b;c=\"d\"\r\nhello\r\n0;x\r\nT: x\r\nU:\r\n\r\n",
         ] {
             let with_more = [body, b"GET"].concat();
-            assert_eq!(read_all(&with_more), Ok((body.len(), Reach::End)));
+            assert_eq!(read_all(&with_more), Ok((body.len(), BodyPosition::End)));
         }
     }
 
@@ -223,8 +229,11 @@ mod tests {
 
     #[test]
     fn a_huge_chunk_is_announced_before_it_comes() {
-        let mut body = Chunked::new();
-        assert_eq!(body.read(b"FFFFFFFFFFFFFFFF\r\n"), Ok((18, Reach::Within)));
+        let mut body = ChunkedReader::new();
+        assert_eq!(
+            body.read(b"FFFFFFFFFFFFFFFF\r\n"),
+            Ok((18, BodyPosition::Within))
+        );
         assert_eq!(body.announced(), u64::MAX);
     }
 
@@ -247,8 +256,8 @@ mod tests {
             cuts in vec(1usize..8, 0..64),
         ) {
             let whole = read_all(&body);
-            let mut pieces = Chunked::new();
-            let mut outcome = Ok((0, Reach::Within));
+            let mut pieces = ChunkedReader::new();
+            let mut outcome = Ok((0, BodyPosition::Within));
             let (mut from, mut cuts) = (0, cuts.into_iter().chain(std::iter::repeat(1)));
             while from < body.len() {
                 let to = body.len().min(from + cuts.next().unwrap());
@@ -259,7 +268,7 @@ mod tests {
                     }
                     Err(refusal) => outcome = Err(refusal),
                 }
-                if !matches!(outcome, Ok((_, Reach::Within))) {
+                if !matches!(outcome, Ok((_, BodyPosition::Within))) {
                     break;
                 }
             }
@@ -277,8 +286,8 @@ mod tests {
                 body.extend(b"\r\n");
             }
             body.extend(b"0\r\n\r\n");
-            let mut reader = Chunked::new();
-            prop_assert_eq!(reader.read(&body), Ok((body.len(), Reach::End)));
+            let mut reader = ChunkedReader::new();
+            prop_assert_eq!(reader.read(&body), Ok((body.len(), BodyPosition::End)));
             let total: usize = chunks.iter().map(Vec::len).sum();
             prop_assert_eq!(reader.announced(), total as u64);
         }

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::http::validator::{EntityTag, Modified, Strength, Validators};
+use crate::http::validator::{EntityTag, LastModified, TagStrength, Validators};
 
 /// The values of the fields, as they came.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -23,7 +23,7 @@ pub(crate) struct Conditions<'b> {
 
 /// What the conditions come to, for GET and HEAD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionResult {
     Proceed,
     NotModified,
     Failed,
@@ -31,21 +31,21 @@ pub(crate) enum Verdict {
 
 impl Conditions<'_> {
     /// Judges the conditions on the whole file.
-    pub(crate) fn judge(&self, file: &Validators) -> Verdict {
+    pub(crate) fn judge(&self, file: &Validators) -> ConditionResult {
         if !self.is_expected_state(file) {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
         match self.is_known_state(file) {
-            true => Verdict::NotModified,
-            false => Verdict::Proceed,
+            true => ConditionResult::NotModified,
+            false => ConditionResult::Proceed,
         }
     }
 
     /// If-Match, compared strongly, else If-Unmodified-Since.
     fn is_expected_state(&self, file: &Validators) -> bool {
         match (&self.if_match, &self.if_unmodified_since) {
-            (Some(tags), _) => names(tags, &file.tag, Comparison::Strong),
-            (None, Some(date)) => match (Modified::parse(date), file.modified) {
+            (Some(tags), _) => names(tags, &file.tag, TagComparison::Strong),
+            (None, Some(date)) => match (LastModified::parse(date), file.modified) {
                 (Some(date), Some(modified)) => modified <= date,
                 _ => true,
             },
@@ -56,8 +56,8 @@ impl Conditions<'_> {
     /// If-None-Match, compared weakly, else If-Modified-Since.
     fn is_known_state(&self, file: &Validators) -> bool {
         match (&self.if_none_match, &self.if_modified_since) {
-            (Some(tags), _) => names(tags, &file.tag, Comparison::Weak),
-            (None, Some(date)) => match (Modified::parse(date), file.modified) {
+            (Some(tags), _) => names(tags, &file.tag, TagComparison::Weak),
+            (None, Some(date)) => match (LastModified::parse(date), file.modified) {
                 (Some(date), Some(modified)) => modified <= date,
                 _ => false,
             },
@@ -71,9 +71,9 @@ impl Conditions<'_> {
         match &self.if_range {
             None => true,
             Some(value) => {
-                let strong = file.tag.strength() == Strength::Strong;
+                let strong = file.tag.strength() == TagStrength::Strong;
                 strong && **value == *file.tag.as_bytes()
-                    || (file.modified.is_some() && Modified::parse(value) == file.modified)
+                    || (file.modified.is_some() && LastModified::parse(value) == file.modified)
             }
         }
     }
@@ -81,7 +81,7 @@ impl Conditions<'_> {
 
 /// RFC 9110, section 8.8.3.2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Comparison {
+enum TagComparison {
     /// Both tags have to be strong.
     Strong,
     /// A weak tag is as good.
@@ -89,14 +89,14 @@ enum Comparison {
 }
 
 /// Whether a list of tags has this one, or is `*`. A list is read as far as it is well-formed.
-fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
+fn names(list: &[u8], tag: &EntityTag, comparison: TagComparison) -> bool {
     if list == b"*" {
         return true;
     }
     let mut rest = list;
     while let Some((listed, after)) = next_tag(rest) {
-        let strong = [listed.strength, tag.strength()] == [Strength::Strong; 2];
-        if listed.opaque == tag.opaque() && (strong || comparison == Comparison::Weak) {
+        let strong = [listed.strength, tag.strength()] == [TagStrength::Strong; 2];
+        if listed.opaque == tag.opaque() && (strong || comparison == TagComparison::Weak) {
             return true;
         }
         rest = after;
@@ -106,7 +106,7 @@ fn names(list: &[u8], tag: &EntityTag, comparison: Comparison) -> bool {
 
 struct ListedTag<'l> {
     opaque: &'l [u8],
-    strength: Strength,
+    strength: TagStrength,
 }
 
 /// The first tag of a list and what follows it. A tag may have a comma between its quotes.
@@ -116,8 +116,8 @@ fn next_tag(list: &[u8]) -> Option<(ListedTag<'_>, &[u8])> {
         .position(|byte| !matches!(byte, b',' | b' ' | b'\t'))?;
     let list = &list[start..];
     let (strength, tag) = match list.strip_prefix(b"W/") {
-        Some(tag) => (Strength::Weak, tag),
-        None => (Strength::Strong, list),
+        Some(tag) => (TagStrength::Weak, tag),
+        None => (TagStrength::Strong, list),
     };
     let inner = tag.strip_prefix(b"\"")?;
     let length = inner.iter().position(|&byte| byte == b'"')? + 2;
@@ -156,7 +156,7 @@ mod tests {
 
     fn settled() -> Validators {
         let mut file = file(2_000_000_000);
-        file.modified = Modified::parse(DATE.as_bytes());
+        file.modified = LastModified::parse(DATE.as_bytes());
         assert_eq!(file.tag.as_bytes(), TAG.as_bytes());
         file
     }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        use Verdict::{Failed, NotModified, Proceed};
+        use ConditionResult::{Failed, NotModified, Proceed};
         for (fields, verdict) in [
             (format!("none: {TAG}"), NotModified),
             (format!("none: {WEAK}"), NotModified),
@@ -217,14 +217,17 @@ mod tests {
         for tag in [tag, opaque] {
             let tag = String::from_utf8(tag.to_vec()).unwrap();
             let judged = |field| conditions(&format!("{field}: {tag}")).judge(&weak);
-            assert_eq!(judged("none"), Verdict::NotModified, "{tag}");
-            assert_eq!(judged("match"), Verdict::Failed, "{tag}");
+            assert_eq!(judged("none"), ConditionResult::NotModified, "{tag}");
+            assert_eq!(judged("match"), ConditionResult::Failed, "{tag}");
             assert!(
                 !conditions(&format!("range: {tag}")).allow_range(&weak),
                 "{tag}"
             );
         }
-        assert_eq!(conditions("match: *").judge(&weak), Verdict::Proceed);
+        assert_eq!(
+            conditions("match: *").judge(&weak),
+            ConditionResult::Proceed
+        );
     }
 
     #[test]
@@ -252,8 +255,11 @@ mod tests {
         let young = file(784_118_753);
         assert_eq!(young.modified, None);
         let judged = |fields: &str| conditions(fields).judge(&young);
-        assert_eq!(judged(&format!("since: {LATER}")), Verdict::Proceed);
-        assert_eq!(judged(&format!("until: {EARLIER}")), Verdict::Proceed);
+        assert_eq!(judged(&format!("since: {LATER}")), ConditionResult::Proceed);
+        assert_eq!(
+            judged(&format!("until: {EARLIER}")),
+            ConditionResult::Proceed
+        );
         assert!(!conditions(&format!("range: {DATE}")).allow_range(&young));
         assert!(!conditions("range: junk").allow_range(&young));
     }
@@ -268,7 +274,7 @@ mod tests {
             tags.push(TAG.into());
             let list = tags.join(&gap);
             let fields = format!("none: {list}");
-            prop_assert_eq!(conditions(&fields).judge(&settled()), Verdict::NotModified);
+            prop_assert_eq!(conditions(&fields).judge(&settled()), ConditionResult::NotModified);
         }
 
         #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 
-use crate::http::status::{Refusal, Status};
+use crate::http::status::{HttpError, Status};
 use crate::limits::FIELDS_MAX;
 
 /// The values of one field name.
@@ -45,7 +45,7 @@ pub(crate) struct Fields<'b> {
 
 impl<'b> Fields<'b> {
     /// Reads the field lines of a complete head, the empty line included.
-    pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, Refusal> {
+    pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
         let mut headers = [EMPTY_HEADER; FIELDS_MAX];
         match parse_headers(lines, &mut headers) {
             Ok(Parsed::Complete((length, headers))) if length == lines.len() => {
@@ -57,12 +57,12 @@ impl<'b> Fields<'b> {
                 }
                 Ok(fields)
             }
-            Err(httparse::Error::TooManyHeaders) => Err(Refusal::new(
+            Err(httparse::Error::TooManyHeaders) => Err(HttpError::new(
                 Status::HeadTooLarge,
                 "the request head has too many fields",
             )),
-            Err(httparse::Error::HeaderName) => Err(Refusal::bad("a field name is malformed")),
-            _ => Err(Refusal::bad("a field value is malformed")),
+            Err(httparse::Error::HeaderName) => Err(HttpError::bad("a field name is malformed")),
+            _ => Err(HttpError::bad("a field value is malformed")),
         }
     }
 

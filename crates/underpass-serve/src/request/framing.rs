@@ -1,9 +1,9 @@
 //! Where a request's body ends: RFC 9112, section 6, without any of the tolerance that lets two
 //! servers in a row see different requests in the same bytes.
 
-use crate::http::status::{Refusal, Status};
+use crate::http::status::{HttpError, Status};
 use crate::request::fields::Field;
-use crate::request::request_line::{Version, is_token};
+use crate::request::request_line::{HttpVersion, is_token};
 
 /// How a request's body is framed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,24 +19,24 @@ pub(crate) enum Framing {
 pub(crate) fn framing(
     content_length: &Field<'_>,
     transfer_encoding: &Field<'_>,
-    version: Version,
-) -> Result<Framing, Refusal> {
+    version: HttpVersion,
+) -> Result<Framing, HttpError> {
     match (content_length, transfer_encoding) {
         (Field::Absent, Field::Absent) => Ok(Framing::Empty),
         (Field::One(value), Field::Absent) => length(value),
-        (Field::Several(_), Field::Absent) => Err(Refusal::bad("two Content-Length lines")),
-        (Field::Absent, _) if version == Version::Http10 => {
-            Err(Refusal::bad("Transfer-Encoding in HTTP/1.0"))
+        (Field::Several(_), Field::Absent) => Err(HttpError::bad("two Content-Length lines")),
+        (Field::Absent, _) if version == HttpVersion::Http10 => {
+            Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
         }
         (Field::Absent, Field::One(codings)) => chunked(codings),
-        (Field::Absent, Field::Several(_)) => Err(Refusal::bad("two Transfer-Encoding lines")),
-        _ => Err(Refusal::bad("both Content-Length and Transfer-Encoding")),
+        (Field::Absent, Field::Several(_)) => Err(HttpError::bad("two Transfer-Encoding lines")),
+        _ => Err(HttpError::bad("both Content-Length and Transfer-Encoding")),
     }
 }
 
 /// Digits and nothing else, within what fits.
-fn length(value: &[u8]) -> Result<Framing, Refusal> {
-    const WRONG: Refusal = Refusal::bad("Content-Length is not a number");
+fn length(value: &[u8]) -> Result<Framing, HttpError> {
+    const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
     if value.is_empty() {
         return Err(WRONG);
     }
@@ -58,7 +58,7 @@ fn length(value: &[u8]) -> Result<Framing, Refusal> {
 }
 
 /// The last coding must be `chunked`, exactly once; no other is implemented.
-fn chunked(codings: &[u8]) -> Result<Framing, Refusal> {
+fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if is_chunked(codings) {
         return Ok(Framing::Chunked);
@@ -69,17 +69,17 @@ fn chunked(codings: &[u8]) -> Result<Framing, Refusal> {
         .collect();
     match before.pop() {
         Some(last) if is_chunked(last) => {}
-        _ => return Err(Refusal::bad("the last transfer coding is not chunked")),
+        _ => return Err(HttpError::bad("the last transfer coding is not chunked")),
     }
     let is_plain = |coding: &&[u8]| {
         !coding.is_empty() && !is_chunked(coding) && coding.iter().all(|&byte| is_token(byte))
     };
     match before.iter().all(is_plain) {
-        true => Err(Refusal::new(
+        true => Err(HttpError::new(
             Status::NotImplemented,
             "only the transfer coding chunked is implemented",
         )),
-        false => Err(Refusal::bad("Transfer-Encoding is malformed")),
+        false => Err(HttpError::bad("Transfer-Encoding is malformed")),
     }
 }
 
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
 
     fn lengths(value: &[u8]) -> Result<Framing, Status> {
-        framing(&Field::One(value), &Field::Absent, Version::Http11)
+        framing(&Field::One(value), &Field::Absent, HttpVersion::Http11)
             .map_err(|refusal| refusal.status)
     }
 
     fn codings(value: &[u8]) -> Result<Framing, Status> {
-        framing(&Field::Absent, &Field::One(value), Version::Http11)
+        framing(&Field::Absent, &Field::One(value), HttpVersion::Http11)
             .map_err(|refusal| refusal.status)
     }
 
@@ -145,9 +145,9 @@ mod tests {
         let one = Field::One(b"5");
         let chunked = Field::One(b"chunked");
         let two = Field::Several(b"chunked, chunked".to_vec());
-        assert!(framing(&one, &chunked, Version::Http11).is_err());
-        assert!(framing(&two, &Field::Absent, Version::Http11).is_err());
-        assert!(framing(&Field::Absent, &two, Version::Http11).is_err());
-        assert!(framing(&Field::Absent, &chunked, Version::Http10).is_err());
+        assert!(framing(&one, &chunked, HttpVersion::Http11).is_err());
+        assert!(framing(&two, &Field::Absent, HttpVersion::Http11).is_err());
+        assert!(framing(&Field::Absent, &two, HttpVersion::Http11).is_err());
+        assert!(framing(&Field::Absent, &chunked, HttpVersion::Http10).is_err());
     }
 }

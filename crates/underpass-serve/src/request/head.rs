@@ -1,4 +1,4 @@
-//! Reads a request head: bytes in, a checked [`Request`] out, or why not.
+//! Reads a request head: bytes in, a checked [`RequestHead`] out, or why not.
 //!
 //! `httparse` reads the fields. What it is more tolerant about than a server behind other servers
 //! may be (a line end without CR, any number of empty lines before the request line, versions) is
@@ -13,26 +13,26 @@
 
 use std::borrow::Cow;
 
-use crate::http::status::{Refusal, Status};
-use crate::limits::{EMPTY_LINES_MAX, Limits};
+use crate::http::status::{HttpError, Status};
+use crate::limits::{EMPTY_LINES_MAX, RequestLimits};
 use crate::request::condition::Conditions;
 use crate::request::fields::Fields;
 use crate::request::framing::{Framing, framing};
 use crate::request::host;
-use crate::request::request_line::{Method, RequestLine, Version};
-use crate::request::target::Target;
+use crate::request::request_line::{HttpVersion, Method, RequestLine};
+use crate::request::target::HttpTarget;
 
 /// A request whose head makes sense, with everything an answer depends on.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Request<'b> {
+pub(crate) struct RequestHead<'b> {
     pub(crate) method: Method,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     /// Whom it is for, with its port: what the target names, else the `Host` field.
     pub(crate) authority: Option<&'b [u8]>,
-    pub(crate) target: Target<'b>,
+    pub(crate) target: HttpTarget<'b>,
     pub(crate) persistence: Persistence,
     pub(crate) framing: Framing,
-    pub(crate) expect: Expect,
+    pub(crate) expect: Expectation,
     pub(crate) conditions: Conditions<'b>,
     pub(crate) range: Option<Cow<'b, [u8]>>,
     /// The fields that nothing above was made of.
@@ -48,7 +48,7 @@ pub(crate) enum Persistence {
 
 /// RFC 9110, section 10.1.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Expect {
+pub(crate) enum Expectation {
     Nothing,
     Continue,
     /// An expectation nobody knows.
@@ -57,16 +57,16 @@ pub(crate) enum Expect {
 
 /// How much of a head is there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Progress {
+pub(crate) enum HeadProgress {
     /// More bytes are needed.
     Partial,
-    /// All of it: [`Scan::parse`] reads it, [`Scan::length`] says where it ends.
+    /// All of it: [`HeadScanner::parse`] reads it, [`HeadScanner::length`] says where it ends.
     Complete,
 }
 
 /// Finds the end of a head in a buffer that grows, looking at each byte once.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct HeadScanner {
     line_bytes_max: usize,
     head_bytes_max: usize,
     /// Where the request line begins, once a byte of it has been seen.
@@ -76,54 +76,54 @@ pub(crate) struct Scan {
     /// Up to here no end of that line has been found.
     looked: usize,
     /// Whether the request line is complete, and right.
-    line: Line,
+    line: RequestLineState,
 }
 
 #[derive(Debug, Eq, PartialEq)]
-enum Line {
+enum RequestLineState {
     Awaited,
     Checked,
 }
 
-impl Default for Scan {
-    fn default() -> Scan {
-        Scan::within(&Limits::default())
+impl Default for HeadScanner {
+    fn default() -> HeadScanner {
+        HeadScanner::within(&RequestLimits::default())
     }
 }
 
-impl Scan {
+impl HeadScanner {
     /// Of a head that keeps these limits.
-    pub(crate) fn within(limits: &Limits) -> Scan {
-        Scan {
+    pub(crate) fn within(limits: &RequestLimits) -> HeadScanner {
+        HeadScanner {
             line_bytes_max: limits.line_bytes_max,
             head_bytes_max: limits.head_bytes_max,
             start: 0,
             seen: 0,
             looked: 0,
-            line: Line::Awaited,
+            line: RequestLineState::Awaited,
         }
     }
 
     /// Looks at the bytes that came since the last call. `head` begins where it began then.
-    pub(crate) fn advance(&mut self, head: &[u8]) -> Result<Progress, Refusal> {
+    pub(crate) fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
         if self.seen == self.start && !self.skip_empty_lines(head)? {
-            return Ok(Progress::Partial);
+            return Ok(HeadProgress::Partial);
         }
         while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)? {
             let empty = end == self.seen;
             self.seen = end + 2;
             self.looked = self.seen;
             if empty {
-                return Ok(Progress::Complete);
+                return Ok(HeadProgress::Complete);
             }
-            if self.line == Line::Awaited {
+            if self.line == RequestLineState::Awaited {
                 RequestLine::parse(&head[self.start..end])?;
-                self.line = Line::Checked;
+                self.line = RequestLineState::Checked;
             }
         }
         self.looked = self.within_bounds(head).len();
         self.check_room(head)?;
-        Ok(Progress::Partial)
+        Ok(HeadProgress::Partial)
     }
 
     /// What a head may be made of. Nothing beyond it is looked at, or the verdict would depend on
@@ -134,18 +134,18 @@ impl Scan {
 
     fn bound(&self) -> usize {
         match self.line {
-            Line::Awaited => self.start + self.line_bytes_max + 2,
-            Line::Checked => self.head_bytes_max,
+            RequestLineState::Awaited => self.start + self.line_bytes_max + 2,
+            RequestLineState::Checked => self.head_bytes_max,
         }
     }
 
     /// Says whether a byte of the request line is there.
-    fn skip_empty_lines(&mut self, head: &[u8]) -> Result<bool, Refusal> {
+    fn skip_empty_lines(&mut self, head: &[u8]) -> Result<bool, HttpError> {
         loop {
             match &head[self.start..] {
                 [] | [b'\r'] => return Ok(false),
                 [b'\r', b'\n', ..] if self.start == 2 * EMPTY_LINES_MAX => {
-                    return Err(Refusal::bad("too many empty lines before the request"));
+                    return Err(HttpError::bad("too many empty lines before the request"));
                 }
                 [b'\r', b'\n', ..] => {
                     self.start += 2;
@@ -157,15 +157,15 @@ impl Scan {
         }
     }
 
-    fn check_room(&self, head: &[u8]) -> Result<(), Refusal> {
+    fn check_room(&self, head: &[u8]) -> Result<(), HttpError> {
         if head.len() < self.bound() {
             return Ok(());
         }
         let (status, why) = match self.line {
-            Line::Awaited => (Status::UriTooLong, "the request line is too long"),
-            Line::Checked => (Status::HeadTooLarge, "the request head is too long"),
+            RequestLineState::Awaited => (Status::UriTooLong, "the request line is too long"),
+            RequestLineState::Checked => (Status::HeadTooLarge, "the request head is too long"),
         };
-        Err(Refusal::new(status, why))
+        Err(HttpError::new(status, why))
     }
 
     /// The length of a complete head, with the empty lines before it.
@@ -173,27 +173,27 @@ impl Scan {
         self.seen
     }
 
-    /// Reads the head that [`Scan::advance`] found complete.
-    pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<Request<'b>, Refusal> {
+    /// Reads the head that [`HeadScanner::advance`] found complete.
+    pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<RequestHead<'b>, HttpError> {
         parse(&head[self.start..self.seen])
     }
 }
 
 /// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
 /// without LF is left to those who read the line.
-fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, Refusal> {
+fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
     let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
         return Ok(None);
     };
     match &head[start..from + feed] {
         [line @ .., b'\r'] => Ok(Some(start + line.len())),
-        _ => Err(Refusal::bad("a line ends without CR")),
+        _ => Err(HttpError::bad("a line ends without CR")),
     }
 }
 
 /// Reads a whole head, from the request line to the empty line.
-fn parse(head: &[u8]) -> Result<Request<'_>, Refusal> {
-    let end = line_end(head, 0, 0)?.ok_or(Refusal::bad("no request line"))?;
+fn parse(head: &[u8]) -> Result<RequestHead<'_>, HttpError> {
+    let end = line_end(head, 0, 0)?.ok_or(HttpError::bad("no request line"))?;
     let line = RequestLine::parse(&head[..end])?;
     let mut fields = Fields::parse(&head[end + 2..])?;
     let framing = framing(
@@ -202,8 +202,8 @@ fn parse(head: &[u8]) -> Result<Request<'_>, Refusal> {
         line.version,
     )?;
     let host = host::check(&fields.host, line.version)?;
-    let (authority, target) = Target::parse(line.target, line.method)?;
-    Ok(Request {
+    let (authority, target) = HttpTarget::parse(line.target, line.method)?;
+    Ok(RequestHead {
         method: line.method,
         version: line.version,
         authority: authority.or(host),
@@ -234,27 +234,27 @@ pub(crate) fn method_of(input: &[u8]) -> Method {
 }
 
 /// RFC 9112, section 9.3.
-fn persistence(connection: Option<&[u8]>, version: Version) -> Persistence {
+fn persistence(connection: Option<&[u8]>, version: HttpVersion) -> Persistence {
     let asks_for = |option: &str| {
         let mut options = connection.unwrap_or_default().split(|&byte| byte == b',');
         options.any(|named| named.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
     };
     match version {
         _ if asks_for("close") => Persistence::Close,
-        Version::Http11 => Persistence::KeepAlive,
-        Version::Http10 if asks_for("keep-alive") => Persistence::KeepAlive,
-        Version::Http10 => Persistence::Close,
+        HttpVersion::Http11 => Persistence::KeepAlive,
+        HttpVersion::Http10 if asks_for("keep-alive") => Persistence::KeepAlive,
+        HttpVersion::Http10 => Persistence::Close,
     }
 }
 
 /// RFC 9110, section 10.1.1: a client of HTTP/1.0 cannot expect anything.
-fn expect(expect: Option<&[u8]>, version: Version) -> Expect {
+fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     match (expect, version) {
-        (None, _) | (_, Version::Http10) => Expect::Nothing,
-        (Some(value), Version::Http11) if value.eq_ignore_ascii_case(b"100-continue") => {
-            Expect::Continue
+        (None, _) | (_, HttpVersion::Http10) => Expectation::Nothing,
+        (Some(value), HttpVersion::Http11) if value.eq_ignore_ascii_case(b"100-continue") => {
+            Expectation::Continue
         }
-        (Some(_), Version::Http11) => Expect::Unknown,
+        (Some(_), HttpVersion::Http11) => Expectation::Unknown,
     }
 }
 
@@ -268,14 +268,14 @@ mod tests {
     /// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
     /// it is refused with; nothing while it is incomplete.
     fn verdict(head: &[u8], cuts: impl Iterator<Item = usize>) -> Option<Result<usize, Status>> {
-        let mut scan = Scan::default();
+        let mut scan = HeadScanner::default();
         let mut there = 0;
         for cut in cuts {
             there = head.len().min(there + cut);
             match scan.advance(&head[..there]) {
-                Ok(Progress::Partial) if there == head.len() => return None,
-                Ok(Progress::Partial) => {}
-                Ok(Progress::Complete) => {
+                Ok(HeadProgress::Partial) if there == head.len() => return None,
+                Ok(HeadProgress::Partial) => {}
+                Ok(HeadProgress::Complete) => {
                     let parsed = scan.parse(&head[..there]);
                     return Some(
                         parsed
@@ -293,9 +293,9 @@ mod tests {
         verdict(head, std::iter::once(head.len()))
     }
 
-    fn parsed(head: &[u8]) -> Request<'_> {
-        let mut scan = Scan::default();
-        assert_eq!(scan.advance(head), Ok(Progress::Complete));
+    fn parsed(head: &[u8]) -> RequestHead<'_> {
+        let mut scan = HeadScanner::default();
+        assert_eq!(scan.advance(head), Ok(HeadProgress::Complete));
         scan.parse(head).unwrap()
     }
 
@@ -328,9 +328,9 @@ mod tests {
     fn request_lines_and_heads_are_bounded() {
         let line = |target: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(target));
         let around = line(0).len() - 2;
-        let fits = line(Limits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
+        let fits = line(RequestLimits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
         assert_eq!(at_once(fits.as_bytes()), Some(Ok(fits.len())));
-        let long = line(Limits::default().line_bytes_max - around + 1);
+        let long = line(RequestLimits::default().line_bytes_max - around + 1);
         for head in [
             long.as_bytes(),
             &long.as_bytes()[..long.len() - 2],
@@ -347,12 +347,12 @@ mod tests {
             )
         };
         let around = head(0).len();
-        let fits = head(Limits::default().head_bytes_max - around);
+        let fits = head(RequestLimits::default().head_bytes_max - around);
         assert_eq!(
             at_once(fits.as_bytes()),
-            Some(Ok(Limits::default().head_bytes_max))
+            Some(Ok(RequestLimits::default().head_bytes_max))
         );
-        let long = head(Limits::default().head_bytes_max - around + 1);
+        let long = head(RequestLimits::default().head_bytes_max - around + 1);
         assert_eq!(at_once(long.as_bytes()), Some(Err(Status::HeadTooLarge)));
         let many = format!(
             "GET / HTTP/1.1\r\n{}\r\n",
@@ -388,11 +388,11 @@ mod tests {
     #[test]
     fn expectations_are_of_http_1_1() {
         for (version, value, expect) in [
-            ("1.1", "100-continue", Expect::Continue),
-            ("1.1", "100-Continue", Expect::Continue),
-            ("1.1", "200-ok", Expect::Unknown),
-            ("1.0", "100-continue", Expect::Nothing),
-            ("1.0", "200-ok", Expect::Nothing),
+            ("1.1", "100-continue", Expectation::Continue),
+            ("1.1", "100-Continue", Expectation::Continue),
+            ("1.1", "200-ok", Expectation::Unknown),
+            ("1.0", "100-continue", Expectation::Nothing),
+            ("1.0", "200-ok", Expectation::Nothing),
         ] {
             let head = format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n");
             assert_eq!(parsed(head.as_bytes()).expect, expect, "{head}");

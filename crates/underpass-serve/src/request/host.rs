@@ -3,26 +3,29 @@
 //!
 //! Which site answers is decided by the name alone, without its port and in any case.
 
-use crate::http::status::Refusal;
+use crate::http::status::HttpError;
 use crate::request::fields::Field;
-use crate::request::request_line::Version;
+use crate::request::request_line::HttpVersion;
 
 /// Demands exactly one `Host` of HTTP/1.1, at most one of HTTP/1.0, and a well-formed one.
-pub(crate) fn check<'b>(host: &Field<'b>, version: Version) -> Result<Option<&'b [u8]>, Refusal> {
+pub(crate) fn check<'b>(
+    host: &Field<'b>,
+    version: HttpVersion,
+) -> Result<Option<&'b [u8]>, HttpError> {
     match (host, version) {
-        (Field::Absent, Version::Http10) => Ok(None),
-        (Field::Absent, Version::Http11) => Err(Refusal::bad("no Host")),
-        (Field::Several(_), _) => Err(Refusal::bad("two Host lines")),
+        (Field::Absent, HttpVersion::Http10) => Ok(None),
+        (Field::Absent, HttpVersion::Http11) => Err(HttpError::bad("no Host")),
+        (Field::Several(_), _) => Err(HttpError::bad("two Host lines")),
         (Field::One(authority), _) => check_authority(authority).map(|()| Some(*authority)),
     }
 }
 
 /// `host [ ":" port ]`, without user information.
-pub(crate) fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
     let (host, port) = split_port(authority);
     match is_host(host) && port.iter().all(u8::is_ascii_digit) {
         true => Ok(()),
-        false => Err(Refusal::bad("the host is malformed")),
+        false => Err(HttpError::bad("the host is malformed")),
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-use crate::http::status::Refusal;
+use crate::http::status::HttpError;
 
 /// Room for what is put behind a path: an index, `.html`, `.zst`.
 const ROOM: usize = 16;
@@ -49,12 +49,12 @@ const LINKED: &AsciiSet = &ENCODED
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct SitePath {
     bytes: Vec<u8>,
-    form: Form,
+    form: PathForm,
 }
 
 /// How a path ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Form {
+pub(crate) enum PathForm {
     /// With a name.
     File,
     /// With a slash, or with dots that lead to a folder.
@@ -66,8 +66,8 @@ impl SitePath {
     ///
     /// Refused are an escape that is none, NUL, and what leads above the root. (RFC 3986 would stay
     /// at the root then, but nobody who asks for it means well.)
-    pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, Refusal> {
-        let mut path = Builder {
+    pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
+        let mut path = PathBuilder {
             bytes: Vec::with_capacity(raw.len() + ROOM),
             segment: 0,
         };
@@ -76,7 +76,7 @@ impl SitePath {
             rest = after;
             match byte {
                 b'/' => path.end_segment()?,
-                0 => return Err(Refusal::bad("the path has a NUL")),
+                0 => return Err(HttpError::bad("the path has a NUL")),
                 _ => path.bytes.push(byte),
             }
         }
@@ -88,20 +88,20 @@ impl SitePath {
         &self.bytes
     }
 
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> PathForm {
         self.form
     }
 
     /// What no other path has: a folder's ends with a slash.
     pub(crate) fn key(&self) -> Cow<'_, [u8]> {
         match self.form {
-            Form::File => Cow::Borrowed(&self.bytes),
-            Form::Folder => Cow::Owned([&self.bytes[..], b"/"].concat()),
+            PathForm::File => Cow::Borrowed(&self.bytes),
+            PathForm::Folder => Cow::Owned([&self.bytes[..], b"/"].concat()),
         }
     }
 
     /// The path of something beneath this folder, which is normalised itself.
-    pub(crate) fn join(&self, beneath: &[u8], form: Form) -> SitePath {
+    pub(crate) fn join(&self, beneath: &[u8], form: PathForm) -> SitePath {
         let mut bytes = Vec::with_capacity(self.bytes.len() + beneath.len() + ROOM);
         bytes.extend_from_slice(&self.bytes);
         if !bytes.is_empty() && !beneath.is_empty() {
@@ -116,7 +116,7 @@ impl SitePath {
         let bytes = [&self.bytes[..], suffix.as_bytes()].concat();
         SitePath {
             bytes,
-            form: Form::File,
+            form: PathForm::File,
         }
     }
 
@@ -157,21 +157,21 @@ impl fmt::Debug for SitePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.bytes.escape_ascii())?;
         match self.form {
-            Form::File => Ok(()),
-            Form::Folder => f.write_str("/"),
+            PathForm::File => Ok(()),
+            PathForm::Folder => f.write_str("/"),
         }
     }
 }
 
 /// A path being normalised. `bytes` up to `segment` is normalised, each segment with a slash
 /// behind; from there on it is the segment at hand.
-struct Builder {
+struct PathBuilder {
     bytes: Vec<u8>,
     segment: usize,
 }
 
-impl Builder {
-    fn end_segment(&mut self) -> Result<(), Refusal> {
+impl PathBuilder {
+    fn end_segment(&mut self) -> Result<(), HttpError> {
         match &self.bytes[self.segment..] {
             b"" | b"." => self.bytes.truncate(self.segment),
             b".." => self.drop_parent()?,
@@ -181,19 +181,19 @@ impl Builder {
         Ok(())
     }
 
-    fn drop_parent(&mut self) -> Result<(), Refusal> {
+    fn drop_parent(&mut self) -> Result<(), HttpError> {
         let Some((_, before)) = self.bytes[..self.segment].split_last() else {
-            return Err(Refusal::bad("the path leads above the root"));
+            return Err(HttpError::bad("the path leads above the root"));
         };
         let parent = before.iter().rposition(|&byte| byte == b'/');
         self.bytes.truncate(parent.map_or(0, |slash| slash + 1));
         Ok(())
     }
 
-    fn finish(mut self) -> Result<SitePath, Refusal> {
+    fn finish(mut self) -> Result<SitePath, HttpError> {
         let form = match &self.bytes[self.segment..] {
-            b"" | b"." | b".." => Form::Folder,
-            _ => Form::File,
+            b"" | b"." | b".." => PathForm::Folder,
+            _ => PathForm::File,
         };
         self.end_segment()?;
         self.bytes.pop_if(|last| *last == b'/');
@@ -226,14 +226,14 @@ pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
 }
 
 /// The first byte that `raw` stands for, and what follows.
-fn decode_first(raw: &[u8]) -> Result<Option<(u8, &[u8])>, Refusal> {
+fn decode_first(raw: &[u8]) -> Result<Option<(u8, &[u8])>, HttpError> {
     match raw {
         [] => Ok(None),
         [b'%', high, low, rest @ ..] => match (hex_digit(*high), hex_digit(*low)) {
             (Some(high), Some(low)) => Ok(Some((high << 4 | low, rest))),
-            _ => Err(Refusal::bad("the path has a malformed escape")),
+            _ => Err(HttpError::bad("the path has a malformed escape")),
         },
-        [b'%', ..] => Err(Refusal::bad("the path has a malformed escape")),
+        [b'%', ..] => Err(HttpError::bad("the path has a malformed escape")),
         [byte, rest @ ..] => Ok(Some((*byte, rest))),
     }
 }
@@ -331,7 +331,7 @@ mod tests {
     fn paths_are_joined_by_one_slash() {
         let join = |raw: &[u8], beneath: &[u8]| {
             let folder = SitePath::parse(raw).unwrap();
-            format!("{:?}", folder.join(beneath, Form::File))
+            format!("{:?}", folder.join(beneath, PathForm::File))
         };
         assert_eq!(join(b"/", b"index.html"), "index.html");
         assert_eq!(join(b"/a/b/", b"index.html"), "a/b/index.html");
@@ -365,7 +365,7 @@ mod tests {
             if let Ok(path) = SitePath::parse(&target) {
                 let mut encoded = Vec::new();
                 path.encode_into(&mut encoded);
-                if path.form() == Form::Folder && !path.bytes().is_empty() {
+                if path.form() == PathForm::Folder && !path.bytes().is_empty() {
                     encoded.push(b'/');
                 }
                 prop_assert!(encoded.iter().all(|byte| byte.is_ascii_graphic()));

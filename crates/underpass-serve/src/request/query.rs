@@ -3,28 +3,27 @@
 //! Pages give their scripts and pictures queries of their own (`app.js?hash=3f2a`), so whatever is
 //! not known, or has another value than one that is known, says nothing.
 
-use crate::body::listing::order::{Direction, Key, Order};
+use crate::http::digest::HashAlgorithm;
 use crate::request::path::decode_lossy;
-use crate::site::digest::Algorithm;
 
 /// The known parameters of a query. Of one that stands twice the first counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Query {
-    key: Option<Key>,
-    direction: Option<Direction>,
+    key: Option<SortKey>,
+    direction: Option<SortDirection>,
     /// `search`: only names that contain this are listed. Empty where all are.
     pub(crate) search: Vec<u8>,
     /// `format`
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<ListingFormat>,
     /// `download`, with any value or none
     pub(crate) download: Option<Download>,
     /// `hash`
-    pub(crate) hash: Option<Algorithm>,
+    pub(crate) hash: Option<HashAlgorithm>,
 }
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Format {
+pub(crate) enum ListingFormat {
     Html,
     Json,
 }
@@ -35,12 +34,12 @@ pub(crate) enum Download {
     /// A file as it is.
     File,
     /// A folder as one file; a file as it is.
-    Archive(Compression),
+    Archive(ArchiveFormat),
 }
 
 /// How an archive is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Compression {
+pub(crate) enum ArchiveFormat {
     Plain,
     Zstd,
 }
@@ -59,18 +58,18 @@ impl Query {
 
     fn read(&mut self, name: &[u8], value: &[u8]) {
         match name {
-            b"sort" => self.key = self.key.or(Key::named(value)),
-            b"order" => self.direction = self.direction.or(Direction::named(value)),
-            b"format" => self.format = self.format.or(Format::named(value)),
+            b"sort" => self.key = self.key.or(SortKey::named(value)),
+            b"order" => self.direction = self.direction.or(SortDirection::named(value)),
+            b"format" => self.format = self.format.or(ListingFormat::named(value)),
             b"download" => self.download = self.download.or(Some(Download::named(value))),
-            b"hash" => self.hash = self.hash.or(Algorithm::named(value)),
+            b"hash" => self.hash = self.hash.or(HashAlgorithm::named(value)),
             b"search" if self.search.is_empty() => self.search = decode_lossy(value),
             _ => {}
         }
     }
 
     /// What a folder is to be sent as, if it is to be one file.
-    pub(crate) fn archive(&self) -> Option<Compression> {
+    pub(crate) fn archive(&self) -> Option<ArchiveFormat> {
         match self.download {
             Some(Download::Archive(compression)) => Some(compression),
             Some(Download::File) | None => None,
@@ -78,35 +77,35 @@ impl Query {
     }
 
     /// By name, ascending, unless something else is asked for.
-    pub(crate) fn order(&self) -> Order {
-        Order {
-            key: self.key.unwrap_or(Key::Name),
-            direction: self.direction.unwrap_or(Direction::Ascending),
+    pub(crate) fn order(&self) -> SortOrder {
+        SortOrder {
+            key: self.key.unwrap_or(SortKey::Name),
+            direction: self.direction.unwrap_or(SortDirection::Ascending),
         }
     }
 }
 
 impl Download {
     fn named(value: &[u8]) -> Download {
-        Compression::named(value).map_or(Download::File, Download::Archive)
+        ArchiveFormat::named(value).map_or(Download::File, Download::Archive)
     }
 }
 
-impl Format {
-    fn named(value: &[u8]) -> Option<Format> {
+impl ListingFormat {
+    fn named(value: &[u8]) -> Option<ListingFormat> {
         match value {
-            b"html" => Some(Format::Html),
-            b"json" => Some(Format::Json),
+            b"html" => Some(ListingFormat::Html),
+            b"json" => Some(ListingFormat::Json),
             _ => None,
         }
     }
 }
 
-impl Compression {
-    fn named(value: &[u8]) -> Option<Compression> {
+impl ArchiveFormat {
+    fn named(value: &[u8]) -> Option<ArchiveFormat> {
         match value {
-            b"tar" => Some(Compression::Plain),
-            b"tar.zst" => Some(Compression::Zstd),
+            b"tar" => Some(ArchiveFormat::Plain),
+            b"tar.zst" => Some(ArchiveFormat::Zstd),
             _ => None,
         }
     }
@@ -114,15 +113,79 @@ impl Compression {
     /// What the archive's name ends with.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Compression::Plain => ".tar",
-            Compression::Zstd => ".tar.zst",
+            ArchiveFormat::Plain => ".tar",
+            ArchiveFormat::Zstd => ".tar.zst",
         }
     }
 
     pub(crate) fn media_type(self) -> &'static str {
         match self {
-            Compression::Plain => "application/x-tar",
-            Compression::Zstd => "application/zstd",
+            ArchiveFormat::Plain => "application/x-tar",
+            ArchiveFormat::Zstd => "application/zstd",
+        }
+    }
+}
+
+/// What is compared, and which way round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SortOrder {
+    pub(crate) key: SortKey,
+    pub(crate) direction: SortDirection,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SortKey {
+    Name,
+    Size,
+    Date,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SortDirection {
+    Ascending,
+    Descending,
+}
+
+impl SortKey {
+    pub(crate) const ALL: [SortKey; 3] = [SortKey::Name, SortKey::Size, SortKey::Date];
+
+    pub(crate) fn named(value: &[u8]) -> Option<SortKey> {
+        SortKey::ALL
+            .into_iter()
+            .find(|key| key.name().as_bytes() == value)
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SortKey::Name => "name",
+            SortKey::Size => "size",
+            SortKey::Date => "date",
+        }
+    }
+}
+
+impl SortDirection {
+    pub(crate) fn named(value: &[u8]) -> Option<SortDirection> {
+        match value {
+            b"asc" => Some(SortDirection::Ascending),
+            b"desc" => Some(SortDirection::Descending),
+            _ => None,
+        }
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SortDirection::Ascending => "asc",
+            SortDirection::Descending => "desc",
+        }
+    }
+
+    pub(crate) fn reversed(self) -> SortDirection {
+        match self {
+            SortDirection::Ascending => SortDirection::Descending,
+            SortDirection::Descending => SortDirection::Ascending,
         }
     }
 }
@@ -136,12 +199,12 @@ mod tests {
         let query = Query::parse(Some(
             b"sort=size&order=desc&search=a+b%25%zz&format=json&download=tar.zst&hash=blake3",
         ));
-        assert_eq!(query.order().key, Key::Size);
-        assert_eq!(query.order().direction, Direction::Descending);
+        assert_eq!(query.order().key, SortKey::Size);
+        assert_eq!(query.order().direction, SortDirection::Descending);
         assert_eq!(query.search, b"a b%%zz");
-        assert_eq!(query.format, Some(Format::Json));
-        assert_eq!(query.archive(), Some(Compression::Zstd));
-        assert_eq!(query.hash, Some(Algorithm::Blake3));
+        assert_eq!(query.format, Some(ListingFormat::Json));
+        assert_eq!(query.archive(), Some(ArchiveFormat::Zstd));
+        assert_eq!(query.hash, Some(HashAlgorithm::Blake3));
         for nothing in [
             &b""[..],
             b"hash=3f2a",
@@ -158,7 +221,7 @@ mod tests {
     #[test]
     fn of_two_the_first_counts() {
         let query = Query::parse(Some(b"sort=date&sort=size"));
-        assert_eq!(query.order().key, Key::Date);
+        assert_eq!(query.order().key, SortKey::Date);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! A range that makes no sense is ignored, never guessed at; a set that would cost more than the
 //! whole file is answered with the whole file.
 
-use crate::limits::Limits;
+use crate::limits::RequestLimits;
 
 /// A part of a file. Never empty.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Span {
+pub(crate) struct ByteRange {
     /// The offset of the first byte.
     pub(crate) first: u64,
     /// The number of bytes.
@@ -16,28 +16,28 @@ pub(crate) struct Span {
 
 /// What a `Range` comes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Selection {
+pub(crate) enum RangeSelection {
     /// Everything: there is nothing to heed.
     Whole,
-    One(Span),
+    One(ByteRange),
     /// Two or more, disjoint, in the order asked for.
-    Several(Vec<Span>),
+    Several(Vec<ByteRange>),
     /// None of the ranges begins within the file.
     Unsatisfiable,
 }
 
-impl Span {
+impl ByteRange {
     fn end(self) -> u64 {
         self.first + self.length
     }
 
-    fn overlaps(self, other: Span) -> bool {
+    fn overlaps(self, other: ByteRange) -> bool {
         self.first < other.end() && other.first < self.end()
     }
 
-    fn union(self, other: Span) -> Span {
+    fn union(self, other: ByteRange) -> ByteRange {
         let first = self.first.min(other.first);
-        Span {
+        ByteRange {
             first,
             length: self.end().max(other.end()) - first,
         }
@@ -45,20 +45,22 @@ impl Span {
 }
 
 /// Applies the value of a `Range` field to a file of `size` bytes.
-pub(crate) fn select(value: &[u8], size: u64, limits: &Limits) -> Selection {
+pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> RangeSelection {
     let Some(set) = byte_set(value) else {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     };
     if size == 0 {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     }
     match spans(set, size, limits.ranges_max) {
-        None => Selection::Whole,
-        Some(asked) if asked.is_empty() => Selection::Unsatisfiable,
-        Some(asked) if is_excessive(&asked, size, limits.unsorted_ranges_max) => Selection::Whole,
+        None => RangeSelection::Whole,
+        Some(asked) if asked.is_empty() => RangeSelection::Unsatisfiable,
+        Some(asked) if is_excessive(&asked, size, limits.unsorted_ranges_max) => {
+            RangeSelection::Whole
+        }
         Some(asked) => match *coalesced(asked) {
-            [only] => Selection::One(only),
-            ref several => Selection::Several(several.to_vec()),
+            [only] => RangeSelection::One(only),
+            ref several => RangeSelection::Several(several.to_vec()),
         },
     }
 }
@@ -71,7 +73,7 @@ fn byte_set(value: &[u8]) -> Option<&[u8]> {
 
 /// The satisfiable ranges of a set; nothing if a member is invalid, if there is none at all, or if
 /// there are too many.
-fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<Span>> {
+fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<ByteRange>> {
     let members = set
         .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)
@@ -89,12 +91,12 @@ fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<Span>> {
 }
 
 /// One range: nothing if it is invalid, `Some(None)` if it lies behind the end.
-fn span(member: &[u8], size: u64) -> Option<Option<Span>> {
+fn span(member: &[u8], size: u64) -> Option<Option<ByteRange>> {
     let dash = member.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&member[..dash], &member[dash + 1..]);
     if first.is_empty() {
         let length = number(last)?.min(size);
-        let suffix = Span {
+        let suffix = ByteRange {
             first: size - length,
             length,
         };
@@ -109,7 +111,7 @@ fn span(member: &[u8], size: u64) -> Option<Option<Span>> {
         return None;
     }
     let length = last.min(size - 1).saturating_sub(first).saturating_add(1);
-    Some((first < size).then_some(Span { first, length }))
+    Some((first < size).then_some(ByteRange { first, length }))
 }
 
 /// Digits; a number that is too large is as good as the largest.
@@ -125,7 +127,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Whether serving the set would be more work than the file is worth.
-fn is_excessive(asked: &[Span], size: u64, unsorted_ranges_max: usize) -> bool {
+fn is_excessive(asked: &[ByteRange], size: u64, unsorted_ranges_max: usize) -> bool {
     let total = asked
         .iter()
         .fold(0u64, |total, span| total.saturating_add(span.length));
@@ -134,8 +136,8 @@ fn is_excessive(asked: &[Span], size: u64, unsorted_ranges_max: usize) -> bool {
 }
 
 /// Merges what overlaps. A merged range stands where its first part stood.
-fn coalesced(asked: Vec<Span>) -> Vec<Span> {
-    let mut disjoint: Vec<Span> = Vec::with_capacity(asked.len());
+fn coalesced(asked: Vec<ByteRange>) -> Vec<ByteRange> {
+    let mut disjoint: Vec<ByteRange> = Vec::with_capacity(asked.len());
     for mut span in asked {
         let mut place = disjoint.len();
         while let Some(index) = disjoint.iter().rposition(|known| known.overlaps(span)) {
@@ -157,17 +159,17 @@ mod tests {
     const RANGES_MAX: usize = 128;
     const UNSORTED_RANGES_MAX: usize = 16;
 
-    fn select(value: &[u8], size: u64) -> Selection {
-        super::select(value, size, &Limits::default())
+    fn select(value: &[u8], size: u64) -> RangeSelection {
+        super::select(value, size, &RequestLimits::default())
     }
 
     fn of_1000(value: &str) -> Vec<(u64, u64)> {
-        let pair = |span: &Span| (span.first, span.end() - 1);
+        let pair = |span: &ByteRange| (span.first, span.end() - 1);
         match select(value.as_bytes(), 1000) {
-            Selection::Whole => vec![(0, 0), (0, 0)],
-            Selection::Unsatisfiable => vec![],
-            Selection::One(span) => vec![pair(&span)],
-            Selection::Several(spans) => spans.iter().map(pair).collect(),
+            RangeSelection::Whole => vec![(0, 0), (0, 0)],
+            RangeSelection::Unsatisfiable => vec![],
+            RangeSelection::One(span) => vec![pair(&span)],
+            RangeSelection::Several(spans) => spans.iter().map(pair).collect(),
         }
     }
 
@@ -223,7 +225,7 @@ mod tests {
         ] {
             assert_eq!(of_1000(value), WHOLE, "{value}");
         }
-        assert_eq!(select(b"bytes=0-9", 0), Selection::Whole);
+        assert_eq!(select(b"bytes=0-9", 0), RangeSelection::Whole);
     }
 
     #[test]
@@ -275,16 +277,16 @@ mod tests {
                 asked.iter().any(|(first, more)| (*first..=first + more).contains(&byte))
             };
             let spans = match select(format!("bytes={}", members.join(",")).as_bytes(), size) {
-                Selection::One(span) => vec![span],
-                Selection::Several(spans) => spans,
-                Selection::Unsatisfiable => {
+                RangeSelection::One(span) => vec![span],
+                RangeSelection::Several(spans) => spans,
+                RangeSelection::Unsatisfiable => {
                     prop_assert!((0..size).all(|byte| !wanted(byte)));
                     return Ok(());
                 }
-                Selection::Whole => return Ok(()),
+                RangeSelection::Whole => return Ok(()),
             };
             for byte in 0..size {
-                let has = |span: &&Span| (span.first..span.end()).contains(&byte);
+                let has = |span: &&ByteRange| (span.first..span.end()).contains(&byte);
                 prop_assert_eq!(spans.iter().filter(has).count(), usize::from(wanted(byte)));
             }
             prop_assert!(spans.iter().all(|span| span.length > 0 && span.end() <= size));

@@ -1,13 +1,13 @@
 //! The request line: method, target, version, one space between them and nothing else.
 
-use crate::http::status::{Refusal, Status};
+use crate::http::status::{HttpError, Status};
 
 /// A request line in three parts. The target is not looked into yet.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct RequestLine<'b> {
     pub(crate) method: Method,
     pub(crate) target: &'b [u8],
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
 }
 
 /// What is asked for.
@@ -26,32 +26,32 @@ pub(crate) enum Method {
 
 /// The protocol of a request. A higher minor version is answered like 1.1 (RFC 9110, section 2.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     Http10,
     Http11,
 }
 
 impl<'b> RequestLine<'b> {
     /// Reads the line, given without its line end.
-    pub(crate) fn parse(line: &'b [u8]) -> Result<RequestLine<'b>, Refusal> {
+    pub(crate) fn parse(line: &'b [u8]) -> Result<RequestLine<'b>, HttpError> {
         let mut parts = line.split(|&byte| byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(Refusal::bad(
+            return Err(HttpError::bad(
                 "the request line is not METHOD TARGET VERSION",
             ));
         };
         if method.is_empty() || !method.iter().all(|&byte| is_token(byte)) {
-            return Err(Refusal::bad("the method is not a token"));
+            return Err(HttpError::bad("the method is not a token"));
         }
         if target.is_empty() || !target.iter().all(|&byte| is_target(byte)) {
-            return Err(Refusal::bad("the target has a character it may not have"));
+            return Err(HttpError::bad("the target has a character it may not have"));
         }
         Ok(RequestLine {
             method: Method::parse(method),
             target,
-            version: Version::parse(version)?,
+            version: HttpVersion::parse(version)?,
         })
     }
 }
@@ -69,19 +69,19 @@ impl Method {
     }
 }
 
-impl Version {
-    fn parse(version: &[u8]) -> Result<Version, Refusal> {
+impl HttpVersion {
+    fn parse(version: &[u8]) -> Result<HttpVersion, HttpError> {
         let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] = version else {
-            return Err(Refusal::bad("the version is not HTTP/x.y"));
+            return Err(HttpError::bad("the version is not HTTP/x.y"));
         };
         match (major, minor) {
-            (b'1', b'0') => Ok(Version::Http10),
-            (b'1', b'1'..=b'9') => Ok(Version::Http11),
-            (b'0'..=b'9', b'0'..=b'9') => Err(Refusal::new(
+            (b'1', b'0') => Ok(HttpVersion::Http10),
+            (b'1', b'1'..=b'9') => Ok(HttpVersion::Http11),
+            (b'0'..=b'9', b'0'..=b'9') => Err(HttpError::new(
                 Status::VersionNotSupported,
                 "only HTTP/1.0 and HTTP/1.1 are spoken here",
             )),
-            _ => Err(Refusal::bad("the version is not HTTP/x.y")),
+            _ => Err(HttpError::bad("the version is not HTTP/x.y")),
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         let line = RequestLine::parse(b"GET /a?b HTTP/1.1").unwrap();
         assert_eq!(line.method, Method::Get);
         assert_eq!(line.target, b"/a?b");
-        assert_eq!(line.version, Version::Http11);
+        assert_eq!(line.version, HttpVersion::Http11);
         for wrong in [
             "GET  /a HTTP/1.1",
             "GET /a  HTTP/1.1",
@@ -132,8 +132,8 @@ mod tests {
                 .map(|line| line.version)
                 .map_err(|refusal| refusal.status)
         };
-        assert_eq!(status("HTTP/1.0"), Ok(Version::Http10));
-        assert_eq!(status("HTTP/1.2"), Ok(Version::Http11));
+        assert_eq!(status("HTTP/1.0"), Ok(HttpVersion::Http10));
+        assert_eq!(status("HTTP/1.2"), Ok(HttpVersion::Http11));
         assert_eq!(status("HTTP/2.0"), Err(Status::VersionNotSupported));
         for wrong in [
             "HTTP/1.10",

@@ -1,13 +1,13 @@
 //! What a request line points at: RFC 9112, section 3.2.
 
-use crate::http::status::{Refusal, Status};
+use crate::http::status::{HttpError, Status};
 use crate::request::host::check_authority;
 use crate::request::path::SitePath;
 use crate::request::request_line::Method;
 
 /// A request target.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Target<'b> {
+pub(crate) enum HttpTarget<'b> {
     /// Something of the site.
     Path {
         path: SitePath,
@@ -20,50 +20,50 @@ pub(crate) enum Target<'b> {
     Authority,
 }
 
-impl<'b> Target<'b> {
+impl<'b> HttpTarget<'b> {
     /// Reads a target of the form that goes with `method`, and the authority that it names.
     pub(crate) fn parse(
         target: &'b [u8],
         method: Method,
-    ) -> Result<(Option<&'b [u8]>, Target<'b>), Refusal> {
+    ) -> Result<(Option<&'b [u8]>, HttpTarget<'b>), HttpError> {
         match (method, target) {
-            (Method::Connect, _) => Ok((None, Target::Authority)),
-            (Method::Options, b"*") => Ok((None, Target::Server)),
+            (Method::Connect, _) => Ok((None, HttpTarget::Authority)),
+            (Method::Options, b"*") => Ok((None, HttpTarget::Server)),
             (_, [b'/', ..]) => Ok((None, origin(target)?)),
             _ => absolute(target),
         }
     }
 }
 
-fn origin(target: &[u8]) -> Result<Target<'_>, Refusal> {
+fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
     let (path, query) = match target.iter().position(|&byte| byte == b'?') {
         Some(mark) => (&target[..mark], Some(&target[mark + 1..])),
         None => (target, None),
     };
-    Ok(Target::Path {
+    Ok(HttpTarget::Path {
         path: SitePath::parse(path)?,
         query,
     })
 }
 
 /// `http://authority/path`. Its authority beats the `Host` field.
-fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, Target<'_>), Refusal> {
+fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError> {
     let rest = match split_scheme(target) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"http") => rest,
         Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"https") => {
-            return Err(Refusal::new(
+            return Err(HttpError::new(
                 Status::MisdirectedRequest,
                 "https is not spoken on this port",
             ));
         }
-        _ => return Err(Refusal::bad("the target is neither a path nor a URL")),
+        _ => return Err(HttpError::bad("the target is neither a path nor a URL")),
     };
     let end = rest.iter().position(|byte| b"/?".contains(byte));
     let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
     check_authority(authority)?;
     let target = match path {
         [b'/', ..] => origin(path)?,
-        _ => Target::Path {
+        _ => HttpTarget::Path {
             path: SitePath::parse(b"/")?,
             query: path.split_first().map(|(_, query)| query),
         },
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
 
     fn get(target: &str) -> Result<String, Status> {
-        match Target::parse(target.as_bytes(), Method::Get) {
-            Ok((_, Target::Path { path, query })) => Ok(format!(
+        match HttpTarget::parse(target.as_bytes(), Method::Get) {
+            Ok((_, HttpTarget::Path { path, query })) => Ok(format!(
                 "{path:?}{}",
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
             )),
@@ -110,9 +110,9 @@ mod tests {
         ] {
             assert_eq!(get(wrong), Err(Status::BadRequest), "{wrong}");
         }
-        let server = Target::parse(b"*", Method::Options);
-        assert_eq!(server, Ok((None, Target::Server)));
-        let other = Target::parse(b"h:80", Method::Connect);
-        assert_eq!(other, Ok((None, Target::Authority)));
+        let server = HttpTarget::parse(b"*", Method::Options);
+        assert_eq!(server, Ok((None, HttpTarget::Server)));
+        let other = HttpTarget::parse(b"h:80", Method::Connect);
+        assert_eq!(other, Ok((None, HttpTarget::Authority)));
     }
 }

@@ -1,6 +1,6 @@
 //! A regular file of the site, open, with everything an answer says about it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,30 +14,29 @@ use crate::http::coding::Coding;
 use crate::http::validator::{FileTime, Validators};
 use crate::limits::CONTENT_BYTES_MAX;
 use crate::request::path::SitePath;
-use crate::site::precompressed::Siblings;
-use crate::site::rules::{Etag, Label, push_field};
+use crate::site::rules::{EtagRecipe, RepresentationHeaders, push_field};
 
 /// An open file under the path that led to it.
 #[derive(Clone, Debug)]
-pub(crate) struct File {
+pub(crate) struct SiteFile {
     pub(crate) path: SitePath,
-    pub(crate) state: Rc<State>,
+    pub(crate) state: Rc<FileState>,
     /// The name it is to be saved under, if it is not to be shown.
     pub(crate) save_as: Option<Box<[u8]>>,
 }
 
 /// What was true of a file when it was last looked at.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct FileState {
     pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) size: u64,
     pub(crate) validators: Validators,
-    pub(crate) label: Rc<Label>,
+    pub(crate) label: Rc<RepresentationHeaders>,
     /// The fields of every answer with content of this file, written out: most answers to most
     /// requests are the same but for their date.
     pub(crate) fields: Vec<u8>,
     /// Copies of it in content codings, as far as anybody asked for them.
-    pub(crate) siblings: Siblings,
+    pub(crate) siblings: PrecompressedCopies,
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
     pub(crate) changed: FileTime,
@@ -45,23 +44,35 @@ pub(crate) struct State {
     touched: FileTime,
 }
 
-impl File {
+/// What is known of the copies of one state of a file.
+pub(crate) type PrecompressedCopies = RefCell<[Precompressed; Coding::ALL.len()]>;
+
+/// What is known of one copy.
+#[derive(Debug, Default)]
+pub(crate) enum Precompressed {
+    #[default]
+    Unknown,
+    Missing,
+    There(Rc<FileState>),
+}
+
+impl SiteFile {
     /// A file that was just opened, at the time `now`.
     pub(crate) fn new(
         opened: OwnedFd,
         path: SitePath,
         stat: &Stat,
-        label: Label,
+        label: RepresentationHeaders,
         now: SystemTime,
-    ) -> File {
-        let state = State::new(SharedFile::new(opened), stat, Rc::new(label), now);
-        File::known(path, Rc::new(state))
+    ) -> SiteFile {
+        let state = FileState::new(SharedFile::new(opened), stat, Rc::new(label), now);
+        SiteFile::known(path, Rc::new(state))
     }
 
     /// A file whose state is known.
-    pub(crate) fn known(path: SitePath, state: Rc<State>) -> File {
+    pub(crate) fn known(path: SitePath, state: Rc<FileState>) -> SiteFile {
         let save_as = None;
-        File {
+        SiteFile {
             path,
             state,
             save_as,
@@ -69,35 +80,40 @@ impl File {
     }
 
     /// The same, as it is told when it is compressed while it is sent.
-    pub(crate) fn into_compressed(self, coding: Coding) -> File {
+    pub(crate) fn into_compressed(self, coding: Coding) -> SiteFile {
         let state = Rc::new(self.state.compressed(coding));
-        File { state, ..self }
+        SiteFile { state, ..self }
     }
 
     /// The same, to be saved under its own name.
-    pub(crate) fn into_download(self) -> File {
+    pub(crate) fn into_download(self) -> SiteFile {
         let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
         let save_as = name.map(Box::from);
-        File { save_as, ..self }
+        SiteFile { save_as, ..self }
     }
 }
 
-impl State {
-    fn new(descriptor: Arc<SharedFile>, stat: &Stat, label: Rc<Label>, now: SystemTime) -> State {
+impl FileState {
+    fn new(
+        descriptor: Arc<SharedFile>,
+        stat: &Stat,
+        label: Rc<RepresentationHeaders>,
+        now: SystemTime,
+    ) -> FileState {
         let (size, changed) = (size(stat), FileTime::of(stat));
         let inode = match label.etag {
-            Etag::MtimeSizeInode => Some(stat.st_ino),
-            Etag::MtimeSize => None,
+            EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
+            EtagRecipe::MtimeSize => None,
         };
         let validators = Validators::new(changed, size, inode, label.coding, now);
-        State {
+        FileState {
             descriptor,
             size,
             fields: written(&validators, RANGES, &label, label.coding),
             validators,
             label,
             content: OnceCell::new(),
-            siblings: Siblings::default(),
+            siblings: PrecompressedCopies::default(),
             changed,
             touched: touched(stat),
         }
@@ -105,28 +121,37 @@ impl State {
 
     /// The same state, compressed while it is sent: nobody knows how long it is, and ranges are of
     /// the plain file.
-    fn compressed(&self, coding: Coding) -> State {
+    fn compressed(&self, coding: Coding) -> FileState {
         let validators = self.validators.compressed(coding);
-        State {
+        FileState {
             descriptor: Arc::clone(&self.descriptor),
             size: self.size,
             fields: written(&validators, b"", &self.label, Some(coding)),
             validators,
             label: Rc::clone(&self.label),
             content: OnceCell::new(),
-            siblings: Siblings::default(),
+            siblings: PrecompressedCopies::default(),
             changed: self.changed,
             touched: self.touched,
         }
     }
 
     /// The same open file, as it is now.
-    pub(crate) fn looked_at_again(self: &Rc<State>, stat: &Stat, now: SystemTime) -> Rc<State> {
+    pub(crate) fn looked_at_again(
+        self: &Rc<FileState>,
+        stat: &Stat,
+        now: SystemTime,
+    ) -> Rc<FileState> {
         match self.is_as(stat) {
             true => Rc::clone(self),
             false => {
                 let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(State::new(descriptor, stat, Rc::clone(&self.label), now))
+                Rc::new(FileState::new(
+                    descriptor,
+                    stat,
+                    Rc::clone(&self.label),
+                    now,
+                ))
             }
         }
     }
@@ -174,7 +199,7 @@ impl State {
 fn written(
     validators: &Validators,
     ranges: &[u8],
-    label: &Label,
+    label: &RepresentationHeaders,
     coding: Option<Coding>,
 ) -> Vec<u8> {
     let mut fields = Vec::with_capacity(FIELDS_BYTES + label.fields.len());

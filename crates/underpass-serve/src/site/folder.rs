@@ -15,49 +15,53 @@ use rustix::io::Errno;
 
 use crate::http::validator::FileTime;
 use crate::request::path::SitePath;
-use crate::site::resolve::look_through;
-use crate::site::rules::Sight;
-use crate::site::sites::Site;
+use crate::site::beneath::look_through;
+use crate::site::rules::Visibility;
+use crate::site::sites::ServedSite;
 
 /// An open folder of a site.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct SiteFolder {
     pub(crate) path: SitePath,
     descriptor: OwnedFd,
     /// Where its links are followed from.
     root: OwnedFd,
-    sight: Sight,
+    sight: Visibility,
 }
 
 /// Something in a folder, by the name it has there.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     pub(crate) name: Vec<u8>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FolderEntryKind,
     pub(crate) changed: FileTime,
 }
 
 /// What something is, for those who ask for it by its name: a link is what it leads to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum FolderEntryKind {
     Folder,
     File { size: u64 },
 }
 
 /// The entries of a folder, one after the other, in the order the file system has.
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub(crate) struct FolderEntries {
     dir: Dir,
     root: OwnedFd,
-    sight: Sight,
+    sight: Visibility,
     /// The folder's path, with a slash behind where it is not the root; a name is put there.
     prefix: Vec<u8>,
 }
 
-impl Folder {
-    pub(crate) fn new(descriptor: OwnedFd, site: &Site, path: SitePath) -> Result<Folder, Errno> {
+impl SiteFolder {
+    pub(crate) fn new(
+        descriptor: OwnedFd,
+        site: &ServedSite,
+        path: SitePath,
+    ) -> Result<SiteFolder, Errno> {
         let root = rustix::io::fcntl_dupfd_cloexec(site.root(), 0)?;
-        Ok(Folder {
+        Ok(SiteFolder {
             path,
             descriptor,
             root,
@@ -66,7 +70,7 @@ impl Folder {
     }
 
     /// Which of its names may be seen.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn sight(&self) -> Visibility {
         self.sight
     }
 
@@ -74,12 +78,12 @@ impl Folder {
         self.descriptor
     }
 
-    pub(crate) fn into_entries(self) -> Result<Entries, Errno> {
+    pub(crate) fn into_entries(self) -> Result<FolderEntries, Errno> {
         let mut prefix = self.path.bytes().to_vec();
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        Ok(Entries {
+        Ok(FolderEntries {
             dir: Dir::new(self.descriptor)?,
             root: self.root,
             sight: self.sight,
@@ -88,28 +92,28 @@ impl Folder {
     }
 }
 
-impl Entries {
-    /// The next entry that may be seen and passes `filter`, looked at; `Look::Passed` for one that
+impl FolderEntries {
+    /// The next entry that may be seen and passes `filter`, looked at; `NextEntry::Passed` for one that
     /// is not, so that whoever calls can bound the work.
     ///
     /// # Errors
     /// The folder cannot be read on.
-    pub(crate) fn next(&mut self, filter: impl FnOnce(&[u8]) -> bool) -> Result<Look, Errno> {
+    pub(crate) fn next(&mut self, filter: impl FnOnce(&[u8]) -> bool) -> Result<NextEntry, Errno> {
         let name = match self.dir.read() {
             Some(Ok(entry)) => entry.file_name().to_bytes().to_vec(),
             // It was deleted meanwhile, which is its end too.
-            None | Some(Err(Errno::NOENT)) => return Ok(Look::End),
+            None | Some(Err(Errno::NOENT)) => return Ok(NextEntry::End),
             Some(Err(errno)) => return Err(errno),
         };
         if is_dots(&name) || self.sight.hides(&name) || !filter(&name) {
-            return Ok(Look::Passed);
+            return Ok(NextEntry::Passed);
         }
         let stat = match statat(self.dir.fd()?, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if is_link(&stat) => self.target(&name),
             other => other,
         };
-        let seen = stat.ok().and_then(|stat| Entry::of(name, &stat));
-        Ok(seen.map_or(Look::Passed, Look::Seen))
+        let seen = stat.ok().and_then(|stat| FolderEntry::of(name, &stat));
+        Ok(seen.map_or(NextEntry::Passed, NextEntry::Seen))
     }
 
     /// A link's target. One that leads out or nowhere, or has become something else, is an error.
@@ -124,24 +128,24 @@ impl Entries {
 
 /// What became of one name.
 #[derive(Debug)]
-pub(crate) enum Look {
-    Seen(Entry),
+pub(crate) enum NextEntry {
+    Seen(FolderEntry),
     /// Hidden, vanished, outside, or nothing that is served.
     Passed,
     End,
 }
 
-impl Entry {
-    fn of(name: Vec<u8>, stat: &Stat) -> Option<Entry> {
+impl FolderEntry {
+    fn of(name: Vec<u8>, stat: &Stat) -> Option<FolderEntry> {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Kind::Folder,
-            FileType::RegularFile => Kind::File {
+            FileType::Directory => FolderEntryKind::Folder,
+            FileType::RegularFile => FolderEntryKind::File {
                 size: u64::try_from(stat.st_size).unwrap_or(0),
             },
             _ => return None,
         };
         let changed = FileTime::of(stat);
-        Some(Entry {
+        Some(FolderEntry {
             name,
             kind,
             changed,
@@ -150,14 +154,14 @@ impl Entry {
 
     pub(crate) fn size(&self) -> u64 {
         match self.kind {
-            Kind::Folder => 0,
-            Kind::File { size } => size,
+            FolderEntryKind::Folder => 0,
+            FolderEntryKind::File { size } => size,
         }
     }
 
     /// What it takes in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.name.capacity()
+        size_of::<FolderEntry>() + self.name.capacity()
     }
 }
 

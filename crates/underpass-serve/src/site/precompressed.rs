@@ -4,39 +4,31 @@
 //! a file is looked for when somebody takes that coding, and remembered, missing or not, for as
 //! long as the file is kept open; for each answer the copy is looked at anew, as the file is.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::SystemTime;
 
 use rustix::fs::fstat;
 
 use crate::http::coding::Coding;
-use crate::site::file::{File, State};
-use crate::site::resolve::{Found, open_file};
-use crate::site::sites::Site;
-
-/// What is known of the copies of one state of a file.
-pub(crate) type Siblings = RefCell<[Sibling; Coding::ALL.len()]>;
-
-/// What is known of one copy.
-#[derive(Debug, Default)]
-pub(crate) enum Sibling {
-    #[default]
-    Unknown,
-    Missing,
-    There(Rc<State>),
-}
+use crate::site::file::{Precompressed, SiteFile};
+use crate::site::resolve::{Resolved, open_file};
+use crate::site::sites::ServedSite;
 
 /// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
-pub(crate) fn sibling(site: &Site, file: &File, coding: Coding, now: SystemTime) -> Option<File> {
+pub(crate) fn sibling(
+    site: &ServedSite,
+    file: &SiteFile,
+    coding: Coding,
+    now: SystemTime,
+) -> Option<SiteFile> {
     let mut siblings = file.state.siblings.borrow_mut();
     let sibling = &mut siblings[coding.index()];
     sibling.look_again(now);
-    if matches!(sibling, Sibling::Unknown) {
+    if matches!(sibling, Precompressed::Unknown) {
         *sibling = look_for(site, file, coding, now);
     }
     match sibling {
-        Sibling::There(state) if state.changed >= file.state.changed => Some(File {
+        Precompressed::There(state) if state.changed >= file.state.changed => Some(SiteFile {
             path: file.path.with_suffix(coding.suffix()),
             state: Rc::clone(state),
             save_as: file.save_as.clone(),
@@ -45,28 +37,24 @@ pub(crate) fn sibling(site: &Site, file: &File, coding: Coding, now: SystemTime)
     }
 }
 
-impl Sibling {
+impl Precompressed {
     fn look_again(&mut self, now: SystemTime) {
-        if let Sibling::There(state) = self {
+        if let Precompressed::There(state) = self {
             *self = match fstat(&state.descriptor) {
-                Ok(stat) if stat.st_nlink > 0 => Sibling::There(state.looked_at_again(&stat, now)),
-                _ => Sibling::Unknown,
+                Ok(stat) if stat.st_nlink > 0 => {
+                    Precompressed::There(state.looked_at_again(&stat, now))
+                }
+                _ => Precompressed::Unknown,
             };
         }
     }
 }
 
-fn look_for(site: &Site, file: &File, coding: Coding, now: SystemTime) -> Sibling {
+fn look_for(site: &ServedSite, file: &SiteFile, coding: Coding, now: SystemTime) -> Precompressed {
     let path = file.path.with_suffix(coding.suffix());
     let label = |_: &[u8]| site.rules.label(file.path.bytes(), Some(coding));
     match open_file(site, path, now, label) {
-        Found::File(copy) => Sibling::There(copy.state),
-        _ => Sibling::Missing,
+        Resolved::File(copy) => Precompressed::There(copy.state),
+        _ => Precompressed::Missing,
     }
-}
-
-/// Whether a name says that the file is compressed already.
-pub(crate) fn is_compressed(path: &[u8]) -> bool {
-    let mut all = Coding::ALL.into_iter();
-    all.any(|coding| path.ends_with(coding.suffix().as_bytes()))
 }

@@ -1,31 +1,29 @@
 //! From a path to an open file, beneath the root.
 //!
-//! The kernel resolves the name (`openat2`), and nothing on the way leads out: neither `..`, nor
-//! an absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
-//! swapping of folders while it happens. Everything that is decided afterwards is decided on the
-//! opened descriptor, so nothing can change between looking and sending.
+//! Everything after opening is decided on the open descriptor, so nothing can change between
+//! looking and sending.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
-use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
-use crate::request::path::{Form, SitePath};
-use crate::site::file::File;
-use crate::site::folder::Folder;
-use crate::site::rules::{Label, Symlinks};
-use crate::site::sites::Site;
+use crate::request::path::{PathForm, SitePath};
+use crate::site::beneath::{OPEN, open};
+use crate::site::file::SiteFile;
+use crate::site::folder::SiteFolder;
+use crate::site::rules::RepresentationHeaders;
+use crate::site::sites::ServedSite;
 
 /// What a path leads to.
 #[derive(Debug)]
-pub(crate) enum Found {
-    File(File),
+pub(crate) enum Resolved {
+    File(SiteFile),
     /// A folder that was asked for without its slash.
     Folder(SitePath),
     /// A folder, open: one without an index, or one that was asked for as itself.
-    NoIndex(Folder),
+    NoIndex(SiteFolder),
     /// Nothing that is served: no such name, hidden, no regular file, outside the root.
     Nothing,
     /// Permission is missing.
@@ -36,59 +34,48 @@ pub(crate) enum Found {
     Failed(Errno),
 }
 
-/// Opening never waits (`NONBLOCK`: a FIFO would wait for its writer), never makes a terminal ours
-/// and is never inherited.
-const OPEN: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
-
 /// Opens what a path leads to, at the time `now`.
-pub(crate) fn find(site: &Site, path: SitePath, now: SystemTime) -> Found {
+pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
     match path.form() {
-        Form::File => named(site, path, now),
-        Form::Folder => index(site, path, now),
+        PathForm::File => named(site, path, now),
+        PathForm::Folder => index(site, path, now),
     }
 }
 
 /// Opens a folder to be read, whether it has an index or not.
-pub(crate) fn folder(site: &Site, path: SitePath) -> Found {
+pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
     let name = match path.bytes() {
         b"" => b".",
         name => name,
     };
     let flags = OPEN | OFlags::DIRECTORY;
-    let opened = open(site.root(), name, flags, beneath(site.rules.symlinks));
-    let opened = opened.and_then(|opened| Folder::new(opened, site, path));
-    opened.map_or_else(missing, Found::NoIndex)
-}
-
-/// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
-pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    open(root, b".", flags, beneath(Symlinks::Inside)).map(drop)
+    let opened = open(site.root(), name, flags, site.rules.symlinks);
+    let opened = opened.and_then(|opened| SiteFolder::new(opened, site, path));
+    opened.map_or_else(missing, Resolved::NoIndex)
 }
 
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
 /// folder of the name.
-fn named(site: &Site, path: SitePath, now: SystemTime) -> Found {
+fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
     let page = site.rules.pretty.then(|| path.with_suffix(".html"));
     let found = at(site, path, now);
     match (found, page) {
-        (found @ (Found::Folder(_) | Found::Nothing), Some(page)) => match at(site, page, now) {
-            Found::Folder(_) | Found::Nothing => found,
-            page => page,
-        },
+        (found @ (Resolved::Folder(_) | Resolved::Nothing), Some(page)) => {
+            match at(site, page, now) {
+                Resolved::Folder(_) | Resolved::Nothing => found,
+                page => page,
+            }
+        }
         (found, _) => found,
     }
 }
 
 /// Opens the first index of a folder that is there; where none is, the folder.
-fn index(site: &Site, folder: SitePath, now: SystemTime) -> Found {
+fn index(site: &ServedSite, folder: SitePath, now: SystemTime) -> Resolved {
     for name in &site.rules.index {
-        let index = folder.join(name.as_str().as_bytes(), Form::File);
+        let index = folder.join(name.as_str().as_bytes(), PathForm::File);
         match at(site, index, now) {
-            Found::Folder(_) | Found::Nothing => {}
+            Resolved::Folder(_) | Resolved::Nothing => {}
             found => return found,
         }
     }
@@ -96,54 +83,20 @@ fn index(site: &Site, folder: SitePath, now: SystemTime) -> Found {
 }
 
 /// What has this very name.
-fn at(site: &Site, path: SitePath, now: SystemTime) -> Found {
+fn at(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
     open_file(site, path, now, |path| site.rules.label(path, None))
 }
 
 /// Opens what has this very name and is told as `label` says.
 pub(crate) fn open_file(
-    site: &Site,
+    site: &ServedSite,
     path: SitePath,
     now: SystemTime,
-    label: impl FnOnce(&[u8]) -> Label,
-) -> Found {
-    match open(
-        site.root(),
-        path.bytes(),
-        OPEN,
-        beneath(site.rules.symlinks),
-    ) {
+    label: impl FnOnce(&[u8]) -> RepresentationHeaders,
+) -> Resolved {
+    match open(site.root(), path.bytes(), OPEN, site.rules.symlinks) {
         Ok(opened) => known(opened, path, now, label),
         Err(errno) => missing(errno),
-    }
-}
-
-/// What a link in a folder leads to, seen from `root`. Whoever lists a folder has more patience
-/// than whoever answers for a file: a link that is missing would be a wrong answer.
-pub(crate) fn look_through(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    symlinks: Symlinks,
-) -> Result<Stat, Errno> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        match open(root, path, flags, beneath(symlinks)) {
-            Err(Errno::AGAIN) if tries < LINK_TRIES_MAX => std::thread::yield_now(),
-            opened => return fstat(opened?),
-        }
-    }
-}
-
-/// How names are resolved: never through links that only `/proc` has, and nothing above the root
-/// unless all links are followed. (A path has no `..` of its own.)
-fn beneath(symlinks: Symlinks) -> ResolveFlags {
-    let always = ResolveFlags::NO_MAGICLINKS;
-    match symlinks {
-        Symlinks::None => always | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        Symlinks::Inside => always | ResolveFlags::BENEATH,
-        Symlinks::All => always,
     }
 }
 
@@ -152,8 +105,8 @@ fn known(
     opened: OwnedFd,
     path: SitePath,
     now: SystemTime,
-    label: impl FnOnce(&[u8]) -> Label,
-) -> Found {
+    label: impl FnOnce(&[u8]) -> RepresentationHeaders,
+) -> Resolved {
     let stat = match fstat(&opened) {
         Ok(stat) => stat,
         Err(errno) => return missing(errno),
@@ -161,34 +114,16 @@ fn known(
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let label = label(path.bytes());
-            Found::File(File::new(opened, path, &stat, label, now))
+            Resolved::File(SiteFile::new(opened, path, &stat, label, now))
         }
-        FileType::Directory => Found::Folder(path),
-        _ => Found::Nothing,
-    }
-}
-
-/// EAGAIN: a rename or a mount elsewhere on the system got in the way of a link's `..`
-/// (openat2(2)).
-fn open(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-    resolve: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) if tries < RESOLVE_TRIES_MAX => {}
-            outcome => return outcome,
-        }
+        FileType::Directory => Resolved::Folder(path),
+        _ => Resolved::Nothing,
     }
 }
 
 /// What it means that a name could not be opened. ENXIO is a socket, ENODEV or ENXIO a device
 /// without driver, EXDEV and ELOOP are what leads outside or in circles.
-fn missing(errno: Errno) -> Found {
+fn missing(errno: Errno) -> Resolved {
     match errno {
         Errno::NOENT
         | Errno::NOTDIR
@@ -198,12 +133,12 @@ fn missing(errno: Errno) -> Found {
         | Errno::NXIO
         | Errno::NODEV
         | Errno::INVAL
-        | Errno::STALE => Found::Nothing,
-        Errno::ACCESS | Errno::PERM => Found::Forbidden,
+        | Errno::STALE => Resolved::Nothing,
+        Errno::ACCESS | Errno::PERM => Resolved::Forbidden,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => {
-            Found::Busy(errno)
+            Resolved::Busy(errno)
         }
-        _ => Found::Failed(errno),
+        _ => Resolved::Failed(errno),
     }
 }
 
@@ -213,9 +148,9 @@ mod tests {
 
     #[test]
     fn every_errno_has_its_meaning() {
-        assert!(matches!(missing(Errno::XDEV), Found::Nothing));
-        assert!(matches!(missing(Errno::ACCESS), Found::Forbidden));
-        assert!(matches!(missing(Errno::MFILE), Found::Busy(_)));
-        assert!(matches!(missing(Errno::IO), Found::Failed(_)));
+        assert!(matches!(missing(Errno::XDEV), Resolved::Nothing));
+        assert!(matches!(missing(Errno::ACCESS), Resolved::Forbidden));
+        assert!(matches!(missing(Errno::MFILE), Resolved::Busy(_)));
+        assert!(matches!(missing(Errno::IO), Resolved::Failed(_)));
     }
 }

@@ -2,46 +2,44 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::options::SiteOptions;
-use crate::request::path::SitePath;
-use crate::site::resolve::{self, Found};
-use crate::site::rules::{HostName, Names, Rules, Symlinks, TryRule, UrlPath};
+use crate::site::beneath;
+use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct ServedSite {
     root: OwnedFd,
-    pub(crate) rules: Rules,
+    pub(crate) rules: SiteRules,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
 }
 
 /// All that one server serves. The first site answers for every name that none has.
 #[derive(Debug)]
-pub(crate) struct Sites {
-    sites: Vec<Site>,
-    names: Names,
+pub(crate) struct ServedSites {
+    sites: Vec<ServedSite>,
+    names: HostNames,
     /// The root of the file system, where links of a site may lead anywhere.
     everything: Option<OwnedFd>,
 }
 
-impl Site {
+impl ServedSite {
     /// Opens the folder and makes sure that names can be kept beneath it.
-    fn open(options: &SiteOptions) -> Result<Site, Error> {
-        let rules = Rules::new(options).map_err(|what| Error::Site {
+    pub(crate) fn open(options: &SiteOptions) -> Result<ServedSite, Error> {
+        let rules = SiteRules::new(options).map_err(|what| Error::Site {
             root: options.root.clone(),
             what,
         })?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let root = open_folder(&options.root)?;
-        match resolve::probe(root.as_fd()) {
-            Ok(()) => Ok(Site {
+        match beneath::probe(root.as_fd()) {
+            Ok(()) => Ok(ServedSite {
                 root,
                 rules,
                 called: called(options),
@@ -49,23 +47,6 @@ impl Site {
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
             Err(errno) => failed(options.root.clone(), errno),
         }
-    }
-
-    /// Pages that the configuration names and that are not there.
-    fn missing_pages(&self, options: &SiteOptions) -> Vec<Error> {
-        let pages = options.fallback.iter().chain(options.error_pages.values());
-        let pages = pages.map(UrlPath::path);
-        let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
-        let now = SystemTime::now();
-        let missing = pages.filter(|page| {
-            let found = resolve::find(self, (*page).clone(), now);
-            !matches!(found, Found::File(_))
-        });
-        let told = |page: &SitePath| Error::Site {
-            root: options.root.clone(),
-            what: format!("/{page:?} is to be sent, and there is no such file"),
-        };
-        missing.map(told).collect()
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
@@ -88,29 +69,17 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Error> {
     })
 }
 
-/// All that is wrong with these sites.
-pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
-    let mut wrong = Vec::new();
-    for site in options {
-        match Site::open(site) {
-            Ok(open) => wrong.extend(open.missing_pages(site)),
-            Err(error) => wrong.push(error),
-        }
-    }
-    if wrong.is_empty() {
-        wrong.extend(Sites::open(options).err());
-    }
-    wrong
-}
-
-impl Sites {
+impl ServedSites {
     /// Opens all of them.
-    pub(crate) fn open(options: &[SiteOptions]) -> Result<Sites, Error> {
-        let names = Names::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
+    pub(crate) fn open(options: &[SiteOptions]) -> Result<ServedSites, Error> {
+        let names = HostNames::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
             let name = name.to_string();
             Error::NameTaken { name }
         })?;
-        let sites: Vec<_> = options.iter().map(Site::open).collect::<Result<_, _>>()?;
+        let sites: Vec<_> = options
+            .iter()
+            .map(ServedSite::open)
+            .collect::<Result<_, _>>()?;
         if sites.is_empty() {
             return Err(Error::NoSite);
         }
@@ -119,7 +88,7 @@ impl Sites {
             true => Some(open_folder(Path::new("/"))?),
             false => None,
         };
-        Ok(Sites {
+        Ok(ServedSites {
             sites,
             names,
             everything,
@@ -136,11 +105,11 @@ impl Sites {
         let everything = self.everything.as_ref().map(OwnedFd::as_fd);
         match everything {
             Some(everything) => vec![everything],
-            None => self.sites.iter().map(Site::root).collect(),
+            None => self.sites.iter().map(ServedSite::root).collect(),
         }
     }
 
-    pub(crate) fn all(&self) -> &[Site] {
+    pub(crate) fn all(&self) -> &[ServedSite] {
         &self.sites
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use underpass_net::Server as NetServer;
-use underpass_serve::{Options, SiteOptions, Summary, serve};
+use underpass_serve::{ServeSummary, ServerOptions, SiteOptions, serve};
 use underpass_testkit::{HttpClient, HttpResponse};
 
 /// The date of files whose date matters, and how HTTP writes it.
@@ -25,7 +25,7 @@ pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// A server with a folder of its own.
 pub(crate) struct Server {
     server: underpass_serve::FileServer,
-    options: Options,
+    options: ServerOptions,
     root: TempDir,
 }
 
@@ -35,14 +35,14 @@ impl Server {
     }
 
     /// With options other than the usual: one worker, a free port.
-    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Server {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Server {
         let root = tempfile::tempdir().unwrap();
         let site = root.path().join("site");
         fs::create_dir(&site).unwrap();
-        let mut options = Options {
+        let mut options = ServerOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
             workers: NonZeroUsize::new(1),
-            ..Options::of(site)
+            ..ServerOptions::of(site)
         };
         change(&mut options);
         let server = serve(&options).unwrap();
@@ -56,7 +56,7 @@ impl Server {
     /// With a site as a configuration has it, but for its root.
     pub(crate) fn configured(site: &str) -> Server {
         let text = format!("[[site]]\n{site}");
-        let site = Options::parse(&text).unwrap().sites.remove(0);
+        let site = ServerOptions::parse(&text).unwrap().sites.remove(0);
         Server::with(|options| {
             let root = std::mem::take(&mut options.sites[0].root);
             options.sites[0] = SiteOptions { root, ..site };
@@ -72,11 +72,11 @@ impl Server {
     }
 
     /// What it was started with.
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &ServerOptions {
         &self.options
     }
 
-    pub(crate) fn running(&self) -> &NetServer<Summary> {
+    pub(crate) fn running(&self) -> &NetServer<ServeSummary> {
         self.server.running()
     }
 
@@ -120,9 +120,9 @@ impl Server {
         ))
     }
 
-    pub(crate) fn stop(self) -> Summary {
+    pub(crate) fn stop(self) -> ServeSummary {
         self.server.running().shutdown().escalate();
-        let mut summary = Summary::default();
+        let mut summary = ServeSummary::default();
         for worker in self.server.running().join() {
             summary.add(&worker);
         }

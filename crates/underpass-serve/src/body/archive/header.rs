@@ -14,7 +14,7 @@ const BLOCK: usize = 512;
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'m> {
     pub(crate) path: Vec<u8>,
-    pub(crate) kind: Kind<'m>,
+    pub(crate) kind: MemberKind<'m>,
     /// Permission bits.
     pub(crate) mode: u32,
     pub(crate) modified: FileTime,
@@ -22,7 +22,7 @@ pub(crate) struct Member<'m> {
 
 /// What a member is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind<'m> {
+pub(crate) enum MemberKind<'m> {
     Folder,
     File { size: u64 },
     Link(&'m [u8]),
@@ -37,18 +37,18 @@ impl Member<'_> {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let records = self.records();
         if !records.is_empty() {
-            let head = Ustar::new(b"pax", b'x', 0o644, records.len() as u64, 0);
+            let head = UstarHeader::new(b"pax", b'x', 0o644, records.len() as u64, 0);
             out.extend_from_slice(&head.finish());
             out.extend_from_slice(&records);
             out.extend_from_slice(padding(records.len() as u64));
         }
         let (flag, size, target) = match self.kind {
-            Kind::Folder => (b'5', 0, &b""[..]),
-            Kind::File { size } => (b'0', size, &b""[..]),
-            Kind::Link(target) => (b'2', 0, target),
+            MemberKind::Folder => (b'5', 0, &b""[..]),
+            MemberKind::File { size } => (b'0', size, &b""[..]),
+            MemberKind::Link(target) => (b'2', 0, target),
         };
         let seconds = u64::try_from(self.modified.seconds).unwrap_or(0);
-        let mut head = Ustar::new(&self.path, flag, self.mode, size, seconds);
+        let mut head = UstarHeader::new(&self.path, flag, self.mode, size, seconds);
         head.text(157, NAME_BYTES_MAX, target);
         out.extend_from_slice(&head.finish());
     }
@@ -63,7 +63,7 @@ impl Member<'_> {
             }
         };
         name(&mut records, "path", &self.path);
-        if let Kind::Link(target) = self.kind {
+        if let MemberKind::Link(target) = self.kind {
             name(&mut records, "linkpath", target);
         }
         if !is_text {
@@ -73,7 +73,7 @@ impl Member<'_> {
             announced.append(&mut records);
             records = announced;
         }
-        if let Kind::File { size } = self.kind
+        if let MemberKind::File { size } = self.kind
             && size > NUMBER_MAX
         {
             push_record(&mut records, "size", size.to_string().as_bytes());
@@ -120,11 +120,11 @@ pub(crate) fn padding(size: u64) -> &'static [u8] {
 }
 
 /// One head. Owner and group are root's: whose the files are here is nobody's business.
-struct Ustar([u8; BLOCK]);
+struct UstarHeader([u8; BLOCK]);
 
-impl Ustar {
-    fn new(path: &[u8], flag: u8, mode: u32, size: u64, seconds: u64) -> Ustar {
-        let mut head = Ustar([0; BLOCK]);
+impl UstarHeader {
+    fn new(path: &[u8], flag: u8, mode: u32, size: u64, seconds: u64) -> UstarHeader {
+        let mut head = UstarHeader([0; BLOCK]);
         head.text(0, NAME_BYTES_MAX, path);
         head.octal(100, 7, mode.into());
         head.octal(108, 7, 0);
@@ -166,7 +166,7 @@ impl Ustar {
 mod tests {
     use super::*;
 
-    fn member(path: &[u8], kind: Kind<'_>, seconds: i64, nanoseconds: u32) -> Vec<u8> {
+    fn member(path: &[u8], kind: MemberKind<'_>, seconds: i64, nanoseconds: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let modified = FileTime {
             seconds,
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_one_block() {
-        let head = member(b"a/b", Kind::File { size: 0o1234 }, 1, 0);
+        let head = member(b"a/b", MemberKind::File { size: 0o1234 }, 1, 0);
         assert_eq!(head.len(), BLOCK);
         assert_eq!(&head[..4], b"a/b\0");
         assert_eq!(&head[124..136], b"00000001234\0");
@@ -201,29 +201,32 @@ mod tests {
         let long = vec![b'n'; 101];
         let large = NUMBER_MAX + 1;
         for (head, record) in [
-            (member(&long, Kind::Folder, 0, 0), "111 path=nnn".to_owned()),
             (
-                member("ü".as_bytes(), Kind::Folder, 0, 0),
+                member(&long, MemberKind::Folder, 0, 0),
+                "111 path=nnn".to_owned(),
+            ),
+            (
+                member("ü".as_bytes(), MemberKind::Folder, 0, 0),
                 "11 path=ü\n".into(),
             ),
             (
-                member(b"\xff", Kind::Folder, 0, 0),
+                member(b"\xff", MemberKind::Folder, 0, 0),
                 "21 hdrcharset=BINARY\n9 path=".into(),
             ),
             (
-                member(b"l", Kind::Link(&long), 0, 0),
+                member(b"l", MemberKind::Link(&long), 0, 0),
                 "115 linkpath=nnn".into(),
             ),
             (
-                member(b"f", Kind::File { size: large }, 0, 0),
+                member(b"f", MemberKind::File { size: large }, 0, 0),
                 format!("19 size={large}\n"),
             ),
             (
-                member(b"f", Kind::Folder, 1, 5),
+                member(b"f", MemberKind::Folder, 1, 5),
                 "21 mtime=1.000000005\n".into(),
             ),
             (
-                member(b"f", Kind::Folder, -1, 500_000_000),
+                member(b"f", MemberKind::Folder, -1, 500_000_000),
                 "22 mtime=-0.500000000\n".into(),
             ),
         ] {

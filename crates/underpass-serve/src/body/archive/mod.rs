@@ -22,15 +22,15 @@ use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, SharedFile};
 
-use crate::body::archive::header::{Kind, Member, padding};
-use crate::body::feed::{Batch, Feed, Progress};
+use crate::body::archive::header::{Member, MemberKind, padding};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
-use crate::site::folder::{Folder, is_dots};
-use crate::site::resolve::look_through;
-use crate::site::rules::{Sight, Symlinks};
+use crate::site::beneath::look_through;
+use crate::site::folder::{SiteFolder, is_dots};
+use crate::site::rules::{Symlinks, Visibility};
 
 /// A tar file being made.
 #[derive(Debug)]
@@ -38,19 +38,19 @@ pub(crate) struct Archive {
     /// The folder, which links may not lead out of.
     base: OwnedFd,
     /// Which names go in.
-    sight: Sight,
+    sight: Visibility,
     /// What the members' names begin with.
     name: Vec<u8>,
-    state: State,
+    state: ArchiveState,
     /// The folders between the base and here.
-    levels: Vec<Level>,
+    levels: Vec<ArchiveLevel>,
     left_out: Vec<u8>,
     /// One of those that a worker may make at once.
     _place: OwnedSemaphorePermit,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum ArchiveState {
     Fresh,
     Walking,
     Walked,
@@ -58,7 +58,7 @@ enum State {
 
 /// An open folder and its path below the base, with a slash behind where it is not the base.
 #[derive(Debug)]
-struct Level {
+struct ArchiveLevel {
     dir: Dir,
     path: Vec<u8>,
 }
@@ -72,22 +72,23 @@ const OPEN: OFlags = OFlags::RDONLY
 
 impl Archive {
     /// Of `folder`, whose name in the archive is `name`.
-    pub(crate) fn new(folder: Folder, name: &[u8], place: OwnedSemaphorePermit) -> Archive {
+    pub(crate) fn new(folder: SiteFolder, name: &[u8], place: OwnedSemaphorePermit) -> Archive {
         Archive {
             sight: folder.sight(),
             base: folder.into_descriptor(),
             name: name.to_vec(),
-            state: State::Fresh,
+            state: ArchiveState::Fresh,
             levels: Vec::new(),
             left_out: Vec::new(),
             _place: place,
         }
     }
 
-    fn begin(&mut self, batch: &mut Batch) -> io::Result<()> {
+    fn begin(&mut self, batch: &mut Chunk) -> io::Result<()> {
         let stat = fstat(&self.base)?;
-        self.member(b"", Kind::Folder, &stat).write(batch.bytes());
-        self.levels.push(Level {
+        self.member(b"", MemberKind::Folder, &stat)
+            .write(batch.bytes());
+        self.levels.push(ArchiveLevel {
             dir: Dir::read_from(&self.base)?,
             path: Vec::new(),
         });
@@ -95,10 +96,10 @@ impl Archive {
     }
 
     /// Names of the innermost folder, until the batch is full or a folder begins or ends.
-    fn walk(&mut self, batch: &mut Batch) -> io::Result<State> {
+    fn walk(&mut self, batch: &mut Chunk) -> io::Result<ArchiveState> {
         for _ in 0..LOOKS_PER_BATCH {
             let Some(level) = self.levels.last_mut() else {
-                return Ok(State::Walked);
+                return Ok(ArchiveState::Walked);
             };
             let name = match level.dir.read() {
                 Some(Ok(entry)) => entry.file_name().to_bytes().to_vec(),
@@ -116,10 +117,10 @@ impl Archive {
                 break;
             }
         }
-        Ok(State::Walking)
+        Ok(ArchiveState::Walking)
     }
 
-    fn add(&mut self, name: &[u8], batch: &mut Batch) -> io::Result<()> {
+    fn add(&mut self, name: &[u8], batch: &mut Chunk) -> io::Result<()> {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
@@ -138,29 +139,30 @@ impl Archive {
         added.or_else(|errno| self.leave_out(&path, errno))
     }
 
-    fn add_folder(&mut self, name: &[u8], path: &[u8], batch: &mut Batch) -> Result<(), Errno> {
+    fn add_folder(&mut self, name: &[u8], path: &[u8], batch: &mut Chunk) -> Result<(), Errno> {
         if self.levels.len() >= ARCHIVE_DEPTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
         let opened = self.open(name, OPEN | OFlags::DIRECTORY)?;
         let stat = fstat(&opened)?;
         let path = [path, b"/"].concat();
-        self.member(&path, Kind::Folder, &stat).write(batch.bytes());
-        self.levels.push(Level {
+        self.member(&path, MemberKind::Folder, &stat)
+            .write(batch.bytes());
+        self.levels.push(ArchiveLevel {
             dir: Dir::new(opened)?,
             path,
         });
         Ok(())
     }
 
-    fn add_file(&mut self, name: &[u8], path: &[u8], batch: &mut Batch) -> Result<(), Errno> {
+    fn add_file(&mut self, name: &[u8], path: &[u8], batch: &mut Chunk) -> Result<(), Errno> {
         let opened = self.open(name, OPEN)?;
         let stat = fstat(&opened)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        self.member(path, Kind::File { size }, &stat)
+        self.member(path, MemberKind::File { size }, &stat)
             .write(batch.bytes());
         batch.push_range(FileRange {
             file: SharedFile::new(opened),
@@ -178,7 +180,7 @@ impl Archive {
         name: &[u8],
         path: &[u8],
         stat: &Stat,
-        batch: &mut Batch,
+        batch: &mut Chunk,
     ) -> Result<(), Errno> {
         if self.sight.symlinks == Symlinks::None {
             return Ok(());
@@ -192,7 +194,7 @@ impl Archive {
             return Ok(());
         };
         let target = readlinkat(level.dir.fd()?, name, Vec::new())?;
-        let target = Kind::Link(target.to_bytes());
+        let target = MemberKind::Link(target.to_bytes());
         self.member(path, target, stat).write(batch.bytes());
         Ok(())
     }
@@ -205,7 +207,7 @@ impl Archive {
         openat(folder, name, flags, Mode::empty())
     }
 
-    fn member<'m>(&self, path: &[u8], kind: Kind<'m>, stat: &Stat) -> Member<'m> {
+    fn member<'m>(&self, path: &[u8], kind: MemberKind<'m>, stat: &Stat) -> Member<'m> {
         Member {
             path: [&self.name[..], b"/", path].concat(),
             kind,
@@ -231,12 +233,12 @@ impl Archive {
     }
 
     /// The note of what was left out, and two empty blocks.
-    fn end(&mut self, batch: &mut Batch) {
+    fn end(&mut self, batch: &mut Chunk) {
         if !self.left_out.is_empty() {
             let note = [NOTE, &self.left_out].concat();
             let member = Member {
                 path: [&self.name[..], b".left-out.txt"].concat(),
-                kind: Kind::File {
+                kind: MemberKind::File {
                     size: note.len() as u64,
                 },
                 mode: 0o644,
@@ -256,20 +258,20 @@ impl Archive {
 
 const NOTE: &[u8] = b"The server cannot read these, or they lie too deep, and they are not here:\n";
 
-impl Feed for Archive {
-    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+impl BodyProducer for Archive {
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
         self.state = match self.state {
-            State::Fresh => {
+            ArchiveState::Fresh => {
                 self.begin(batch)?;
-                State::Walking
+                ArchiveState::Walking
             }
-            State::Walking => self.walk(batch)?,
-            State::Walked => {
+            ArchiveState::Walking => self.walk(batch)?,
+            ArchiveState::Walked => {
                 self.end(batch);
-                return Ok(Progress::End);
+                return Ok(BodyProgress::End);
             }
         };
-        Ok(Progress::More)
+        Ok(BodyProgress::More)
     }
 
     fn made(&self) -> &'static str {

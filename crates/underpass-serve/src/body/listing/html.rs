@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::body::listing::order::{Direction, Key};
-use crate::body::listing::{Sorting, Totals, View};
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
 use crate::http::base64::base64;
 use crate::http::calendar::Moment;
 use crate::request::path::encoded;
-use crate::site::folder::{Entry, Kind};
+use crate::request::query::{SortDirection, SortKey};
+use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Archives;
 
 const STYLE: &str = include_str!("page.css");
@@ -32,7 +32,7 @@ pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// What stands before anything is read: head, where we are, the search.
-pub(crate) fn open(out: &mut Vec<u8>, view: &View) {
+pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) {
     let name = String::from_utf8_lossy(view.path.name());
     let title = if name.is_empty() { "Files" } else { &*name };
     push(
@@ -55,7 +55,7 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &View) {
 }
 
 /// The way from the root to here: the last one is where we are.
-fn crumbs(out: &mut Vec<u8>, view: &View) {
+fn crumbs(out: &mut Vec<u8>, view: &ListingView) {
     let path = view.path.bytes();
     let segments: Vec<_> = path
         .split(|&byte| byte == b'/')
@@ -89,7 +89,7 @@ fn crumbs(out: &mut Vec<u8>, view: &View) {
     push(out, &["</ol>\n</nav>\n"]);
 }
 
-fn tools(out: &mut Vec<u8>, view: &View) {
+fn tools(out: &mut Vec<u8>, view: &ListingView) {
     push(
         out,
         &[
@@ -101,7 +101,7 @@ fn tools(out: &mut Vec<u8>, view: &View) {
             "\">\n",
         ],
     );
-    if view.order.key != Key::Name || view.order.direction != Direction::Ascending {
+    if view.order.key != SortKey::Name || view.order.direction != SortDirection::Ascending {
         let (sort, order) = (view.order.key.name(), view.order.direction.name());
         push(
             out,
@@ -130,7 +130,7 @@ fn tools(out: &mut Vec<u8>, view: &View) {
 }
 
 /// What stands before the first row.
-pub(crate) fn begin(out: &mut Vec<u8>, view: &View, sorting: Sorting) {
+pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) {
     if sorting == Sorting::Unsorted {
         push(
             out,
@@ -161,7 +161,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &View, sorting: Sorting) {
         out,
         &["<table>\n<caption>Folders and files</caption>\n<thead>\n<tr>"],
     );
-    for key in Key::ALL {
+    for key in SortKey::ALL {
         column(out, view, key, sorting);
     }
     push(out, &["</tr>\n</thead>\n<tbody id=\"rows\">\n"]);
@@ -178,22 +178,22 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &View, sorting: Sorting) {
 }
 
 /// The head of a column: a link that sorts by it, the other way round where it is sorted already.
-fn column(out: &mut Vec<u8>, view: &View, key: Key, sorting: Sorting) {
+fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting) {
     let (label, class) = match key {
-        Key::Name => ("Name", "name"),
-        Key::Size => ("Size", "size"),
-        Key::Date => ("Modified", "date"),
+        SortKey::Name => ("Name", "name"),
+        SortKey::Size => ("Size", "size"),
+        SortKey::Date => ("Modified", "date"),
     };
     let order = view.order;
     let is_sorted = sorting == Sorting::Sorted && order.key == key;
     let (sorted, mark) = match order.direction {
         _ if !is_sorted => ("", ""),
-        Direction::Ascending => (" aria-sort=\"ascending\"", " \u{2191}"),
-        Direction::Descending => (" aria-sort=\"descending\"", " \u{2193}"),
+        SortDirection::Ascending => (" aria-sort=\"ascending\"", " \u{2191}"),
+        SortDirection::Descending => (" aria-sort=\"descending\"", " \u{2193}"),
     };
     let next = match is_sorted {
         true => order.direction.reversed(),
-        false => Direction::Ascending,
+        false => SortDirection::Ascending,
     };
     push(
         out,
@@ -221,7 +221,12 @@ enum Searched {
 }
 
 /// A query, escaped for an attribute.
-fn sort_query(view: &View, key: Key, direction: Direction, searched: Searched) -> String {
+fn sort_query(
+    view: &ListingView,
+    key: SortKey,
+    direction: SortDirection,
+    searched: Searched,
+) -> String {
     let mut query = format!("sort={}&amp;order={}", key.name(), direction.name());
     if searched == Searched::Kept && !view.search.is_empty() {
         query.push_str("&amp;search=");
@@ -231,10 +236,10 @@ fn sort_query(view: &View, key: Key, direction: Direction, searched: Searched) -
 }
 
 /// One row.
-pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry) {
+pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) {
     let (class, icon, slash) = match entry.kind {
-        Kind::Folder => ("folder", "#i-folder", "/"),
-        Kind::File { .. } => ("file", "#i-file", ""),
+        FolderEntryKind::Folder => ("folder", "#i-folder", "/"),
+        FolderEntryKind::File { .. } => ("file", "#i-file", ""),
     };
     push(out, &["<tr><th scope=\"row\"><a href=\"./"]);
     for part in encoded(&entry.name) {
@@ -255,8 +260,8 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry) {
         ],
     );
     match entry.kind {
-        Kind::Folder => push(out, &["<td></td>"]),
-        Kind::File { size } => push(
+        FolderEntryKind::Folder => push(out, &["<td></td>"]),
+        FolderEntryKind::File { size } => push(
             out,
             &[
                 "<td title=\"",
@@ -278,7 +283,7 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry) {
 }
 
 /// What stands behind the last row.
-pub(crate) fn close(out: &mut Vec<u8>, view: &View, tally: Totals) {
+pub(crate) fn close(out: &mut Vec<u8>, view: &ListingView, tally: ListingTotals) {
     push(out, &["</tbody>\n</table>\n"]);
     let none = match (tally.entries(), view.search.is_empty()) {
         (0, true) => "This folder is empty.",
@@ -410,9 +415,9 @@ mod tests {
     #[test]
     fn no_name_leaves_its_place() {
         let mut out = Vec::new();
-        let entry = Entry {
+        let entry = FolderEntry {
             name: b"a\"><script>&'\xff:#?%/".to_vec(),
-            kind: Kind::File { size: 1 },
+            kind: FolderEntryKind::File { size: 1 },
             changed: crate::http::validator::FileTime {
                 seconds: 0,
                 nanoseconds: 0,

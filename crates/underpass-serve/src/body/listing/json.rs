@@ -4,13 +4,13 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use crate::body::listing::{Sorting, Totals, View};
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
 use crate::http::calendar::Moment;
 use crate::request::path::encoded;
-use crate::site::folder::{Entry, Kind};
+use crate::site::folder::{FolderEntry, FolderEntryKind};
 
 /// What stands before anything is read.
-pub(crate) fn open(out: &mut Vec<u8>, view: &View) {
+pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) {
     let mut path = b"/".to_vec();
     path.extend_from_slice(view.path.bytes());
     if path.len() > 1 {
@@ -29,7 +29,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) {
 }
 
 #[derive(Serialize)]
-struct Row<'e> {
+struct ListingRow<'e> {
     name: &'e str,
     /// The name's bytes, percent-encoded, where it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,14 +42,14 @@ struct Row<'e> {
 }
 
 /// One entry; `before` are listed already.
-pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry, before: u64) {
+pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) {
     let lossy = String::from_utf8_lossy(&entry.name);
     let is_lossy = lossy.as_bytes() != entry.name;
     let (kind, size) = match entry.kind {
-        Kind::Folder => ("folder", None),
-        Kind::File { size } => ("file", Some(size)),
+        FolderEntryKind::Folder => ("folder", None),
+        FolderEntryKind::File { size } => ("file", Some(size)),
     };
-    let row = Row {
+    let row = ListingRow {
         name: &lossy,
         encoded_name: is_lossy.then(|| encoded(&entry.name).collect()),
         kind,
@@ -61,8 +61,8 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &Entry, before: u64) {
 }
 
 /// What stands behind the last entry.
-pub(crate) fn close(out: &mut Vec<u8>, tally: Totals) {
-    let Totals {
+pub(crate) fn close(out: &mut Vec<u8>, tally: ListingTotals) {
+    let ListingTotals {
         folders,
         files,
         bytes,
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn names_that_are_not_utf_8_are_told_exactly() {
         let mut out = Vec::new();
-        let entry = Entry {
+        let entry = FolderEntry {
             name: b"a\xff\"/b".to_vec(),
-            kind: Kind::File { size: 7 },
+            kind: FolderEntryKind::File { size: 7 },
             changed: FileTime {
                 seconds: 784_111_777,
                 nanoseconds: 0,

@@ -14,90 +14,67 @@
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod order;
+pub(crate) mod view;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
 
-use crate::body::feed::{Batch, Feed, Progress};
-use crate::body::listing::order::Order;
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
-use crate::request::path::SitePath;
-use crate::request::query::Format;
-use crate::site::folder::{Entries, Entry, Folder, Kind, Look};
-use crate::site::rules::Archives;
-
-/// What a listing is asked to be.
-#[derive(Clone, Debug)]
-pub(crate) struct View {
-    pub(crate) path: SitePath,
-    pub(crate) format: Format,
-    pub(crate) order: Order,
-    /// Only names that contain this are listed.
-    pub(crate) search: Vec<u8>,
-    pub(crate) archives: Archives,
-}
-
-/// Whether the rows have the order that was asked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sorting {
-    Sorted,
-    Unsorted,
-}
-
-/// What was listed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Totals {
-    pub(crate) folders: u64,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
-}
+use crate::request::query::ListingFormat;
+use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
 
 /// Room in memory for the entries of all listings of a worker.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room(Arc<AtomicUsize>);
+pub(crate) struct ListingMemory(Arc<AtomicUsize>);
 
 /// A part of it. Dropping it gives it back.
 #[derive(Debug)]
-struct Share {
-    room: Room,
+struct MemoryShare {
+    room: ListingMemory,
     bytes: usize,
 }
 
 /// A listing being made.
 #[derive(Debug)]
-pub(crate) struct Listing {
-    view: View,
-    entries: Entries,
-    state: State,
-    tally: Totals,
-    share: Share,
+pub(crate) struct FolderListing {
+    view: ListingView,
+    entries: FolderEntries,
+    state: ListingState,
+    tally: ListingTotals,
+    share: MemoryShare,
 }
 
 #[derive(Debug)]
-enum State {
-    Collecting(Vec<Entry>),
+enum ListingState {
+    Collecting(Vec<FolderEntry>),
     /// What was collected, in the order of its rows.
-    Collected(vec::IntoIter<Entry>, Sorting),
+    Collected(vec::IntoIter<FolderEntry>, Sorting),
     /// Rows as they are read.
     Reading,
 }
 
-impl Listing {
+impl FolderListing {
     /// Begins a listing; `opening` is what can be said before the folder is read.
-    pub(crate) fn new(view: View, folder: Folder, room: &Room) -> io::Result<(Listing, Batch)> {
-        let mut opening = Batch::new();
+    pub(crate) fn new(
+        view: ListingView,
+        folder: SiteFolder,
+        room: &ListingMemory,
+    ) -> io::Result<(FolderListing, Chunk)> {
+        let mut opening = Chunk::new();
         match view.format {
-            Format::Html => html::open(opening.bytes(), &view),
-            Format::Json => json::open(opening.bytes(), &view),
+            ListingFormat::Html => html::open(opening.bytes(), &view),
+            ListingFormat::Json => json::open(opening.bytes(), &view),
         }
-        let listing = Listing {
+        let listing = FolderListing {
             view,
             entries: folder.into_entries()?,
-            state: State::Collecting(Vec::new()),
-            tally: Totals::default(),
-            share: Share {
+            state: ListingState::Collecting(Vec::new()),
+            tally: ListingTotals::default(),
+            share: MemoryShare {
                 room: room.clone(),
                 bytes: 0,
             },
@@ -105,117 +82,126 @@ impl Listing {
         Ok((listing, opening))
     }
 
-    fn collect(&mut self, mut collected: Vec<Entry>, batch: &mut Batch) -> io::Result<State> {
+    fn collect(
+        &mut self,
+        mut collected: Vec<FolderEntry>,
+        batch: &mut Chunk,
+    ) -> io::Result<ListingState> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
-                Look::Passed => {}
-                Look::End => return Ok(self.sort(collected, batch)),
-                Look::Seen(entry) => {
+                NextEntry::Passed => {}
+                NextEntry::End => return Ok(self.sort(collected, batch)),
+                NextEntry::Seen(entry) => {
                     let fits = collected.len() < LISTED_ENTRIES_MAX && self.share.take(&entry);
                     collected.push(entry);
                     if !fits {
                         self.begin(Sorting::Unsorted, batch);
-                        return Ok(State::Collected(collected.into_iter(), Sorting::Unsorted));
+                        return Ok(ListingState::Collected(
+                            collected.into_iter(),
+                            Sorting::Unsorted,
+                        ));
                     }
                 }
             }
         }
         batch.bytes().push(b'\n');
-        Ok(State::Collecting(collected))
+        Ok(ListingState::Collecting(collected))
     }
 
-    fn sort(&mut self, mut collected: Vec<Entry>, batch: &mut Batch) -> State {
+    fn sort(&mut self, mut collected: Vec<FolderEntry>, batch: &mut Chunk) -> ListingState {
         self.view.order.sort(&mut collected);
         self.begin(Sorting::Sorted, batch);
-        State::Collected(collected.into_iter(), Sorting::Sorted)
+        ListingState::Collected(collected.into_iter(), Sorting::Sorted)
     }
 
-    fn look(&mut self) -> io::Result<Look> {
+    fn look(&mut self) -> io::Result<NextEntry> {
         let search = &self.view.search;
         Ok(self.entries.next(|name| contains(name, search))?)
     }
 
     /// Rows of what was collected, until the batch is full. Says whether that were all.
-    fn pour(&mut self, rows: &mut vec::IntoIter<Entry>, batch: &mut Batch) -> Progress {
+    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, batch: &mut Chunk) -> BodyProgress {
         while !batch.is_full() {
             match rows.next() {
                 Some(entry) => self.row(&entry, batch),
-                None => return Progress::End,
+                None => return BodyProgress::End,
             }
         }
-        Progress::More
+        BodyProgress::More
     }
 
     /// Rows as they are read. Says whether those were the last.
-    fn read(&mut self, batch: &mut Batch) -> io::Result<Progress> {
+    fn read(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
-                Look::Seen(entry) => self.row(&entry, batch),
-                Look::Passed => {}
-                Look::End => return Ok(Progress::End),
+                NextEntry::Seen(entry) => self.row(&entry, batch),
+                NextEntry::Passed => {}
+                NextEntry::End => return Ok(BodyProgress::End),
             }
             if batch.is_full() {
                 break;
             }
         }
         batch.bytes().push(b'\n');
-        Ok(Progress::More)
+        Ok(BodyProgress::More)
     }
 
-    fn begin(&self, sorting: Sorting, batch: &mut Batch) {
+    fn begin(&self, sorting: Sorting, batch: &mut Chunk) {
         match self.view.format {
-            Format::Html => html::begin(batch.bytes(), &self.view, sorting),
-            Format::Json => json::begin(batch.bytes(), sorting),
+            ListingFormat::Html => html::begin(batch.bytes(), &self.view, sorting),
+            ListingFormat::Json => json::begin(batch.bytes(), sorting),
         }
     }
 
-    fn row(&mut self, entry: &Entry, batch: &mut Batch) {
+    fn row(&mut self, entry: &FolderEntry, batch: &mut Chunk) {
         match self.view.format {
-            Format::Html => html::row(batch.bytes(), entry),
-            Format::Json => json::row(batch.bytes(), entry, self.tally.entries()),
+            ListingFormat::Html => html::row(batch.bytes(), entry),
+            ListingFormat::Json => json::row(batch.bytes(), entry, self.tally.entries()),
         }
         self.tally.count(entry);
     }
 
-    fn close(&self, batch: &mut Batch) {
+    fn close(&self, batch: &mut Chunk) {
         match self.view.format {
-            Format::Html => html::close(batch.bytes(), &self.view, self.tally),
-            Format::Json => json::close(batch.bytes(), self.tally),
+            ListingFormat::Html => html::close(batch.bytes(), &self.view, self.tally),
+            ListingFormat::Json => json::close(batch.bytes(), self.tally),
         }
     }
 }
 
-impl Feed for Listing {
-    fn next(&mut self, batch: &mut Batch) -> io::Result<Progress> {
-        match std::mem::replace(&mut self.state, State::Reading) {
-            State::Collecting(collected) => {
+impl BodyProducer for FolderListing {
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+        match std::mem::replace(&mut self.state, ListingState::Reading) {
+            ListingState::Collecting(collected) => {
                 self.state = self.collect(collected, batch)?;
-                return Ok(Progress::More);
+                return Ok(BodyProgress::More);
             }
-            State::Collected(mut rows, sorting) => match (self.pour(&mut rows, batch), sorting) {
-                (Progress::More, _) => {
-                    self.state = State::Collected(rows, sorting);
-                    return Ok(Progress::More);
+            ListingState::Collected(mut rows, sorting) => {
+                match (self.pour(&mut rows, batch), sorting) {
+                    (BodyProgress::More, _) => {
+                        self.state = ListingState::Collected(rows, sorting);
+                        return Ok(BodyProgress::More);
+                    }
+                    (BodyProgress::End, Sorting::Unsorted) => {
+                        self.share.give_back();
+                        return Ok(BodyProgress::More);
+                    }
+                    (BodyProgress::End, Sorting::Sorted) => {}
                 }
-                (Progress::End, Sorting::Unsorted) => {
-                    self.share.give_back();
-                    return Ok(Progress::More);
-                }
-                (Progress::End, Sorting::Sorted) => {}
-            },
-            State::Reading => match self.read(batch)? {
-                Progress::More => return Ok(Progress::More),
-                Progress::End => {}
+            }
+            ListingState::Reading => match self.read(batch)? {
+                BodyProgress::More => return Ok(BodyProgress::More),
+                BodyProgress::End => {}
             },
         }
         self.close(batch);
-        Ok(Progress::End)
+        Ok(BodyProgress::End)
     }
 }
 
-impl Share {
+impl MemoryShare {
     /// Takes the room of one entry more, where there is any left.
-    fn take(&mut self, entry: &Entry) -> bool {
+    fn take(&mut self, entry: &FolderEntry) -> bool {
         let bytes = entry.bytes();
         let taken = self.room.0.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
@@ -228,25 +214,9 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.give_back();
-    }
-}
-
-impl Totals {
-    fn count(&mut self, entry: &Entry) {
-        match entry.kind {
-            Kind::Folder => self.folders += 1,
-            Kind::File { size } => {
-                self.files += 1;
-                self.bytes = self.bytes.saturating_add(size);
-            }
-        }
-    }
-
-    fn entries(&self) -> u64 {
-        self.folders + self.files
     }
 }
 
@@ -261,6 +231,7 @@ fn contains(name: &[u8], search: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::folder::FolderEntryKind;
 
     #[test]
     fn a_search_is_in_any_letter_case() {
@@ -272,16 +243,16 @@ mod tests {
 
     #[test]
     fn room_is_given_back() {
-        let room = Room::default();
-        let entry = Entry {
+        let room = ListingMemory::default();
+        let entry = FolderEntry {
             name: vec![b'a'; 100],
-            kind: Kind::Folder,
+            kind: FolderEntryKind::Folder,
             changed: crate::http::validator::FileTime {
                 seconds: 0,
                 nanoseconds: 0,
             },
         };
-        let mut share = Share {
+        let mut share = MemoryShare {
             room: room.clone(),
             bytes: 0,
         };

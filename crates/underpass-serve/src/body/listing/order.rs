@@ -2,89 +2,26 @@
 
 use std::cmp::Ordering;
 
-use crate::site::folder::{Entry, Kind};
+use crate::request::query::{SortDirection, SortKey, SortOrder};
+use crate::site::folder::{FolderEntry, FolderEntryKind};
 
-/// What is compared, and which way round.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Order {
-    pub(crate) key: Key,
-    pub(crate) direction: Direction,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Key {
-    Name,
-    Size,
-    Date,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Direction {
-    Ascending,
-    Descending,
-}
-
-impl Key {
-    pub(crate) const ALL: [Key; 3] = [Key::Name, Key::Size, Key::Date];
-
-    pub(crate) fn named(value: &[u8]) -> Option<Key> {
-        Key::ALL
-            .into_iter()
-            .find(|key| key.name().as_bytes() == value)
-    }
-
-    /// As it stands in a query.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Key::Name => "name",
-            Key::Size => "size",
-            Key::Date => "date",
-        }
-    }
-}
-
-impl Direction {
-    pub(crate) fn named(value: &[u8]) -> Option<Direction> {
-        match value {
-            b"asc" => Some(Direction::Ascending),
-            b"desc" => Some(Direction::Descending),
-            _ => None,
-        }
-    }
-
-    /// As it stands in a query.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Direction::Ascending => "asc",
-            Direction::Descending => "desc",
-        }
-    }
-
-    pub(crate) fn reversed(self) -> Direction {
-        match self {
-            Direction::Ascending => Direction::Descending,
-            Direction::Descending => Direction::Ascending,
-        }
-    }
-}
-
-impl Order {
-    pub(crate) fn sort(self, entries: &mut [Entry]) {
+impl SortOrder {
+    pub(crate) fn sort(self, entries: &mut [FolderEntry]) {
         entries.sort_unstable_by(|one, other| self.compare(one, other));
     }
 
     /// No two entries are equal, since their names are not.
-    fn compare(self, one: &Entry, other: &Entry) -> Ordering {
-        let is_file = |entry: &Entry| entry.kind != Kind::Folder;
+    fn compare(self, one: &FolderEntry, other: &FolderEntry) -> Ordering {
+        let is_file = |entry: &FolderEntry| entry.kind != FolderEntryKind::Folder;
         let by_name = || natural(&one.name, &other.name);
         let by_key = match self.key {
-            Key::Name => by_name(),
-            Key::Size => one.size().cmp(&other.size()),
-            Key::Date => one.changed.cmp(&other.changed),
+            SortKey::Name => by_name(),
+            SortKey::Size => one.size().cmp(&other.size()),
+            SortKey::Date => one.changed.cmp(&other.changed),
         };
         let by_key = match self.direction {
-            Direction::Ascending => by_key,
-            Direction::Descending => by_key.reverse(),
+            SortDirection::Ascending => by_key,
+            SortDirection::Descending => by_key.reverse(),
         };
         let folders_first = is_file(one).cmp(&is_file(other));
         folders_first.then(by_key).then_with(by_name)
@@ -131,8 +68,8 @@ mod tests {
     use super::*;
     use crate::http::validator::FileTime;
 
-    fn entry(name: &str, kind: Kind, seconds: i64) -> Entry {
-        Entry {
+    fn entry(name: &str, kind: FolderEntryKind, seconds: i64) -> FolderEntry {
+        FolderEntry {
             name: name.into(),
             kind,
             changed: FileTime {
@@ -142,23 +79,23 @@ mod tests {
         }
     }
 
-    fn sorted(key: Key, direction: Direction) -> String {
-        let file = |name, size, seconds| entry(name, Kind::File { size }, seconds);
+    fn sorted(key: SortKey, direction: SortDirection) -> String {
+        let file = |name, size, seconds| entry(name, FolderEntryKind::File { size }, seconds);
         let mut entries = [
             file("a10", 5, 1),
             file("a2", 5, 3),
-            entry("z", Kind::Folder, 9),
+            entry("z", FolderEntryKind::Folder, 9),
             file("B", 7, 2),
-            entry("y", Kind::Folder, 0),
+            entry("y", FolderEntryKind::Folder, 0),
         ];
-        Order { key, direction }.sort(&mut entries);
+        SortOrder { key, direction }.sort(&mut entries);
         let names = entries.map(|entry| String::from_utf8(entry.name).unwrap());
         names.join(" ")
     }
 
     #[test]
     fn folders_come_first_and_numbers_count() {
-        use {Direction::*, Key::*};
+        use {SortDirection::*, SortKey::*};
         assert_eq!(sorted(Name, Ascending), "y z a2 a10 B");
         assert_eq!(sorted(Name, Descending), "z y B a10 a2");
         assert_eq!(sorted(Size, Ascending), "y z a2 a10 B");

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::http::coding::{Acceptable, Coding};
-use crate::http::mime::MediaType;
-use crate::options::SiteOptions;
+use crate::site::rules::mime::MediaType;
 
 /// Media types: one, or all that a star stands for (`text/*`, `*+json`). Letter case means nothing.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -63,19 +62,23 @@ pub(crate) enum Compressible {
 
 /// What a site compresses.
 #[derive(Debug)]
-pub(crate) struct Compress {
+pub(crate) struct CompressionRules {
     codings: Vec<Coding>,
     bytes_min: u64,
     types: Vec<MediaPattern>,
     never: Vec<MediaPattern>,
 }
 
-impl Compress {
-    pub(crate) fn of(options: &SiteOptions) -> Compress {
-        Compress {
-            codings: options.compress.clone(),
-            bytes_min: options.compress_bytes_min,
-            types: options.compress_types.clone(),
+impl CompressionRules {
+    pub(crate) fn new(
+        codings: &[Coding],
+        bytes_min: u64,
+        types: &[MediaPattern],
+    ) -> CompressionRules {
+        CompressionRules {
+            codings: codings.to_vec(),
+            bytes_min,
+            types: types.to_vec(),
             never: patterns(NEVER),
         }
     }
@@ -186,13 +189,21 @@ impl fmt::Display for MediaPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::mime::{TypeOptions, Types};
+    use crate::site::rules::mime::{MediaTypes, TypeOptions};
+
+    fn of(site: &crate::SiteOptions) -> CompressionRules {
+        CompressionRules::new(
+            &site.compress,
+            site.compress_bytes_min,
+            &site.compress_types,
+        )
+    }
 
     fn is_for(options: &str, name: &str, control: Option<&str>) -> bool {
         let text = format!("[[site]]\n{options}");
-        let options = crate::Options::parse(&text).unwrap();
-        let compress = Compress::of(&options.sites[0]);
-        let media = Types::new(&TypeOptions::default()).of(name.as_bytes());
+        let options = crate::ServerOptions::parse(&text).unwrap();
+        let compress = of(&options.sites[0]);
+        let media = MediaTypes::new(&TypeOptions::default()).of(name.as_bytes());
         compress.is_for(&media, control) == Compressible::Yes
     }
 
@@ -251,7 +262,7 @@ mod tests {
     #[test]
     fn the_size_counts_unless_the_plain_file_is_refused() {
         let text = "[[site]]\ncompress = ['zstd', 'gzip']\ncompress-bytes-min = 10";
-        let compress = Compress::of(&crate::Options::parse(text).unwrap().sites[0]);
+        let compress = of(&crate::ServerOptions::parse(text).unwrap().sites[0]);
         let chosen = |size, accepted: &[u8]| {
             let acceptable = Acceptable::parse(Some(accepted));
             compress.choose(size, &acceptable)

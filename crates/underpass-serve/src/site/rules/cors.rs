@@ -13,11 +13,11 @@ use crate::request::request_line::is_token;
 pub struct CorsOptions {
     /// Origins as browsers send them (`https://app.example`), or `*` alone for all. None switches
     /// it off.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<CorsOrigin>,
     /// The fields that scripts may send along.
-    pub request_headers: Vec<Token>,
+    pub request_headers: Vec<FieldToken>,
     /// The fields of answers that scripts may read, beside the few that they always may.
-    pub expose_headers: Vec<Token>,
+    pub expose_headers: Vec<FieldToken>,
     /// How long a browser may remember the answer to its preflight.
     #[serde(with = "humantime_serde")]
     pub max_age: Duration,
@@ -26,17 +26,22 @@ pub struct CorsOptions {
 /// An origin, or `*`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
-pub struct Origin(String);
+pub struct CorsOrigin(String);
 
 /// The name of a field.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
-pub struct Token(String);
+pub struct FieldToken(String);
 
 impl Default for CorsOptions {
     /// Off. The fields are those of ranges and conditions.
     fn default() -> CorsOptions {
-        let tokens = |names: &[&str]| names.iter().map(|name| Token(name.to_string())).collect();
+        let tokens = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| FieldToken(name.to_string()))
+                .collect()
+        };
         CorsOptions {
             origins: Vec::new(),
             request_headers: tokens(&[
@@ -61,12 +66,12 @@ impl Default for CorsOptions {
     }
 }
 
-impl Origin {
+impl CorsOrigin {
     /// Checks an origin: scheme, host, and a port that is not the scheme's own.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub fn parse(origin: &str) -> Result<Origin, String> {
+    pub fn parse(origin: &str) -> Result<CorsOrigin, String> {
         let lower = origin.to_ascii_lowercase();
         let host = ["https://", "http://"]
             .iter()
@@ -81,7 +86,7 @@ impl Origin {
             None => lower == "*",
         };
         match right {
-            true => Ok(Origin(lower)),
+            true => Ok(CorsOrigin(lower)),
             false => Err(format!(
                 "{origin:?} is no origin; one is https://host, or https://host:port with a port \
                  that is not the usual one, without a slash at its end; `*` is any"
@@ -90,20 +95,20 @@ impl Origin {
     }
 }
 
-impl TryFrom<String> for Origin {
+impl TryFrom<String> for CorsOrigin {
     type Error = String;
 
-    fn try_from(origin: String) -> Result<Origin, String> {
-        Origin::parse(&origin)
+    fn try_from(origin: String) -> Result<CorsOrigin, String> {
+        CorsOrigin::parse(&origin)
     }
 }
 
-impl TryFrom<String> for Token {
+impl TryFrom<String> for FieldToken {
     type Error = String;
 
-    fn try_from(name: String) -> Result<Token, String> {
+    fn try_from(name: String) -> Result<FieldToken, String> {
         match !name.is_empty() && name.bytes().all(is_token) {
-            true => Ok(Token(name)),
+            true => Ok(FieldToken(name)),
             false => Err(format!("{name:?} is no name of a field")),
         }
     }
@@ -111,8 +116,8 @@ impl TryFrom<String> for Token {
 
 /// The options, ready to be used.
 #[derive(Debug)]
-pub(crate) struct Cors {
-    allowed: Allowed,
+pub(crate) struct CorsRules {
+    allowed: AllowedOrigins,
     /// What answers to every allowed origin have.
     shared: Vec<u8>,
     /// What the answer to a preflight has beside that.
@@ -120,23 +125,23 @@ pub(crate) struct Cors {
 }
 
 #[derive(Debug)]
-enum Allowed {
+enum AllowedOrigins {
     Nobody,
     Everybody,
     /// Answers depend on who asks.
-    Listed(Vec<Origin>),
+    Listed(Vec<CorsOrigin>),
 }
 
-impl Cors {
-    pub(crate) fn new(options: &CorsOptions) -> Result<Cors, String> {
+impl CorsRules {
+    pub(crate) fn new(options: &CorsOptions) -> Result<CorsRules, String> {
         let any = options.origins.iter().any(|origin| origin.0 == "*");
         let allowed = match options.origins.len() {
-            0 => Allowed::Nobody,
-            1 if any => Allowed::Everybody,
+            0 => AllowedOrigins::Nobody,
+            1 if any => AllowedOrigins::Everybody,
             _ if any => return Err("cors: `*` allows everybody; leave the others out".to_owned()),
-            _ => Allowed::Listed(options.origins.clone()),
+            _ => AllowedOrigins::Listed(options.origins.clone()),
         };
-        let list = |names: &[Token]| -> String {
+        let list = |names: &[FieldToken]| -> String {
             let names: Vec<_> = names.iter().map(|name| name.0.as_str()).collect();
             names.join(", ")
         };
@@ -159,25 +164,25 @@ impl Cors {
         );
         let seconds = options.max_age.as_secs().to_string();
         push_field(&mut preflight, "Access-Control-Max-Age", &seconds);
-        Ok(Cors {
+        Ok(CorsRules {
             allowed,
             shared,
             preflight,
         })
     }
 
-    /// Whether answers depend on the `Origin` of a request.
+    /// Whether answers depend on the `CorsOrigin` of a request.
     pub(crate) fn varies(&self) -> bool {
-        matches!(self.allowed, Allowed::Listed(_))
+        matches!(self.allowed, AllowedOrigins::Listed(_))
     }
 
     /// What an answer to a request of this origin is told as allowed for.
     pub(crate) fn admit<'o>(&self, origin: Option<&'o [u8]>) -> Option<&'o [u8]> {
         match &self.allowed {
-            Allowed::Nobody => None,
+            AllowedOrigins::Nobody => None,
             // Told to those who don't ask as well, since a cache may keep it for those who do.
-            Allowed::Everybody => Some(b"*"),
-            Allowed::Listed(listed) => origin.filter(|origin| {
+            AllowedOrigins::Everybody => Some(b"*"),
+            AllowedOrigins::Listed(listed) => origin.filter(|origin| {
                 let mut listed = listed.iter();
                 listed.any(|allowed| allowed.0.as_bytes() == *origin)
             }),
@@ -214,7 +219,7 @@ mod tests {
             "http://localhost:3000",
             "HTTPS://A.example",
         ] {
-            assert!(Origin::parse(right).is_ok(), "{right}");
+            assert!(CorsOrigin::parse(right).is_ok(), "{right}");
         }
         for wrong in [
             "",
@@ -227,15 +232,15 @@ mod tests {
             "https://",
             "ftp://a",
         ] {
-            assert!(Origin::parse(wrong).is_err(), "{wrong}");
+            assert!(CorsOrigin::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn only_those_listed_are_admitted() {
         let cors = |origins: &[&str]| {
-            let origins = origins.iter().map(|text| Origin::parse(text).unwrap());
-            Cors::new(&CorsOptions {
+            let origins = origins.iter().map(|text| CorsOrigin::parse(text).unwrap());
+            CorsRules::new(&CorsOptions {
                 origins: origins.collect(),
                 ..CorsOptions::default()
             })

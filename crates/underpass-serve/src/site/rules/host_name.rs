@@ -85,18 +85,18 @@ impl fmt::Display for HostName {
 
 /// All names of all sites, each with the number of its site.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct HostNames {
     exact: HashMap<Vec<u8>, usize>,
     /// What names end with, `.example.org`, the longest first.
     endings: Vec<(Vec<u8>, usize)>,
 }
 
-impl Names {
+impl HostNames {
     /// Reads the names of every site. The error is a name that two have.
     pub(crate) fn new<'n>(
         sites: impl IntoIterator<Item = &'n [HostName]>,
-    ) -> Result<Names, HostName> {
-        let mut names = Names::default();
+    ) -> Result<HostNames, HostName> {
+        let mut names = HostNames::default();
         for (number, site) in sites.into_iter().enumerate() {
             for name in site {
                 if !names.add(name, number) {
@@ -187,7 +187,7 @@ mod tests {
             names(&["*.example.org"]),
             names(&["*.a.example.org", "b.example.org", "[::1]"]),
         ];
-        let names = Names::new(sites.iter().map(Vec::as_slice)).unwrap();
+        let names = HostNames::new(sites.iter().map(Vec::as_slice)).unwrap();
         for (authority, number) in [
             ("first.example", 0),
             ("other.example", 0),
@@ -213,7 +213,7 @@ mod tests {
     fn a_name_has_one_site() {
         for name in ["a.example", "*.a.example"] {
             let site = [HostName::parse(name).unwrap()];
-            assert_eq!(Names::new([&site[..], &site[..]]).unwrap_err(), name);
+            assert_eq!(HostNames::new([&site[..], &site[..]]).unwrap_err(), name);
         }
     }
 }

@@ -12,14 +12,14 @@ use serde::Deserialize;
 
 use super::url_path::parse_path;
 use crate::http::status::Status;
-use crate::request::path::{Form, SitePath, encode_path};
+use crate::request::path::{PathForm, SitePath, encode_path};
 
 /// A redirect: `from` leads to `to`, and clients are told so.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
-    from: Subject,
-    to: To,
+    from: RuleSubject,
+    to: RedirectTarget,
     status: Status,
 }
 
@@ -27,9 +27,9 @@ pub struct Redirect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {
-    from: Subject,
+    from: RuleSubject,
     to: SitePath,
-    star: Star,
+    star: TrailingStar,
 }
 
 #[derive(Deserialize)]
@@ -49,49 +49,49 @@ struct RewriteText {
 
 /// What a rule is about.
 #[derive(Clone, Debug)]
-enum Subject {
+enum RuleSubject {
     Exactly(SitePath),
     Beneath(SitePath),
 }
 
 /// Where a redirect leads: a path or an URL, up to the star.
 #[derive(Clone, Debug)]
-struct To {
+struct RedirectTarget {
     text: String,
-    star: Star,
+    star: TrailingStar,
 }
 
 /// Whether what is beneath `from` is put behind `to`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Star {
+enum TrailingStar {
     There,
     Missing,
 }
 
 /// What stands for the star of a path.
-struct Rest<'p> {
+struct MatchedRest<'p> {
     beneath: &'p [u8],
-    form: Form,
+    form: PathForm,
 }
 
 /// A redirect that a request has met.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Redirection {
+pub(crate) struct MatchedRedirect {
     pub(crate) status: Status,
     pub(crate) location: Vec<u8>,
 }
 
 /// What a rewrite makes of a path.
 #[derive(Debug)]
-pub(crate) struct Rewritten {
+pub(crate) struct RewrittenPath {
     /// What is looked for.
     pub(crate) path: SitePath,
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestedPath,
 }
 
 /// What a rewrite was made of.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedPath {
     /// There was none: what was asked for is what is looked for.
     Same,
     /// That path, with all beneath it: links in a page lead to where they should.
@@ -113,7 +113,7 @@ impl Redirect {
             308 => Status::PermanentRedirect,
             _ => return Err(format!("{status} is none of 301, 302, 307 and 308")),
         };
-        let (from, to) = (Subject::parse(from)?, To::parse(to)?);
+        let (from, to) = (RuleSubject::parse(from)?, RedirectTarget::parse(to)?);
         from.check_star(to.star)?;
         let redirect = Redirect { from, to, status };
         match redirect.leads_to_itself() {
@@ -123,12 +123,12 @@ impl Redirect {
     }
 
     /// Where a request for `path` is sent to.
-    pub(crate) fn meet(&self, path: &SitePath, query: Option<&[u8]>) -> Option<Redirection> {
+    pub(crate) fn meet(&self, path: &SitePath, query: Option<&[u8]>) -> Option<MatchedRedirect> {
         let rest = self.from.rest(path)?;
         let mut location = self.to.text.clone().into_bytes();
-        if self.to.star == Star::There {
+        if self.to.star == TrailingStar::There {
             encode_path(rest.beneath, &mut location);
-            if rest.form == Form::Folder && !rest.beneath.is_empty() {
+            if rest.form == PathForm::Folder && !rest.beneath.is_empty() {
                 location.push(b'/');
             }
         }
@@ -136,7 +136,7 @@ impl Redirect {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        Some(Redirection {
+        Some(MatchedRedirect {
             status: self.status,
             location,
         })
@@ -144,8 +144,8 @@ impl Redirect {
 
     fn leads_to_itself(&self) -> bool {
         let sample = match self.to.star {
-            Star::There => format!("{}x", self.to.text),
-            Star::Missing => self.to.text.clone(),
+            TrailingStar::There => format!("{}x", self.to.text),
+            TrailingStar::Missing => self.to.text.clone(),
         };
         let path = sample.split(['?', '#']).next().unwrap_or_default();
         SitePath::parse(path.as_bytes())
@@ -159,7 +159,7 @@ impl Rewrite {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn new(from: &str, to: &str) -> Result<Rewrite, String> {
-        let from = Subject::parse(from)?;
+        let from = RuleSubject::parse(from)?;
         let (to, star) = split_star(to)?;
         from.check_star(star)?;
         let to = parse_path(to)?;
@@ -167,36 +167,36 @@ impl Rewrite {
     }
 
     /// What is looked for instead of `path`.
-    pub(crate) fn meet(&self, path: &SitePath) -> Option<Rewritten> {
+    pub(crate) fn meet(&self, path: &SitePath) -> Option<RewrittenPath> {
         let rest = self.from.rest(path)?;
         Some(match self.star {
-            Star::There => Rewritten {
+            TrailingStar::There => RewrittenPath {
                 path: self.to.join(rest.beneath, rest.form),
-                asked: Asked::Tree(path.clone()),
+                asked: RequestedPath::Tree(path.clone()),
             },
-            Star::Missing => Rewritten {
+            TrailingStar::Missing => RewrittenPath {
                 path: self.to.clone(),
                 asked: match self.to == *path {
-                    true => Asked::Same,
-                    false => Asked::Alone,
+                    true => RequestedPath::Same,
+                    false => RequestedPath::Alone,
                 },
             },
         })
     }
 }
 
-impl Subject {
-    fn parse(from: &str) -> Result<Subject, String> {
+impl RuleSubject {
+    fn parse(from: &str) -> Result<RuleSubject, String> {
         let (path, star) = split_star(from)?;
         Ok(match star {
-            Star::There => Subject::Beneath(parse_path(path)?),
-            Star::Missing => Subject::Exactly(parse_path(path)?),
+            TrailingStar::There => RuleSubject::Beneath(parse_path(path)?),
+            TrailingStar::Missing => RuleSubject::Exactly(parse_path(path)?),
         })
     }
 
-    fn check_star(&self, to: Star) -> Result<(), String> {
+    fn check_star(&self, to: TrailingStar) -> Result<(), String> {
         match (self, to) {
-            (Subject::Exactly(_), Star::There) => {
+            (RuleSubject::Exactly(_), TrailingStar::There) => {
                 Err("`to` has a star, and `from` has none that it could stand for".to_owned())
             }
             _ => Ok(()),
@@ -204,27 +204,29 @@ impl Subject {
     }
 
     /// Whether it is about `path`, and what of it is beneath.
-    fn rest<'p>(&self, path: &'p SitePath) -> Option<Rest<'p>> {
+    fn rest<'p>(&self, path: &'p SitePath) -> Option<MatchedRest<'p>> {
         let form = path.form();
         match self {
-            Subject::Exactly(exact) => (exact == path).then_some(Rest { beneath: b"", form }),
-            Subject::Beneath(folder) => {
+            RuleSubject::Exactly(exact) => {
+                (exact == path).then_some(MatchedRest { beneath: b"", form })
+            }
+            RuleSubject::Beneath(folder) => {
                 let beneath = match folder.bytes() {
                     b"" => path.bytes(),
                     folder => match path.bytes().strip_prefix(folder)? {
-                        b"" if form == Form::Folder => b"",
+                        b"" if form == PathForm::Folder => b"",
                         [b'/', beneath @ ..] => beneath,
                         _ => return None,
                     },
                 };
-                Some(Rest { beneath, form })
+                Some(MatchedRest { beneath, form })
             }
         }
     }
 }
 
-impl To {
-    fn parse(to: &str) -> Result<To, String> {
+impl RedirectTarget {
+    fn parse(to: &str) -> Result<RedirectTarget, String> {
         let (text, star) = split_star(to)?;
         let visible = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
         if !text.bytes().all(visible) {
@@ -237,11 +239,13 @@ impl To {
             .find_map(|scheme| text.strip_prefix(scheme));
         let right = match rest {
             // The slash ends the host: nothing of a request can get into it.
-            Some(rest) => !rest.starts_with('/') && (star == Star::Missing || rest.contains('/')),
+            Some(rest) => {
+                !rest.starts_with('/') && (star == TrailingStar::Missing || rest.contains('/'))
+            }
             None => text.starts_with('/') && !text.starts_with("//"),
         };
         match right {
-            true => Ok(To {
+            true => Ok(RedirectTarget {
                 text: text.to_owned(),
                 star,
             }),
@@ -253,10 +257,12 @@ impl To {
 }
 
 /// What stands before a star at the end, which follows a slash.
-fn split_star(text: &str) -> Result<(&str, Star), String> {
+fn split_star(text: &str) -> Result<(&str, TrailingStar), String> {
     match text.strip_suffix('*') {
-        Some(before) if before.ends_with('/') && !before.contains('*') => Ok((before, Star::There)),
-        None if !text.contains('*') => Ok((text, Star::Missing)),
+        Some(before) if before.ends_with('/') && !before.contains('*') => {
+            Ok((before, TrailingStar::There))
+        }
+        None if !text.contains('*') => Ok((text, TrailingStar::Missing)),
         _ => Err(format!(
             "{text:?}: a star stands at the end, behind a slash, or nowhere"
         )),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::pattern::Pattern;
 use super::url_path::parse_path;
 use crate::limits::TRIED_FILES_MAX;
-use crate::request::path::{Form, SitePath};
+use crate::request::path::{PathForm, SitePath};
 
 /// What the paths that a pattern is about may lead to: the first of `files` that is there.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,10 +30,10 @@ pub struct TryRule {
 /// One of the things that a path may lead to: `{path}.html`, `/app/index.html`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
-pub struct Candidate(Shape);
+pub struct Candidate(CandidateShape);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Shape {
+enum CandidateShape {
     /// A file, whatever was asked for.
     Page(SitePath),
     /// What was asked for, beneath a folder, which may be the root.
@@ -44,7 +44,7 @@ enum Shape {
 
 /// What is looked for, and what it may turn out to be.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Sought {
+pub(crate) enum SoughtPath {
     /// A file only: a folder there is none.
     File(SitePath),
     /// Whatever is there. It is as deep as what was asked for, so a folder may be it.
@@ -68,8 +68,8 @@ impl TryRule {
     /// The file that stands at the end for all paths.
     pub(crate) fn last_page(&self) -> Option<&SitePath> {
         match &self.files.last()?.0 {
-            Shape::Page(page) => Some(page),
-            Shape::Beneath(_) | Shape::Longer(..) => None,
+            CandidateShape::Page(page) => Some(page),
+            CandidateShape::Beneath(_) | CandidateShape::Longer(..) => None,
         }
     }
 }
@@ -84,13 +84,13 @@ impl Candidate {
         let whole = text.replacen(PATH, &format!("/{PATH}"), 1);
         let wrong = || format!("{text:?}: {PATH} stands once at the most, and no dots beside it");
         let path = parse_path(&whole)?;
-        if path.form() == Form::Folder {
+        if path.form() == PathForm::Folder {
             return Err(format!(
                 "{text:?} is a folder; name a file, or {PATH}, which finds folders too"
             ));
         }
         if !text.contains(PATH) {
-            return Ok(Candidate(Shape::Page(path)));
+            return Ok(Candidate(CandidateShape::Page(path)));
         }
         let bytes = std::str::from_utf8(path.bytes()).map_err(|_| wrong())?;
         let (before, after) = bytes.split_once(PATH).ok_or_else(wrong)?;
@@ -99,28 +99,30 @@ impl Candidate {
         }
         let folder = parse_path(&format!("/{before}"))?;
         Ok(Candidate(match after {
-            "" => Shape::Beneath(folder),
-            after => Shape::Longer(folder, after.to_owned()),
+            "" => CandidateShape::Beneath(folder),
+            after => CandidateShape::Longer(folder, after.to_owned()),
         }))
     }
 
     /// What it is for `path`; nothing where a name would be put behind a slash.
-    pub(crate) fn of(&self, path: &SitePath) -> Option<Sought> {
+    pub(crate) fn of(&self, path: &SitePath) -> Option<SoughtPath> {
         match &self.0 {
-            Shape::Page(page) => Some(Sought::File(page.clone())),
-            Shape::Beneath(folder) => {
+            CandidateShape::Page(page) => Some(SoughtPath::File(page.clone())),
+            CandidateShape::Beneath(folder) => {
                 let beneath = folder.join(path.bytes(), path.form());
-                Some(Sought::Anything(beneath))
+                Some(SoughtPath::Anything(beneath))
             }
-            Shape::Longer(folder, after) => match (after.strip_prefix('/'), path.form()) {
+            CandidateShape::Longer(folder, after) => match (after.strip_prefix('/'), path.form()) {
                 (Some(inside), _) => {
-                    let beneath = folder.join(path.bytes(), Form::Folder);
-                    Some(Sought::File(beneath.join(inside.as_bytes(), Form::File)))
+                    let beneath = folder.join(path.bytes(), PathForm::Folder);
+                    Some(SoughtPath::File(
+                        beneath.join(inside.as_bytes(), PathForm::File),
+                    ))
                 }
-                (None, Form::Folder) => None,
-                (None, Form::File) => {
-                    let beneath = folder.join(path.bytes(), Form::File);
-                    Some(Sought::File(beneath.with_suffix(after)))
+                (None, PathForm::Folder) => None,
+                (None, PathForm::File) => {
+                    let beneath = folder.join(path.bytes(), PathForm::File);
+                    Some(SoughtPath::File(beneath.with_suffix(after)))
                 }
             },
         }
@@ -142,8 +144,8 @@ mod tests {
     fn sought(candidate: &str, path: &str) -> String {
         let path = SitePath::parse(path.as_bytes()).unwrap();
         match Candidate::parse(candidate).unwrap().of(&path) {
-            Some(Sought::File(path)) => format!("file {path:?}"),
-            Some(Sought::Anything(path)) => format!("{path:?}"),
+            Some(SoughtPath::File(path)) => format!("file {path:?}"),
+            Some(SoughtPath::Anything(path)) => format!("{path:?}"),
             None => "-".to_owned(),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::request::path::{Form, SitePath};
+use crate::request::path::{PathForm, SitePath};
 
 /// The path of a file as it stands in a URL: `/404.html`. It begins with a slash, ends without
 /// one and leads nowhere above the root.
@@ -24,7 +24,7 @@ impl UrlPath {
     /// What is wrong with it, in words.
     pub fn parse(path: &str) -> Result<UrlPath, String> {
         match parse_path(path)? {
-            path if path.form() == Form::File => Ok(UrlPath(path)),
+            path if path.form() == PathForm::File => Ok(UrlPath(path)),
             _ => Err(format!(
                 "{path:?} is the path of a folder; a file is wanted"
             )),
