@@ -5,8 +5,7 @@ use std::process::{Command, ExitCode};
 
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation, build_underpass};
-use super::table::{PeerDocument, PeerTable};
-use super::volume::PeerFileSystem;
+use super::table::{PeerDocument, PeerFileSystem, PeerTable};
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code};
 

@@ -48,7 +48,7 @@ enum BetterWhen {
 /// The first contender's figure divided by another's.
 #[derive(Clone, Copy, Deserialize)]
 struct RatioToPeer {
-    verdict: RatioVerdict,
+    verdict: PeerVerdict,
     ratio: f64,
     low: f64,
     high: f64,
@@ -56,7 +56,7 @@ struct RatioToPeer {
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum RatioVerdict {
+enum PeerVerdict {
     Different,
     NotDistinguishable,
     TooFewRounds,
@@ -186,12 +186,12 @@ impl CaseResult {
 impl RatioToPeer {
     fn standing(&self, better: BetterWhen) -> Standing {
         match self.verdict {
-            RatioVerdict::TooFewRounds => Standing::Unknown,
-            RatioVerdict::NotDistinguishable => Standing::Level,
-            RatioVerdict::Different if (self.ratio < 1.0) == (better == BetterWhen::Lower) => {
+            PeerVerdict::TooFewRounds => Standing::Unknown,
+            PeerVerdict::NotDistinguishable => Standing::Level,
+            PeerVerdict::Different if (self.ratio < 1.0) == (better == BetterWhen::Lower) => {
                 Standing::Ahead
             }
-            RatioVerdict::Different => Standing::Behind,
+            PeerVerdict::Different => Standing::Behind,
         }
     }
 

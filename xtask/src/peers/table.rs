@@ -5,7 +5,6 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::volume::PeerFileSystem;
 use crate::workspace::Fallible;
 
 const TABLE: &str = include_str!("../../../peers/peers.toml");
@@ -72,6 +71,15 @@ pub(super) struct PeerDocument {
     pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
+}
+
+/// A file system that is made for a measurement.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PeerFileSystem {
+    Ext4,
+    Xfs,
+    Btrfs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, ValueEnum)]

@@ -7,9 +7,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde::Deserialize;
-
 use super::installation::{FOLDER, Installation};
+use super::table::PeerFileSystem;
 use crate::needs::{PRIVATE_MOUNTS, lack_of};
 use crate::workspace::Fallible;
 
@@ -26,14 +25,6 @@ losetup --detach "$device"
 rm "$1"
 shift
 exec "$@""#;
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum PeerFileSystem {
-    Ext4,
-    Xfs,
-    Btrfs,
-}
 
 impl PeerFileSystem {
     /// Why there can't be one here.

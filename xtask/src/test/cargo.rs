@@ -117,7 +117,7 @@ pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestRepor
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = HarnessOutcome::default();
     if let Some(output) = child.stdout.take() {
         stream(output, io::stdout(), &mut outcome)?;
     }
@@ -127,7 +127,11 @@ pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestRepor
 }
 
 /// Passes the output on line by line as it comes, reading along.
-fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut Outcome) -> io::Result<()> {
+fn stream(
+    output: impl Read,
+    mut terminal: impl Write,
+    outcome: &mut HarnessOutcome,
+) -> io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
@@ -140,12 +144,12 @@ fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut Outcome) ->
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Outcome {
+struct HarnessOutcome {
     totals: TestTotals,
     failures: Vec<String>,
 }
 
-impl Outcome {
+impl HarnessOutcome {
     fn read(&mut self, line: &str) {
         if let Some(totals) = totals(line) {
             self.totals += totals;
@@ -211,7 +215,7 @@ mod tests {
 
     #[test]
     fn results_are_summed_and_passed_on_unchanged() {
-        let (mut outcome, mut terminal) = (Outcome::default(), Vec::new());
+        let (mut outcome, mut terminal) = (HarnessOutcome::default(), Vec::new());
         stream(OUTPUT.as_bytes(), &mut terminal, &mut outcome).expect("no input or output");
         assert_eq!(terminal, OUTPUT.as_bytes());
         assert_eq!(
@@ -227,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_was_counted_is_not_counted_twice() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         OUTPUT.lines().for_each(|line| outcome.read(line));
         outcome.conclude("unit", failed());
         assert_eq!(outcome.totals.failed, 1);
@@ -235,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_run_that_died_is_a_failure() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         outcome.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n");
         outcome.conclude("unit", failed());
         assert_eq!(
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn other_lines_count_nothing() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         for line in [
             "test result: unknown",
             "   Compiling a v1.0.0",
@@ -260,6 +264,6 @@ mod tests {
         ] {
             outcome.read(line);
         }
-        assert_eq!(outcome, Outcome::default());
+        assert_eq!(outcome, HarnessOutcome::default());
     }
 }

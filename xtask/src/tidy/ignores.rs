@@ -1,8 +1,8 @@
 //! A test is left out of a plain `cargo test` only where `cargo xtask test` runs it: it is in an
 //! integration test, it names what it needs, and so do all tests beside it.
 
-use super::rust::Ignored;
-use super::{Complaint, Tree};
+use super::code::{Ignored, Tree};
+use super::complaint::Complaint;
 use crate::needs;
 use crate::workspace::{BuildTarget, Package};
 
