@@ -46,7 +46,7 @@ fn known(mechanism: Mechanism, from: Family, to: Family) -> Option<Errno> {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_forced_mechanism_moves_all_by_itself_or_names_the_errno() {
     for (from, to) in pairs() {
         let source = file_at(from, 1, LEN);
@@ -76,7 +76,7 @@ fn a_forced_mechanism_moves_all_by_itself_or_names_the_errno() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn the_free_choice_is_the_first_that_works() {
     for (from, to) in pairs() {
         let source = file_at(from, 2, LEN);
@@ -93,7 +93,7 @@ fn the_free_choice_is_the_first_that_works() {
 
 /// `--reflink=never` and `=always`.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
     let cloning = |cloning| Policy::default().cloning(cloning);
     for place in all() {
@@ -116,7 +116,7 @@ fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
 
 /// The remembered refusal holds for the pair of devices and for nothing else.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_one_pair_refused_is_asked_of_another() {
     let kernel = Kernel::unprobed();
     let copied = |from: &str, to: &str| {
@@ -139,7 +139,7 @@ fn what_one_pair_refused_is_asked_of_another() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn whole_blocks_are_cloned_from_and_to_any_place() {
     const BLOCK: u64 = 4096;
     for place in all().iter().filter(|place| place.family.clones()) {
@@ -172,7 +172,7 @@ fn whole_blocks_are_cloned_from_and_to_any_place() {
 
 /// QUIRK(clone-keeps-tail)
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn clone_keeps_tail_and_so_is_not_used_on_a_longer_sink() {
     for place in all().iter().filter(|place| place.family.clones()) {
         let source = file_at(place, 6, 8192);

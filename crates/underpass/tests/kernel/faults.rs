@@ -29,7 +29,7 @@ fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_file_system_is_told_with_what_the_sink_really_has() {
     const LEN: usize = 3 << 20;
     let content = testkit::content(30, LEN);
@@ -49,7 +49,7 @@ fn a_full_file_system_is_told_with_what_the_sink_really_has() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn copy_range_into_its_own_full_file_system_is_told_too() {
     let small = small(1 << 20);
     let source = file_at(&small, 31, 700_000);
@@ -66,7 +66,7 @@ fn copy_range_into_its_own_full_file_system_is_told_too() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_file_system_while_receiving_tells_what_is_lost() {
     const LEN: usize = 3 << 20;
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
@@ -96,7 +96,7 @@ fn a_full_file_system_while_receiving_tells_what_is_lost() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_sparse_copy_that_fills_the_sink_counts_its_holes() {
     const MIB: u64 = 1 << 20;
     for from in all() {
@@ -115,7 +115,7 @@ fn a_sparse_copy_that_fills_the_sink_counts_its_holes() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn appending_and_one_way_descriptors_are_understood_everywhere() {
     for place in all() {
         let source = file_at(place, 34, 100_000);
@@ -140,7 +140,7 @@ fn appending_and_one_way_descriptors_are_understood_everywhere() {
 
 /// Direct I/O wants alignment that nobody promised; what can't be kept must be said.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn direct_io_descriptors_are_copied_right_or_refused() {
     let direct = |path: &std::path::Path| {
         let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
@@ -183,7 +183,7 @@ fn direct_io_descriptors_are_copied_right_or_refused() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_socket_is_received_into_every_file_system_by_splice() {
     for place in all() {
         let content = testkit::content(36, 2_000_003);
@@ -202,7 +202,7 @@ fn a_socket_is_received_into_every_file_system_by_splice() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn every_file_system_serves_every_mechanism_towards_sockets() {
     for place in all() {
         let source = file_at(place, 37, 1_000_003);
@@ -231,7 +231,7 @@ fn check_sent(place: &Place, source: &File, mechanism: Mechanism) {
 
 /// An overlay hands out descriptors of its lower layer until somebody writes.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_is_copied_between_an_overlay_and_what_lies_below_it() {
     let (overlay, below) = (place("overlay"), place("xfs"));
     for (from, to) in [(overlay, below), (below, overlay)] {

@@ -21,7 +21,7 @@ const MIB: usize = 1 << 20;
 
 /// QUIRK(pipe-quota)
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn pipe_quota_makes_pipes_small_and_transfers_no_less_right() {
     if let Some(folder) = std::env::var_os(PART) {
         return as_nobody(folder.as_ref());

@@ -77,7 +77,7 @@ fn check(policy: Policy, source: &Sparse, path: &Path, what: &str) -> Vec<(u64, 
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_and_bytes_are_kept_within_a_file_system() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate() {
@@ -93,7 +93,7 @@ fn holes_and_bytes_are_kept_within_a_file_system() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_and_bytes_are_kept_between_file_systems() {
     for from in all() {
         for (number, map) in maps().into_iter().enumerate().step_by(3) {
@@ -110,7 +110,7 @@ fn holes_and_bytes_are_kept_between_file_systems() {
 
 /// A sink that has old bytes gets zeros, not holes through which they shine.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn old_bytes_do_not_shine_through_holes() {
     for place in all() {
         for map in Map::special().into_iter().chain((0..4).map(Map::random)) {
@@ -135,7 +135,7 @@ fn old_bytes_do_not_shine_through_holes() {
 
 /// What `cp --sparse=never` promises: every byte has its own room on the disk.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_are_filled_where_every_byte_is_to_be_written() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate().step_by(2) {
@@ -168,7 +168,7 @@ fn shares_blocks(path: &Path) -> bool {
 
 /// The test before this one can fail.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn shared_blocks_are_seen_where_they_are() {
     for place in all().iter().filter(|place| place.family.clones()) {
         let (source, path) = (place.file(), place.path());
@@ -185,7 +185,7 @@ fn shared_blocks_are_seen_where_they_are() {
 
 /// What `cp --sparse=always` promises: zeros take no room, wherever the source has them.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn zeros_become_the_holes_that_they_would_have_been() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate() {
@@ -210,7 +210,7 @@ fn zeros_become_the_holes_that_they_would_have_been() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_large_file_of_zeros_takes_the_room_of_its_data() {
     const MIB: usize = 1 << 20;
     for place in all() {
@@ -240,7 +240,7 @@ fn a_large_file_of_zeros_takes_the_room_of_its_data() {
 
 /// Parts of a sparse file, moved to another place of a fresh sink.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_part_that_begins_or_ends_in_a_hole_arrives_in_place() {
     const MIB: u64 = 1 << 20;
     for place in all() {
@@ -276,7 +276,7 @@ fn a_part_that_begins_or_ends_in_a_hole_arrives_in_place() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_sparse_source_that_shrinks_is_truncated() {
     const MIB: u64 = 1 << 20;
     for place in all() {
