@@ -7,9 +7,8 @@ mod support;
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
-use support::Server;
+use support::{Server, peak_kib};
 use underpass_testkit::HttpClient;
 
 const LENGTH: u64 = 200 << 20;
@@ -17,14 +16,6 @@ const LENGTH: u64 = 200 << 20;
 /// is sent larger than what the sockets hold.
 const GROWTH_KIB_MAX: u64 = 24 << 10;
 const NOISE: usize = 64 << 20;
-
-/// The most memory this process ever had.
-fn peak_kib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let figure = line.unwrap().split_whitespace().nth(1);
-    figure.unwrap().parse().unwrap()
-}
 
 /// The chunks of a body, one after the other.
 struct Body<'c> {
@@ -47,11 +38,9 @@ impl Read for Body<'_> {
 
 /// Reads the plain file to the end of a connection, and says how much that was, with its head.
 fn read_plain(server: &Server) -> u64 {
-    let mut socket = TcpStream::connect(server.address()).unwrap();
-    socket
-        .write_all(b"GET /large.txt HTTP/1.0\r\n\r\n")
-        .unwrap();
-    io::copy(&mut socket, &mut io::sink()).unwrap()
+    let mut client = server.connect();
+    client.send("GET /large.txt HTTP/1.0\r\n\r\n");
+    io::copy(&mut client.socket, &mut io::sink()).unwrap()
 }
 
 /// Hashes what comes out.

@@ -10,12 +10,12 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat, renameat_with};
 use support::{Probe, Server, State};
 use underpass_serve::{ServerOptions, serve};
-use underpass_testkit::HttpClient;
+use underpass_testkit::{HttpClient, WAIT_MAX};
 
 const SECRET: &str = "the secret";
 const PUBLIC: &str = "for everybody";
@@ -204,9 +204,6 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// How long a swap may take to be seen. A machine that is busy has one side wait for the other.
-const SWAPS_SEEN_WITHIN: Duration = Duration::from_secs(60);
-
 /// Swaps a folder for a link that leads out, again and again, while its files are asked for, and
 /// goes on until both have been met.
 fn swap(server: Server, names: usize, opens: Opens) {
@@ -235,7 +232,7 @@ fn swap(server: Server, names: usize, opens: Opens) {
                 Opens::Secrets => secrets,
             };
             let is_seen = found > 0 && other > 0;
-            if requests >= names && (is_seen || start.elapsed() > SWAPS_SEEN_WITHIN) {
+            if requests >= names && (is_seen || start.elapsed() > WAIT_MAX) {
                 break;
             }
             let answer = client.get(&format!("/swapped/{name}"));

@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use support::{Probe, Server, State, pattern};
-use underpass_testkit::{HttpClient, HttpResponse};
+use underpass_testkit::{HttpClient, HttpResponse, sha256};
 
 /// A folder with something of everything.
 fn site() -> Server {
@@ -299,10 +299,6 @@ fn hashing() -> Server {
     server
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn a_hash_is_a_line_as_sha256sum_writes_it() {
     let server = hashing();
@@ -312,7 +308,7 @@ fn a_hash_is_a_line_as_sha256sum_writes_it() {
     let line = |hash: &str| format!("\\{hash}  a \\\\b\n").into_bytes();
     for _ in ["computed", "remembered"] {
         let answer = server.get("/d/a%20%5Cb?hash=sha256");
-        assert_eq!(answer.body, line(&hex(&Sha256::digest(&content))));
+        assert_eq!(answer.body, line(&sha256(&content)));
         assert_eq!(
             answer.field("content-type"),
             Some("text/plain; charset=utf-8")
@@ -341,7 +337,7 @@ fn a_hash_follows_its_file() {
     for content in ["one", "two", "three"] {
         server.write("f", content);
         let answer = server.get("/f?hash=sha256");
-        let expected = format!("{}  f\n", hex(&Sha256::digest(content)));
+        let expected = format!("{}  f\n", sha256(content));
         assert_eq!(answer.body, expected.into_bytes());
     }
 }

@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::Server;
+use support::{Server, peak_kib};
 use underpass_testkit::HttpClient;
 
 const ENTRIES: usize = 100_000;
@@ -20,14 +20,6 @@ fn fill(folder: &Path) {
         fs::File::create(folder.join(format!("a file with a name of its own, number {number}")))
             .unwrap();
     }
-}
-
-/// The most memory this process ever had.
-fn peak_kib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let figure = line.unwrap().split_whitespace().nth(1);
-    figure.unwrap().parse().unwrap()
 }
 
 fn ask(server: &Server, target: &str) -> HttpClient {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 use support::{Probe, Server, State, find, make_old, pattern};
-use underpass_testkit::{HttpClient, HttpResponse};
+use underpass_testkit::{HttpClient, HttpResponse, wait_until};
 
 const WANT: &str = "Want-Repr-Digest: sha-256=5";
 
@@ -215,5 +215,5 @@ fn beyond_the_bounds_the_file_comes_without() {
     assert!(answer.body == pattern(300_000), "another body");
     // Who goes away makes room.
     drop(waiting);
-    while told(&server.get_with("/f.txt", WANT)).is_none() {}
+    wait_until("room", || told(&server.get_with("/f.txt", WANT)).is_some());
 }

@@ -16,7 +16,7 @@ use underpass_net::{
 };
 
 /// How long anything may take before a test has failed.
-pub(crate) const HANG: Duration = Duration::from_secs(60);
+pub(crate) const HANG: Duration = underpass_testkit::WAIT_MAX;
 
 /// A longer frame ends the connection.
 pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;

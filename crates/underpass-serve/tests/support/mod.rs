@@ -200,6 +200,14 @@ impl Probe for HttpClient {
     }
 }
 
+/// The most memory that this process ever had.
+pub(crate) fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let figure = line.unwrap().split_whitespace().nth(1);
+    figure.unwrap().parse().unwrap()
+}
+
 pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack
         .windows(needle.len())
