@@ -50,7 +50,8 @@ pub use options::{ServerOptions, SiteOptions};
 pub use request::forwarded::client;
 pub use site::rules::TypeOptions;
 
-pub use connection::worker::{ServeSummary, Worker};
+pub use connection::worker::Worker;
+pub use metrics::worker_metrics::ServeSummary;
 pub use options::settings::{ConfigOverride, OverrideSource};
 pub use server::{FileServer, serve, serve_on};
 pub use site::rules;

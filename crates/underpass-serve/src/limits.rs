@@ -154,24 +154,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// Where a request stands on its connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum RequestPlace {
-    /// Another one may follow.
-    Among,
-    /// It is the last one that is answered.
-    Last,
-}
-
 impl RequestLimits {
-    /// The place of the request with this number, the first being 1.
-    pub(crate) fn place(&self, number: u64) -> RequestPlace {
-        match self.per_connection_max {
-            Some(max) if number >= max.get() => RequestPlace::Last,
-            _ => RequestPlace::Among,
-        }
-    }
-
     /// Looks for limits that contradict each other or leave no request.
     ///
     /// # Errors

@@ -71,9 +71,9 @@ pub(crate) fn fields(planned: Option<&str>, previous: Option<&Account>) -> Strin
     fields
 }
 
-/// Puts fields at the end of a head, in front of the body that may follow it in the same piece.
-pub(crate) fn insert(head: &mut Vec<u8>, fields: &str) {
-    if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+/// Puts fields at the end of a head of `head_bytes`, before the body that may follow it.
+pub(crate) fn insert(head: &mut Vec<u8>, head_bytes: usize, fields: &str) {
+    if let Some(end) = head_bytes.checked_sub(b"\r\n\r\n".len()) {
         head.splice(end..end, fields.bytes());
     }
 }
@@ -85,7 +85,12 @@ mod tests {
     #[test]
     fn fields_stand_between_head_and_body() {
         let mut head = b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\nbody\r\n\r\n".to_vec();
-        insert(&mut head, &fields(Some("x"), Some(&Account::default())));
+        let head_bytes = head.len() - b"body\r\n\r\n".len();
+        insert(
+            &mut head,
+            head_bytes,
+            &fields(Some("x"), Some(&Account::default())),
+        );
         let expected = "HTTP/1.1 404 Not Found\r\nA: b\r\nUnderpass-Plan: x\r\n\
                         Underpass-Previous: nothing to move\r\n\r\nbody\r\n\r\n";
         assert_eq!(head, expected.as_bytes());

@@ -154,10 +154,22 @@ impl Chunk {
     }
 }
 
-/// A body on its way.
+/// A body that can be produced, and the fields of its head.
+#[derive(Debug)]
+pub(crate) struct StartedBody {
+    pub(crate) producer: Box<dyn BodyProducer>,
+    /// What is known before a disk is read.
+    pub(crate) opening: Chunk,
+    /// All fields but the general ones, each with a line end before it.
+    pub(crate) fields: Vec<u8>,
+    /// What is sent, for messages about failures.
+    pub(crate) what: String,
+}
+
+/// A body that is being sent.
 #[derive(Debug)]
 pub(crate) struct ProducedBody {
-    feed: Box<dyn BodyProducer>,
+    producer: Box<dyn BodyProducer>,
     delimiter: BodyDelimiter,
     /// What is sent, for those who have to tell that it failed.
     pub(crate) what: String,
@@ -188,62 +200,55 @@ impl fmt::Display for BodyError {
 }
 
 impl ProducedBody {
-    /// A body that begins with `opening`, which follows the head into the outbox.
+    /// Puts the opening into the outbox, behind the head.
     pub(crate) fn new(
-        feed: Box<dyn BodyProducer>,
-        opening: Chunk,
+        started: StartedBody,
         delimiter: BodyDelimiter,
-        what: String,
         outbox: &mut Outbox,
     ) -> ProducedBody {
-        opening.frame(delimiter, BodyProgress::More, outbox);
+        started.opening.frame(delimiter, BodyProgress::More, outbox);
         ProducedBody {
-            feed,
+            producer: started.producer,
             delimiter,
-            what,
+            what: started.what,
         }
     }
 
     /// See [`BodyProducer::made`].
     pub(crate) fn made(&self) -> &'static str {
-        self.feed.made()
+        self.producer.made()
     }
 
-    pub(crate) fn delimiter(&self) -> BodyDelimiter {
-        self.delimiter
-    }
-
-    /// Sends what the outbox has and then the body.
-    pub(crate) async fn send(&mut self, stream: &mut Connection) -> Result<(), BodyError> {
-        // A feed is on a blocking thread while it works and here while it is sent.
-        let mut feed = std::mem::replace(&mut self.feed, Box::new(EmptyBody));
+    /// Sends what is in the outbox and then the body. Returns where it ended: with a chunk, or with
+    /// the connection.
+    pub(crate) async fn send(
+        self,
+        connection: &mut Connection,
+    ) -> Result<BodyDelimiter, BodyError> {
+        // The producer is on a blocking thread while it works, and here while its chunk is sent.
+        let ProducedBody {
+            mut producer,
+            delimiter,
+            ..
+        } = self;
         loop {
-            stream.flush().await?;
+            connection.flush().await?;
             let work = tokio::task::spawn_blocking(move || {
-                let mut batch = Chunk::new();
-                let progress = feed.next(&mut batch);
-                (feed, batch, progress)
+                let mut chunk = Chunk::new();
+                let progress = producer.next(&mut chunk);
+                (producer, chunk, progress)
             });
-            let (back, batch, progress) = work
+            let (back, chunk, progress) = work
                 .await
                 .map_err(|error| BodyError::Source(io::Error::other(error)))?;
-            feed = back;
+            producer = back;
             let progress = progress.map_err(BodyError::Source)?;
-            batch.frame(self.delimiter, progress, stream.outbox());
+            chunk.frame(delimiter, progress, connection.outbox());
             if progress == BodyProgress::End {
-                return Ok(stream.flush().await?);
+                connection.flush().await?;
+                return Ok(delimiter);
             }
         }
-    }
-}
-
-/// What stands in for a feed that is at work.
-#[derive(Debug)]
-struct EmptyBody;
-
-impl BodyProducer for EmptyBody {
-    fn next(&mut self, _: &mut Chunk) -> io::Result<BodyProgress> {
-        Ok(BodyProgress::End)
     }
 }
 

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
-use crate::connection::worker::{HttpShared, ServeSummary, Worker};
+use crate::connection::worker::{HttpShared, Worker};
+use crate::metrics::worker_metrics::ServeSummary;
 
 /// What is spoken on connections, and what workers do before they take any.
 #[derive(Clone, Debug)]
@@ -42,11 +43,11 @@ impl Protocol for HttpProtocol {
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
-        worker.tally().turned_away[why.number()].add(1);
+        worker.metrics().rejected[why.number()].add(1);
     }
 
     fn full(worker: &Worker) {
-        worker.tally().full.add(1);
+        worker.metrics().full.add(1);
     }
 
     fn finish(worker: &Worker) -> ServeSummary {

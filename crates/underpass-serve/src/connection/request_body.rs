@@ -51,7 +51,7 @@ pub(crate) enum SkipError {
     /// It turned out longer than is worth reading.
     TooLong,
     /// It is malformed or did not come in time.
-    Refused(HttpError),
+    Invalid(HttpError),
     /// There is nobody to answer.
     Gone,
 }
@@ -96,7 +96,7 @@ impl RequestBody {
             }
             match stream.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes) => {}
-                Err(ConnectionError::TimedOut) => return Err(SkipError::Refused(LATE)),
+                Err(ConnectionError::TimedOut) => return Err(SkipError::Invalid(LATE)),
                 Ok(ReadOutcome::End) | Err(_) => return Err(SkipError::Gone),
             }
         }
@@ -119,7 +119,7 @@ impl RequestBody {
                 }
             }
             BodyExtent::Chunked(chunked) => {
-                let read = chunked.read(input).map_err(SkipError::Refused)?;
+                let read = chunked.read(input).map_err(SkipError::Invalid)?;
                 match chunked.announced() > limits.drained_bytes_max {
                     true => Err(SkipError::TooLong),
                     false => Ok(read),

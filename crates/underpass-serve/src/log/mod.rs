@@ -53,8 +53,8 @@ impl AccessLog {
         self.options.format
     }
 
-    /// What a worker writes with.
-    pub(crate) fn pen(&self) -> LogWriter {
+    /// A writer for one more worker.
+    pub(crate) fn writer(&self) -> LogWriter {
         let shelf = self.shelves.add();
         LogWriter::new(
             Arc::clone(&self.shelves),

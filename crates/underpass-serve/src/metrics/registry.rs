@@ -28,8 +28,8 @@ impl MetricsRegistry {
         explain: Explain,
     ) -> MetricsRegistry {
         let attention = match (log.as_ref().map(AccessLog::format), metrics) {
-            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
-            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
+            (Some(LogFormat::Json), _) => ObservationLevel::ProcessorTime,
+            (Some(LogFormat::Combined), _) => ObservationLevel::RequestText,
             (None, MetricsUse::Read) => ObservationLevel::Durations,
             (None, MetricsUse::Unread) => ObservationLevel::Counts,
         };
@@ -130,6 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::http::status::Status;
     use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
     use crate::request::request_line::Method;
 
@@ -146,7 +147,7 @@ mod tests {
             for tally in &tallies {
                 tally.exchange(
                     Method::Get,
-                    200,
+                    Some(Status::Ok),
                     ExchangeEnd::Complete,
                     Some(Duration::ZERO),
                 );
@@ -170,7 +171,7 @@ mod tests {
     fn who_reads_while_a_worker_ends_has_its_counts_once() {
         let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
         let tally = board.tally();
-        tally.exchange(Method::Get, 200, ExchangeEnd::Complete, None);
+        tally.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
         let counts = board.counts();
         drop(tally);
         assert_eq!(answers(&board.counts()), 1, "as another reader has it");

@@ -15,7 +15,7 @@ use crate::site::resolve::{Resolved, open_file};
 use crate::site::sites::ServedSite;
 
 /// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
-pub(crate) fn sibling(
+pub(crate) fn precompressed(
     site: &ServedSite,
     file: &SiteFile,
     coding: Coding,

@@ -13,7 +13,7 @@ use crate::http::calendar::Moment;
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
-use crate::site::rules::Archives;
+use crate::site::rules::Offer;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -116,7 +116,7 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) {
         );
     }
     push(out, &["<button>Search</button>\n</form>\n"]);
-    if view.archives == Archives::Offered {
+    if view.archives == Offer::On {
         push(
             out,
             &[

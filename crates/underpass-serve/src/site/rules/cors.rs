@@ -126,17 +126,17 @@ pub(crate) struct CorsRules {
 
 #[derive(Debug)]
 enum AllowedOrigins {
-    Nobody,
     Everybody,
     /// Answers depend on who asks.
     Listed(Vec<CorsOrigin>),
 }
 
 impl CorsRules {
-    pub(crate) fn new(options: &CorsOptions) -> Result<CorsRules, String> {
+    /// `None` where no origin is allowed.
+    pub(crate) fn new(options: &CorsOptions) -> Result<Option<CorsRules>, String> {
         let any = options.origins.iter().any(|origin| origin.0 == "*");
         let allowed = match options.origins.len() {
-            0 => AllowedOrigins::Nobody,
+            0 => return Ok(None),
             1 if any => AllowedOrigins::Everybody,
             _ if any => return Err("cors: `*` allows everybody; leave the others out".to_owned()),
             _ => AllowedOrigins::Listed(options.origins.clone()),
@@ -164,11 +164,11 @@ impl CorsRules {
         );
         let seconds = options.max_age.as_secs().to_string();
         push_field(&mut preflight, "Access-Control-Max-Age", &seconds);
-        Ok(CorsRules {
+        Ok(Some(CorsRules {
             allowed,
             shared,
             preflight,
-        })
+        }))
     }
 
     /// Whether answers depend on the `CorsOrigin` of a request.
@@ -176,16 +176,15 @@ impl CorsRules {
         matches!(self.allowed, AllowedOrigins::Listed(_))
     }
 
-    /// What an answer to a request of this origin is told as allowed for.
-    pub(crate) fn admit<'o>(&self, origin: Option<&'o [u8]>) -> Option<&'o [u8]> {
+    /// The value of `Access-Control-Allow-Origin` in the response to a request of `origin`.
+    pub(crate) fn admit(&self, origin: Option<&[u8]>) -> Option<&[u8]> {
         match &self.allowed {
-            AllowedOrigins::Nobody => None,
-            // Told to those who don't ask as well, since a cache may keep it for those who do.
+            // Sent without `Origin` as well: a cache may keep the response for requests with it.
             AllowedOrigins::Everybody => Some(b"*"),
-            AllowedOrigins::Listed(listed) => origin.filter(|origin| {
-                let mut listed = listed.iter();
-                listed.any(|allowed| allowed.0.as_bytes() == *origin)
-            }),
+            AllowedOrigins::Listed(listed) => {
+                let mut listed = listed.iter().map(|allowed| allowed.0.as_bytes());
+                listed.find(|allowed| Some(*allowed) == origin)
+            }
         }
     }
 
@@ -245,11 +244,12 @@ mod tests {
                 ..CorsOptions::default()
             })
         };
+        let rules = |origins| cors(origins).unwrap().unwrap();
         let a = Some(&b"https://a.example"[..]);
-        assert_eq!(cors(&[]).unwrap().admit(a), None);
-        assert_eq!(cors(&["*"]).unwrap().admit(a), Some(&b"*"[..]));
-        assert_eq!(cors(&["*"]).unwrap().admit(None), Some(&b"*"[..]));
-        let listed = cors(&["https://b.example", "https://a.example"]).unwrap();
+        assert!(cors(&[]).unwrap().is_none());
+        assert_eq!(rules(&["*"]).admit(a), Some(&b"*"[..]));
+        assert_eq!(rules(&["*"]).admit(None), Some(&b"*"[..]));
+        let listed = rules(&["https://b.example", "https://a.example"]);
         assert_eq!(listed.admit(a), a);
         assert_eq!(listed.admit(Some(b"https://a.example.evil")), None);
         assert_eq!(listed.admit(Some(b"null")), None);

@@ -29,30 +29,28 @@ pub enum Symlinks {
 /// What there is beside files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
-    pub(crate) listing: Listings,
-    pub(crate) archives: Archives,
-    pub(crate) hashes: Hashes,
+    /// Listings of folders without an index.
+    pub(crate) listing: Offer,
+    /// Folders as archives.
+    pub(crate) archives: Offer,
+    /// Hashes of files.
+    pub(crate) hashes: Offer,
 }
 
-/// Whether folders without an index are listed.
+/// Whether a site offers something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Listings {
-    Offered,
+pub(crate) enum Offer {
+    On,
     Off,
 }
 
-/// Whether folders may be asked for as archives.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Archives {
-    Offered,
-    Off,
-}
-
-/// Whether files may be asked for their hashes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Hashes {
-    Offered,
-    Off,
+impl From<bool> for Offer {
+    fn from(on: bool) -> Offer {
+        match on {
+            true => Offer::On,
+            false => Offer::Off,
+        }
+    }
 }
 
 /// What of a folder is seen by those who list it or take it along.

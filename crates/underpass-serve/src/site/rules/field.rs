@@ -120,9 +120,9 @@ impl TryFrom<String> for FieldValue {
 }
 
 /// Appends a field, which begins with the line end of what stands before it.
-pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: &str) {
-    for part in ["\r\n", name, ": ", value] {
-        head.extend_from_slice(part.as_bytes());
+pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
+    for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {
+        head.extend_from_slice(part);
     }
 }
 

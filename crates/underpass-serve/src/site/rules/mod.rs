@@ -37,7 +37,7 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Archives, Extras, Hashes, Listings, Visibility};
+pub(crate) use exposure::{Extras, Offer, Visibility};
 pub(crate) use field::push_field;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
