@@ -14,14 +14,14 @@ use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime};
 
-use crate::client::HttpClient;
-use crate::server::ServerProcess;
-use crate::test::program_built;
+use underpass_testkit::{HttpClient, ServerProcess};
+
+use crate::artifacts;
 use crate::tidy::{Tree, in_layers};
-use crate::workspace::{Fallible, Workspace};
+use crate::workspace::{Fallible, Workspace, exit_code, output};
 
 /// Set for the compiler that is this program.
 const COMPILER: &str = "XTASK_INSTRUMENTS";
@@ -60,10 +60,7 @@ type Counters = BTreeMap<String, BTreeMap<String, u64>>;
 pub(crate) fn run(workspace: &Workspace) -> Fallible<ExitCode> {
     let journeys = journeys(workspace)?;
     journeys.iter().for_each(|journey| println!("{journey}"));
-    Ok(match journeys.iter().all(Journey::is_short) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(exit_code(journeys.iter().all(Journey::is_short)))
 }
 
 /// Why the journeys can't be counted, if they can't.
@@ -177,14 +174,6 @@ impl Tools {
     }
 }
 
-fn output(command: &mut Command) -> Fallible<String> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout)?),
-        false => Err(format!("{command:?}: {}", output.status).into()),
-    }
-}
-
 /// In a process that cargo has started as its compiler: becomes the compiler, with our flags.
 pub(crate) fn compile() -> Option<ExitCode> {
     env::var_os(COMPILER)?;
@@ -199,46 +188,33 @@ pub(crate) fn compile() -> Option<ExitCode> {
 
 /// Builds the tool with counters, and moves it to `program`: in its place is the one without.
 fn build(workspace: &Workspace, program: &Path) -> Fallible<()> {
-    let build = || {
-        let mut cargo = workspace.cargo_over_everything("build");
-        cargo.args([
-            "--quiet",
-            "--bin",
-            "underpass",
-            "--message-format=json-render-diagnostics",
-        ]);
-        cargo
-    };
-    let mut instrumented = build();
+    let mut instrumented = artifacts::debug_build(workspace);
     instrumented.env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?);
-    let messages = output(instrumented.env(COMPILER, "1"))?;
-    let built = program_built(&messages, "underpass").ok_or("no program was built")?;
+    let built = artifacts::tool(instrumented.env(COMPILER, "1"))?;
     fs::copy(&built, program)?;
     fs::remove_file(built)?;
-    output(&mut build()).map(drop)
+    artifacts::tool(&mut artifacts::debug_build(workspace)).map(drop)
 }
 
 /// The counters of a server before and after requests for a file that it has been asked for.
 fn requests(tools: &Tools, program: &Path, site: &Path) -> Fallible<(Counters, Counters)> {
     let raw = site.with_file_name("serve.profraw");
-    let server = ServerProcess::start(counting(program, &raw), site)?;
-    let mut client = HttpClient::connect(server.address())?;
+    let server = ServerProcess::serve(counting(program, &raw), &[], site);
+    let mut client = HttpClient::connect(server.address());
     let mut ask = || {
         for _ in 0..REQUESTS {
-            client.send(b"GET /file HTTP/1.1\r\nHost: here\r\n\r\n")?;
-            let head = client.head()?;
-            let body = client.body(head.length())?;
-            if body != CONTENT {
-                return Err(format!("{head:?} with {} bytes", body.len()).into());
+            let response = client.get("/file");
+            if response.body != CONTENT {
+                return Err(format!("not the content of the file: {response:?}"));
             }
         }
-        Fallible::Ok(())
+        Ok(())
     };
     ask()?;
     let before = tools.read(program, &raw)?;
     ask()?;
     let after = tools.read(program, &raw)?;
-    server.stop()?;
+    server.stop();
     Ok((before, after))
 }
 

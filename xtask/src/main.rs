@@ -12,12 +12,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod client;
+mod artifacts;
 mod docs;
 mod journey;
 mod peers;
 mod release;
-mod server;
 mod soak;
 mod test;
 mod tidy;
@@ -49,7 +48,7 @@ enum Command {
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
     Peers(peers::Arguments),
     /// Put the real server under clients that come, stall and vanish while its files change
-    Soak(soak::Arguments),
+    Soak(soak::SoakArguments),
     /// Build a static binary, and a container image from it without Docker
     Release(release::Arguments),
 }

@@ -9,7 +9,6 @@
 //!
 //! A step that fails doesn't stop the others; only what doesn't compile does.
 
-mod build;
 mod cargo;
 pub(crate) mod needs;
 mod packages;
@@ -23,12 +22,12 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
-pub(crate) use self::build::program_built;
 pub(crate) use self::needs::{is_root, search_path};
 use self::packages::Packages;
 pub(crate) use self::packages::install as install_packages;
 use self::report::{Lack, Report};
 pub(crate) use self::system::{SYSTEM_TESTS, SystemTest};
+use crate::artifacts;
 use crate::journey::{self, Journey};
 use crate::tidy::{self, Complaint, Tree};
 use crate::workspace::{Fallible, Workspace};
@@ -105,7 +104,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
             (Step::Fmt, _) => cargo::fmt(workspace, &mut report),
             (Step::Tidy, _) => look(workspace, *step, tidy::complaints, &mut report),
             (Step::Licences, _) => look(workspace, *step, tidy::licence_complaints, &mut report),
-            (Step::Build, _) => build::all(workspace).map(|built| {
+            (Step::Build, _) => artifacts::all(workspace).map(|built| {
                 report.step("build", built.is_some());
                 binaries = built;
             }),

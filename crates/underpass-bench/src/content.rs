@@ -1,4 +1,4 @@
-//! Files to move: deterministic, with known hashes, in memory or not as wanted.
+//! Test files: deterministic, with known hashes, in the page cache or not.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
@@ -11,7 +11,7 @@ use crate::error::{ErrorContext, Result};
 
 pub(crate) type Sha256Hash = [u8; 32];
 
-/// How much is generated, hashed and written at a time.
+/// The unit of generating, hashing and writing.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Writes a file of noise that depends on nothing but its length and `seed`.
@@ -48,13 +48,13 @@ pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
     }
 }
 
-/// Waits until a file is on disk, so that writing it back disturbs nobody.
+/// Waits until a file is on disk, so that writing it back doesn't disturb a measurement.
 pub(crate) fn flush_to_disk(path: &Path) -> Result<()> {
     let file = File::open(path).and_then(|file| file.sync_data());
     file.context(|| format!("writing {} to disk", path.display()))
 }
 
-/// Writes what is dirty to disk and drops the file from the page cache.
+/// Writes a file to disk and drops it from the page cache.
 pub(crate) fn evict(path: &Path) -> Result<()> {
     let context = || format!("evicting {}", path.display());
     let file = File::open(path).context(context)?;
@@ -69,6 +69,14 @@ pub(crate) fn warm(path: &Path) -> Result<()> {
     io::copy(&mut file, &mut io::sink())
         .context(context)
         .map(drop)
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.context(|| format!("removing {}", path.display())),
+    }
 }
 
 /// `SplitMix64`: plain, fast, the same everywhere, and it does not compress.

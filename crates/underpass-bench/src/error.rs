@@ -1,24 +1,24 @@
-//! The one error: what was being done, and who is at fault.
+//! The error of this crate: what failed, and who is at fault.
 
 use std::{fmt, io};
 
-pub(crate) type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a measurement came to nothing. No figure is made of what went wrong.
+/// Why a measurement failed. No figure comes from a failed measurement.
 #[derive(Debug)]
 pub enum Error {
-    /// The kernel refused something.
+    /// The kernel returned an error.
     System {
-        /// What was being done.
+        /// What failed.
         context: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What arrived is not what was sent or asked for.
+    /// The bytes that arrived are not those that were sent or requested.
     Answer(String),
-    /// One of those measured did not start, or ended by itself.
+    /// A contender did not start, or ended by itself.
     Contender(String),
-    /// This machine lacks something, or what was asked for is impossible.
+    /// This machine lacks something, or a request is impossible.
     Setting(String),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Says whose it is.
+    /// Adds the name of the contender at fault.
     pub(crate) fn of(self, name: &str) -> Error {
         match self {
             Error::System { context, source } => Error::System {
@@ -49,17 +49,17 @@ impl Error {
     }
 }
 
-/// Does all of it, whatever fails; the first failure is told.
+/// Does all of them, whichever fail; returns the first error.
 pub(crate) fn all(done: impl Iterator<Item = Result<()>>) -> Result<()> {
     done.fold(Ok(()), Result::and)
 }
 
-/// Adds what was being done to an error of the kernel.
+/// Adds what failed to an error of the kernel.
 pub(crate) trait ErrorContext<T> {
     fn context(self, context: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> ErrorContext<T> for std::result::Result<T, E> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     fn context(self, context: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::System {
             context: context(),

@@ -34,7 +34,7 @@ mod contender;
 mod content;
 pub mod document;
 mod error;
-pub mod experiment;
+mod experiment;
 mod load;
 mod machine;
 mod measure;
@@ -42,12 +42,14 @@ mod render;
 mod rounds;
 pub mod stats;
 
-pub use contender::mover::MoverSettings;
-pub use contender::named::NamedCommand;
-pub use contender::receiver::{ReceiveMode, receive_for_others};
+pub use contender::receiver::receive_for_others;
 pub use contender::role::SubprocessRole;
 pub use error::Error;
-pub use load::{ClientBehavior, ConnectionReuse, WaitMode};
+pub use experiment::RunScale;
+pub use experiment::{
+    cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, many::ManyOptions,
+    small::SmallOptions, socket::SocketOptions, tree::TreeOptions,
+};
 pub use machine::Machine;
 pub use machine::network::{become_isolated, set_up_loopback};
-pub use measure::{RunSettings, Wanted, measure};
+pub use measure::{Benchmark, RunSettings, measure};

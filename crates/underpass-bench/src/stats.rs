@@ -59,6 +59,12 @@ impl Spread {
             max,
         })
     }
+
+    /// Half of the range as a share of the median; `None` where that is no number.
+    pub(crate) fn half_range(&self) -> Option<f64> {
+        let share = (self.max - self.min) / 2.0 / self.median.abs();
+        share.is_finite().then_some(share)
+    }
 }
 
 impl RatioEstimate {

@@ -20,18 +20,18 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 /// Move bytes between files and sockets within the kernel, and report how every byte travelled
 #[derive(Debug, Parser)]
 #[command(name = "underpass", version, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: ToolCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ToolCommand {
     /// Never parsed by clap: `cp` parses its arguments as GNU cp does. Listed here for the help.
     Cp,
-    Serve(Box<serve::Arguments>),
-    Doctor(doctor::Arguments),
-    Bench(Box<bench::Arguments>),
+    Serve(Box<serve::ServeArguments>),
+    Doctor(doctor::DoctorArguments),
+    Bench(Box<bench::BenchArguments>),
     Completions(pages::Completions),
     Man(pages::Manual),
 }
@@ -42,12 +42,12 @@ fn main() -> ExitCode {
         return cp::run(name, called, words);
     }
     let outcome = match arguments().command {
-        Command::Cp => return cp::run(cp::Name::Underpass, "underpass cp".into(), Vec::new()),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Bench(arguments) => return bench::run(*arguments),
-        Command::Doctor(arguments) => return doctor::run(&arguments),
-        Command::Completions(completions) => completions.run(whole_command()),
-        Command::Man(manual) => manual.run(whole_command()),
+        ToolCommand::Cp => return cp::run(cp::Name::Underpass, "underpass cp".into(), Vec::new()),
+        ToolCommand::Serve(arguments) => serve::run(&arguments),
+        ToolCommand::Bench(arguments) => return bench::run(*arguments),
+        ToolCommand::Doctor(arguments) => return doctor::run(&arguments),
+        ToolCommand::Completions(completions) => completions.run(whole_command()),
+        ToolCommand::Man(manual) => manual.run(whole_command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,10 +72,11 @@ fn copying(
     })
 }
 
-fn arguments() -> Arguments {
+fn arguments() -> CommandLine {
     let matches = whole_command().get_matches();
-    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if let (Command::Serve(arguments), Some((_, matches))) =
+    let mut arguments =
+        CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let (ToolCommand::Serve(arguments), Some((_, matches))) =
         (&mut arguments.command, matches.subcommand())
     {
         arguments.rank(matches);
@@ -85,7 +86,7 @@ fn arguments() -> Arguments {
 
 /// All commands, with the options of `cp` from its own table.
 fn whole_command() -> clap::Command {
-    Arguments::command().mut_subcommand("cp", |_| cp::command())
+    CommandLine::command().mut_subcommand("cp", |_| cp::command())
 }
 
 /// Writes warnings and errors that do not end a command to standard error, one line each.

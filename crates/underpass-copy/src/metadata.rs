@@ -10,39 +10,23 @@
 
 mod acl;
 mod attributes;
-mod grip;
+mod file_handle;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
+use crate::fs::stat::file_type;
 use crate::options::{Preserve, Wish};
 use crate::report::problem::{Severity, What};
-use grip::Grip;
+use file_handle::FileHandle;
 
-/// A file whose metadata is read or set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Held<'a> {
-    /// An open file or folder.
-    Open(BorrowedFd<'a>),
-    /// A name in an open folder, for what can't or must not be opened; a symbolic link is meant
-    /// itself.
-    Named(BorrowedFd<'a>, &'a CStr),
-}
-
-/// How the copy came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// It was created with these permission bits, less what the umask took.
-    New(u32),
-    /// It was there.
-    Before,
-}
+pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]
@@ -106,29 +90,6 @@ fn umask_by_setting() -> u32 {
     umask.bits()
 }
 
-/// Something that could not be put on a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    pub(crate) what: What,
-    pub(crate) errno: Errno,
-    pub(crate) call: &'static str,
-    /// The extended attribute it is about, if it is about one.
-    pub(crate) attribute: Option<OsString>,
-    pub(crate) severity: Severity,
-}
-
-impl Trouble {
-    fn new(what: What, errno: Errno, call: &'static str) -> Self {
-        Self {
-            what,
-            errno,
-            call,
-            attribute: None,
-            severity: Severity::Error,
-        }
-    }
-}
-
 const PERMISSIONS: u32 = 0o777;
 const SET_ID: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
@@ -140,7 +101,7 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 /// to be set. Folders can be filled, and files get their attributes, before they become read-only.
 pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process) -> u32 {
     let mut mode = mode_unasked(source, wishes);
-    match kind(source) {
+    match file_type(source) {
         FileType::Symlink => return PERMISSIONS,
         FileType::Directory => mode = mode & !WRITE_OF_OTHERS | 0o700,
         // An attribute is set by whoever may write the file, which is not asked of root.
@@ -158,7 +119,7 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
 
 /// The bits that a new copy has before the umask, where its mode isn't the source's.
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
-    let goes_along = match (wishes.mode, kind(source)) {
+    let goes_along = match (wishes.mode, file_type(source)) {
         (Wish::Refused, FileType::Directory) => return PERMISSIONS | source.st_mode & STICKY,
         (Wish::Refused, FileType::Socket) => return PERMISSIONS,
         (Wish::Refused, _) => return 0o666,
@@ -169,48 +130,44 @@ fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     source.st_mode & goes_along
 }
 
-fn kind(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
-}
-
 /// Puts the metadata of `source`, whose state was `stat` when it was opened, on `dest`: owner, then
 /// extended attributes, ACLs and mode, then times. Where nothing is left to do no call is made.
 ///
 /// Goes on after an error, except where `dest` is not what was made: then it is left alone.
 pub(crate) fn preserve(
-    source: Held<'_>,
+    source: MetadataTarget<'_>,
     stat: &Stat,
-    dest: Held<'_>,
-    made: Made,
+    dest: MetadataTarget<'_>,
+    creation: Creation,
     wishes: &Preserve,
     process: &Process,
-) -> Vec<Trouble> {
+) -> Vec<MetadataError> {
     let job = Job {
         stat,
-        made,
+        creation,
         wishes,
         process,
-        mode: FinalMode::of(stat, made, wishes, process),
+        mode: FinalMode::of(stat, creation, wishes, process),
     };
     if job.is_done() {
         return Vec::new();
     }
-    let dest = match Grip::on_dest(dest, stat, made) {
+    let dest = match FileHandle::on_dest(dest, stat, creation) {
         Ok(dest) => dest,
-        Err(trouble) => return vec![trouble],
+        Err(error) => return vec![error],
     };
-    let mut troubles = Vec::new();
-    let owner = job.set_owner(&dest, &mut troubles);
-    job.set_all_of_source(source, &dest, owner, &mut troubles);
-    job.set_times(&dest, &mut troubles);
-    troubles.dedup_by(|one, other| sound_alike(one, other));
-    troubles
+    let mut errors = Vec::new();
+    let owner = job.set_owner(&dest, &mut errors);
+    job.set_all_of_source(source, &dest, owner, &mut errors);
+    job.set_times(&dest, &mut errors);
+    errors.dedup_by(|one, other| sound_alike(one, other));
+    errors
 }
 
 /// What one copy is to get.
 struct Job<'a> {
     stat: &'a Stat,
-    made: Made,
+    creation: Creation,
     wishes: &'a Preserve,
     process: &'a Process,
     mode: FinalMode,
@@ -231,14 +188,14 @@ enum FinalMode {
 }
 
 impl FinalMode {
-    fn of(stat: &Stat, made: Made, wishes: &Preserve, process: &Process) -> Self {
-        if kind(stat) == FileType::Symlink {
+    fn of(stat: &Stat, creation: Creation, wishes: &Preserve, process: &Process) -> Self {
+        if file_type(stat) == FileType::Symlink {
             return Self::AsMade;
         }
         if wishes.mode.is_wanted() {
             return Self::OfSource;
         }
-        let Made::New(created) = made else {
+        let Creation::New(created) = creation else {
             return Self::AsMade;
         };
         let unasked = mode_unasked(stat, wishes);
@@ -281,7 +238,7 @@ impl Job<'_> {
         self.wishes.context.is_wanted() && self.process.labels == Labels::Selinux
     }
 
-    fn set_owner(&self, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) -> Owner {
+    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> Owner {
         let wish = self.wishes.ownership;
         if !wish.is_wanted() {
             return Owner::Settled;
@@ -290,18 +247,18 @@ impl Job<'_> {
             return Owner::Settled;
         };
         if wish == Wish::Required && !self.process.may_lack_right(errno) {
-            troubles.push(Trouble::new(What::Ownership, errno, call));
+            errors.push(MetadataError::new(What::Ownership, errno, call));
         }
         Owner::Refused
     }
 
-    fn change_owner(&self, dest: &Grip<'_>) -> Result<(), (Errno, &'static str)> {
+    fn change_owner(&self, dest: &FileHandle<'_>) -> Result<(), (Errno, &'static str)> {
         let now = dest.stat().map_err(|errno| (errno, "fstat"))?;
         let (user, group) = (self.stat.st_uid, self.stat.st_gid);
         if (now.st_uid, now.st_gid) == (user, group) {
             return Ok(());
         }
-        if self.made == Made::Before && self.mode == FinalMode::OfSource {
+        if self.creation == Creation::Existing && self.mode == FinalMode::OfSource {
             // The new owner gets no more than both modes allow, and nobody else gets anything.
             // Where this fails, so does what follows.
             let _ = acl::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
@@ -318,28 +275,33 @@ impl Job<'_> {
     /// What has to be read from the source: attributes, label, lists; and the mode with them.
     fn set_all_of_source(
         &self,
-        source: Held<'_>,
-        dest: &Grip<'_>,
+        source: MetadataTarget<'_>,
+        dest: &FileHandle<'_>,
         owner: Owner,
-        troubles: &mut Vec<Trouble>,
+        errors: &mut Vec<MetadataError>,
     ) {
         let reads =
             self.wishes.xattr.is_wanted() || self.wants_label() || self.mode == FinalMode::OfSource;
-        let source = match reads.then(|| Grip::on_source(source, self.stat)) {
+        let source = match reads.then(|| FileHandle::on_source(source, self.stat)) {
             Some(Ok(source)) => Some(source),
-            Some(Err(trouble)) => {
-                troubles.push(trouble);
+            Some(Err(error)) => {
+                errors.push(error);
                 None
             }
             None => None,
         };
         if let Some(source) = &source {
-            self.set_attributes(source, dest, troubles);
+            self.set_attributes(source, dest, errors);
         }
-        self.set_mode(source.as_ref(), dest, owner, troubles);
+        self.set_mode(source.as_ref(), dest, owner, errors);
     }
 
-    fn set_attributes(&self, source: &Grip<'_>, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {
+    fn set_attributes(
+        &self,
+        source: &FileHandle<'_>,
+        dest: &FileHandle<'_>,
+        errors: &mut Vec<MetadataError>,
+    ) {
         if self.wishes.xattr.is_wanted() {
             let label = if self.wants_label() {
                 attributes::Label::Left
@@ -347,20 +309,20 @@ impl Job<'_> {
                 attributes::Label::Copied
             };
             let found = attributes::copy_all(source, dest, label);
-            troubles.extend(to_tell(self.wishes.xattr, found));
+            errors.extend(to_tell(self.wishes.xattr, found));
         }
         if self.wants_label() {
             let found = attributes::copy_label(source, dest);
-            troubles.extend(to_tell(self.wishes.context, found));
+            errors.extend(to_tell(self.wishes.context, found));
         }
     }
 
     fn set_mode(
         &self,
-        source: Option<&Grip<'_>>,
-        dest: &Grip<'_>,
+        source: Option<&FileHandle<'_>>,
+        dest: &FileHandle<'_>,
         owner: Owner,
-        troubles: &mut Vec<Trouble>,
+        errors: &mut Vec<MetadataError>,
     ) {
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
@@ -368,7 +330,7 @@ impl Job<'_> {
                 source,
                 dest,
                 self.mode_of_source(dest, owner),
-                kind(self.stat),
+                file_type(self.stat),
             ),
             // What can't be read can't be granted either.
             (FinalMode::OfSource, None) => {
@@ -378,16 +340,16 @@ impl Job<'_> {
             (FinalMode::Changed { with, without }, _) => {
                 let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
                 let result = now.and_then(|now| dest.chmod((now | with) & !without));
-                acl::mode_trouble(result).into_iter().collect()
+                acl::mode_error(result).into_iter().collect()
             }
         };
         if self.wishes.mode != Wish::Tried {
-            troubles.extend(found);
+            errors.extend(found);
         }
     }
 
     /// A source folder without set-id and sticky bits says nothing of them.
-    fn mode_of_source(&self, dest: &Grip<'_>, owner: Owner) -> u32 {
+    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: Owner) -> u32 {
         let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL);
         if mode & SPECIAL == 0 {
             mode | self.inherited(dest)
@@ -397,20 +359,20 @@ impl Job<'_> {
     }
 
     /// What a folder has from the one it was made in: the files in it get that one's group.
-    fn inherited(&self, dest: &Grip<'_>) -> u32 {
-        match kind(self.stat) {
+    fn inherited(&self, dest: &FileHandle<'_>) -> u32 {
+        match file_type(self.stat) {
             FileType::Directory => dest.stat().map_or(0, |now| now.st_mode & SPECIAL),
             _ => 0,
         }
     }
 
-    fn set_times(&self, dest: &Grip<'_>, troubles: &mut Vec<Trouble>) {
+    fn set_times(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) {
         let wish = self.wishes.timestamps;
         if !wish.is_wanted() {
             return;
         }
         if let (Err(errno), Wish::Required) = (dest.set_times(self.stat), wish) {
-            troubles.push(Trouble::new(What::Times, errno, "utimensat"));
+            errors.push(MetadataError::new(What::Times, errno, "utimensat"));
         }
     }
 }
@@ -421,27 +383,32 @@ pub(crate) fn set_times_of_link(
     name: &CStr,
     of: &Stat,
 ) -> Result<(), Errno> {
-    rustix::fs::utimensat(folder, name, &grip::times(of), AtFlags::SYMLINK_NOFOLLOW)
+    rustix::fs::utimensat(
+        folder,
+        name,
+        &file_handle::times(of),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )
 }
 
-/// What of the troubles with attributes that are wished so much somebody has to know.
-fn to_tell(wish: Wish, mut troubles: Vec<Trouble>) -> Vec<Trouble> {
+/// What of the errors with attributes that are wished so much somebody has to know.
+fn to_tell(wish: Wish, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
     match wish {
         Wish::Required => (),
         Wish::Told => {
-            troubles.retain(|trouble| trouble.errno != Errno::OPNOTSUPP);
-            for trouble in &mut troubles {
-                trouble.severity = Severity::Warning;
+            errors.retain(|error| error.errno != Errno::OPNOTSUPP);
+            for error in &mut errors {
+                error.severity = Severity::Warning;
             }
         }
-        Wish::Refused | Wish::Unsaid | Wish::Tried => troubles.clear(),
+        Wish::Refused | Wish::Unsaid | Wish::Tried => errors.clear(),
     }
-    troubles
+    errors
 }
 
-/// Whether two troubles would be told in the same words.
-fn sound_alike(one: &Trouble, other: &Trouble) -> bool {
-    let is_mode = |trouble: &Trouble| matches!(trouble.what, What::Mode | What::Acl);
+/// Whether two errors would be told in the same words.
+fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
+    let is_mode = |error: &MetadataError| matches!(error.what, What::Mode | What::Acl);
     let same_what = one.what == other.what || (is_mode(one) && is_mode(other));
     same_what && one.errno == other.errno && one.attribute == other.attribute
 }
@@ -449,7 +416,7 @@ fn sound_alike(one: &Trouble, other: &Trouble) -> bool {
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes
 /// rights away and stays.
 fn lent(stat: &Stat, owner: Owner) -> u32 {
-    match (owner, kind(stat)) {
+    match (owner, file_type(stat)) {
         (Owner::Settled, _) => 0,
         (Owner::Refused, FileType::Directory) => SET_ID,
         (Owner::Refused, _) => SPECIAL,

@@ -3,3 +3,4 @@
 pub(crate) mod filter;
 pub(crate) mod inode_table;
 pub(crate) mod level;
+pub(crate) mod task;

@@ -13,14 +13,14 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel: `endpoint.rs` asks what a descriptor is, `kernel/` what the
+/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel/` what the
 /// kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/sys/",
     "crates/underpass/src/sys.rs",
     "crates/underpass/src/drive/",
     "crates/underpass/src/kernel/",
-    "crates/underpass/src/vocabulary/endpoint.rs",
+    "crates/underpass/src/probe.rs",
 ];
 
 /// What everybody may name: an error number is plain data. It is written out in full, so that
@@ -149,7 +149,7 @@ mod tests {
             "sys/tls.rs",
             "drive/tokio/mod.rs",
             "kernel/mod.rs",
-            "vocabulary/endpoint.rs",
+            "probe.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");
             assert!(check_system_calls(&Tree::of(&[(&path, "use rustix::net;")])).is_empty());

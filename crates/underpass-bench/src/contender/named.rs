@@ -1,17 +1,16 @@
-//! `NAME=COMMAND LINE`: one of those measured, as a user names it.
+//! `NAME=COMMAND LINE`: a contender as the user names it.
 
-use std::ffi::OsString;
 use std::str::FromStr;
 
-use crate::contender::process::CommandSpec;
+use super::process::CommandSpec;
 
-/// A command under a name. Words are split as a shell does, quotes respected; nothing is expanded.
+/// A command with a name. Words are split like a shell does, with quotes; nothing is expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedCommand {
+pub(crate) struct NamedCommand {
     /// What it is called in tables.
-    pub name: String,
+    pub(crate) name: String,
     /// The program and its arguments, placeholders as they are.
-    pub words: Vec<String>,
+    pub(crate) words: Vec<String>,
 }
 
 impl FromStr for NamedCommand {
@@ -23,7 +22,7 @@ impl FromStr for NamedCommand {
             .ok_or("expected NAME=COMMAND, as in 'gnu=cp {from} {to}'")?;
         let words = shlex::split(line).ok_or("a quote is not closed")?;
         if name.is_empty() || words.is_empty() {
-            return Err("both a name and a command are needed".into());
+            return Err("expected both a name and a command".into());
         }
         Ok(NamedCommand {
             name: name.to_owned(),
@@ -33,19 +32,16 @@ impl FromStr for NamedCommand {
 }
 
 impl NamedCommand {
-    /// The program, with each placeholder replaced by its value wherever it stands in a word.
-    pub(crate) fn program(&self, values: &[(&str, &str)]) -> CommandSpec {
+    /// The command, with each placeholder replaced by its value wherever it occurs in a word.
+    pub(crate) fn command(&self, values: &[(&str, &str)]) -> CommandSpec {
         let fill = |word: &String| {
-            let filled = values.iter().fold(word.clone(), |word, (name, value)| {
-                word.replace(name, value)
-            });
-            OsString::from(filled)
+            let replace = |word: String, (name, value): &(&str, &str)| word.replace(name, value);
+            values.iter().fold(word.clone(), replace).into()
         };
         CommandSpec {
             name: self.name.clone(),
             version: String::new(),
             command: self.words.iter().map(fill).collect(),
-            environment: Vec::new(),
         }
     }
 }
@@ -59,12 +55,12 @@ mod tests {
         let named: NamedCommand = "a b=cp '--x=y z' {from} {to}/in".parse().unwrap();
         assert_eq!(named.name, "a b");
         assert_eq!(named.words, ["cp", "--x=y z", "{from}", "{to}/in"]);
-        let program = named.program(&[("{from}", "/f"), ("{to}", "/t")]);
+        let program = named.command(&[("{from}", "/f"), ("{to}", "/t")]);
         assert_eq!(program.command, ["cp", "--x=y z", "/f", "/t/in"]);
     }
 
     #[test]
-    fn what_is_no_named_command_is_refused() {
+    fn what_is_no_named_command_is_rejected() {
         for text in ["cp", "=cp", "cp=", "cp='x"] {
             assert!(text.parse::<NamedCommand>().is_err(), "{text}");
         }

@@ -1,11 +1,11 @@
-//! A process under test: on its own processor, watched, stopped by pid.
+//! Processes of contenders: bound to a processor, watched, stopped by their process id.
 //!
-//! It is started through a wrapper, this program again: it moves to a processor, asks the kernel
-//! for SIGTERM should its parent die, and becomes the command. No process is left behind however a
-//! measurement ends, and the pid is the command's own.
+//! A long-running contender is started through a wrapper, which is this program again: it moves to a
+//! processor, asks the kernel for SIGTERM when its parent dies, and becomes the command. So no
+//! process stays behind however a measurement ends, and the process id is the command's.
 
-use std::ffi::OsString;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -13,9 +13,9 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::contender::role::SubprocessRole;
+use super::role::SubprocessRole;
 use crate::document::Contender;
 use crate::error::{Error, ErrorContext, Result};
 use crate::machine::proc;
@@ -23,7 +23,13 @@ use crate::machine::proc;
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 
-/// What is started, and how.
+/// Options that print a version, the most common first.
+pub(crate) const VERSION_OPTIONS: [&str; 4] = ["--version", "-v", "-V", "version"];
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+const VERSION_CHARS_MAX: usize = 120;
+const UNKNOWN_VERSION: &str = "version unknown";
+
+/// A contender's command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandSpec {
     /// Unique among the contenders.
@@ -31,16 +37,10 @@ pub(crate) struct CommandSpec {
     pub(crate) version: String,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
-    pub(crate) environment: Vec<(String, String)>,
-}
-
-pub(crate) struct ChildProcess {
-    name: String,
-    child: Child,
 }
 
 impl CommandSpec {
-    /// How it stands in the document.
+    /// Its entry in the document.
     pub(crate) fn entry(&self) -> Contender {
         let words = self.command.iter();
         Contender {
@@ -49,25 +49,65 @@ impl CommandSpec {
             command: words
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
-            environment: self.environment.clone(),
+            environment: Vec::new(),
             configuration: None,
         }
     }
 
-    /// The command by which it runs on `processor`: streams are the caller's to set.
+    /// The command through the wrapper; the caller sets its streams.
     pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
-        let wrapper = std::env::current_exe().context(|| "finding this program".into())?;
         let command = self.command.clone();
-        let mut wrapped = Command::new(wrapper);
-        wrapped
-            .args(SubprocessRole::Become { processor, command }.arguments())
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let role = SubprocessRole::Become { processor, command };
+        let mut wrapped = Command::new(own_program()?);
+        wrapped.args(role.arguments());
         Ok(wrapped)
+    }
+
+    /// The command itself, without input. Ctrl-C doesn't reach it.
+    fn direct(&self) -> Result<Command> {
+        let (program, arguments) = split(&self.command)?;
+        let mut command = Command::new(program);
+        command
+            .process_group(0)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    fn check(&self, output: io::Result<Output>) -> Result<()> {
+        let name = &self.name;
+        let output =
+            output.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let (status, stderr) = (output.status, String::from_utf8_lossy(&output.stderr));
+        let why = format!("running {name}: {status}: {}", stderr.trim());
+        Err(Error::Contender(why))
     }
 }
 
+fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
+    let split = command.split_first();
+    split.ok_or_else(|| Error::Setting("the command is empty".into()))
+}
+
+/// The path of this program.
+pub(crate) fn own_program() -> Result<OsString> {
+    let path = std::env::current_exe().context(|| "finding this program".into())?;
+    Ok(path.into_os_string())
+}
+
+/// A process of a contender that runs until it is stopped.
+pub(crate) struct ChildProcess {
+    name: String,
+    child: Child,
+}
+
 impl ChildProcess {
-    /// Starts it. Ctrl-C does not reach it: whoever measures stops it.
+    /// Starts it. Ctrl-C doesn't reach it: the measurement stops it.
     pub(crate) fn start(name: &str, command: &mut Command) -> Result<ChildProcess> {
         let started = command.process_group(0).spawn();
         let child = started.context(|| format!("starting {name}"))?;
@@ -88,12 +128,12 @@ impl ChildProcess {
     /// Whether it ended by itself.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         let ended = self.child.try_wait();
-        let ended = ended.context(|| format!("looking at {}", self.name))?;
+        let ended = ended.context(|| format!("waiting for {}", self.name))?;
         Ok(ended.is_some())
     }
 
-    /// Ends it and its descendants: SIGTERM first, SIGKILL after a while. One that has ended is
-    /// left alone: its number may be another's.
+    /// Ends it and its descendants, with SIGTERM first and SIGKILL after 5 seconds. Does nothing if
+    /// it has ended, because its process id may belong to another process.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if self.has_ended()? {
             return Ok(());
@@ -117,24 +157,28 @@ impl ChildProcess {
     }
 }
 
-/// Runs a program without streams of its own on the processor of this thread; anything but success
-/// is an error with what it said.
-pub(crate) fn run_to_its_end(program: &CommandSpec) -> Result<()> {
-    let output = without_streams(program)?.output();
-    succeeded(program, output)
+/// Runs a program to its end on the processor of this thread. Anything but success is an error with
+/// what it printed.
+pub(crate) fn run(command: &CommandSpec) -> Result<()> {
+    let child = command.direct()?.spawn();
+    command.check(child.and_then(Child::wait_with_output))
 }
 
-/// Does the same, and lets a thread `watch` it by its pid meanwhile: it is told by a channel that
-/// hangs up when the program has ended.
+/// Does the same while a thread watches the process: `watch` gets the process id, and a channel that
+/// is closed when the program has ended.
 pub(crate) fn run_watched<T: Send>(
-    program: &CommandSpec,
+    command: &CommandSpec,
     watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
 ) -> Result<T> {
-    let child = without_streams(program)?
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn();
-    let child = child.map_err(|error| not_run(program, &error))?;
+    let child = match command.direct()?.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return Err(Error::Contender(format!(
+                "running {}: {error}",
+                command.name
+            )));
+        }
+    };
     let pid = child.id();
     let (running, end) = mpsc::channel();
     let (output, seen) = thread::scope(|scope| {
@@ -143,86 +187,77 @@ pub(crate) fn run_watched<T: Send>(
         drop(running);
         (output, watching.join())
     });
-    succeeded(program, output)?;
-    seen.map_err(|_| Error::Contender(format!("watching {} failed", program.name)))
+    command.check(output)?;
+    seen.map_err(|_| Error::Contender(format!("watching {} failed", command.name)))
 }
 
-fn without_streams(program: &CommandSpec) -> Result<Command> {
-    let (name, arguments) = program
-        .command
-        .split_first()
-        .ok_or_else(|| Error::Setting("no command to run".into()))?;
-    let mut command = Command::new(name);
-    // Ctrl-C is for this program only.
-    command
+/// The version that a program prints with `--version`.
+pub(crate) fn version_of(command: &CommandSpec) -> String {
+    let program = command.command.first().cloned().unwrap_or_default();
+    version_by(&program, &VERSION_OPTIONS[..1])
+}
+
+/// The version that a program prints with the first of these options that it accepts.
+pub(crate) fn version_by(program: &OsStr, options: &[&str]) -> String {
+    let mut options = options.iter();
+    let line = options.find_map(|option| version_line(&output_with(program, option)?));
+    line.unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
+}
+
+/// What a program prints with an option; `None` if it rejects it or doesn't end within 2 seconds.
+fn output_with(program: &OsStr, option: &str) -> Option<String> {
+    let mut log = tempfile::tempfile().ok()?;
+    let mut child = Command::new(program)
+        .arg(option)
         .process_group(0)
-        .args(arguments)
-        .stdin(Stdio::null());
-    Ok(command)
-}
-
-/// What isn't there can't be measured, which is nobody's fault.
-fn not_run(program: &CommandSpec, error: &io::Error) -> Error {
-    Error::Contender(format!("running {}: {error}", program.name))
-}
-
-fn succeeded(program: &CommandSpec, output: io::Result<Output>) -> Result<()> {
-    let output = output.map_err(|error| not_run(program, &error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let (name, status) = (&program.name, output.status);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let why = format!("running {name}: {status}: {}", said.trim());
-    Err(Error::Contender(why))
-}
-
-/// The first line that a program says of itself when asked for its version.
-pub(crate) fn version_of(program: &CommandSpec) -> String {
-    let Some(name) = program.command.first() else {
-        return String::new();
-    };
-    let output = Command::new(name)
-        .arg("--version")
         .stdin(Stdio::null())
-        .output();
-    let said = output.map(|output| [output.stdout, output.stderr].concat());
-    let said = said.unwrap_or_default();
-    let line = String::from_utf8_lossy(&said)
-        .lines()
-        .next()
-        .unwrap_or("")
-        .trim()
-        .to_owned();
-    if line.is_empty() {
-        "version unknown".to_owned()
-    } else {
-        line
+        .stdout(log.try_clone().ok()?)
+        .stderr(log.try_clone().ok()?)
+        .spawn()
+        .ok()?;
+    let start = Instant::now();
+    while start.elapsed() < VERSION_TIMEOUT {
+        if let Some(status) = child.try_wait().ok()? {
+            let mut output = Vec::new();
+            log.rewind()
+                .and_then(|()| log.read_to_end(&mut output))
+                .ok()?;
+            let output = String::from_utf8_lossy(&output).into_owned();
+            return Some(output).filter(|_| status.success());
+        }
+        sleep(POLL);
     }
+    // The option has another meaning, and the program keeps running.
+    let _ = child.kill().and_then(|()| child.wait());
+    None
 }
 
-/// The wrapper's part: moves to a processor and becomes the command. Returns only on failure.
+/// The first line that may be a version: it has a digit. Long lines are cut.
+fn version_line(output: &str) -> Option<String> {
+    let mut lines = output.lines().map(str::trim);
+    let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(line.chars().take(VERSION_CHARS_MAX).collect())
+}
+
+/// The wrapper: moves to a processor and becomes the command. Returns only on failure.
 pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
-        .context(|| "asking to end with the parent".into())?;
-    if let Some(processor) = processor {
-        bind_to(processor)?;
-    }
-    let (program, arguments) = command
-        .split_first()
-        .ok_or_else(|| Error::Setting("no command to become".into()))?;
+        .context(|| "requesting a signal at the parent's death".into())?;
+    processor.map_or(Ok(()), bind_to)?;
+    let (program, arguments) = split(command)?;
     let failed = Command::new(program).args(arguments).exec();
     Err(failed).context(|| format!("becoming {}", program.display()))
 }
 
-/// Keeps the calling thread, and what it starts from here on, on one processor.
+/// Binds the calling thread, and what it starts from now on, to one processor.
 pub(crate) fn bind_to(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
     sched_setaffinity(None, &set).context(|| format!("moving to processor {processor}"))
 }
 
-/// A processor for those measured and another for whoever measures, if there are two.
+/// A processor for the contenders and another for this program, if there are two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Processors {
     pub(crate) contender: Option<usize>,
@@ -232,39 +267,55 @@ pub(crate) struct Processors {
 }
 
 impl Processors {
-    /// Lets the calling thread, and what it starts from here on, use every processor again.
-    pub(crate) fn leave(&self) -> Result<()> {
+    /// The first two processors that this process may use.
+    pub(crate) fn find() -> Processors {
+        let all = sched_getaffinity(None).unwrap_or_default();
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&processor| all.is_set(processor));
+        let (contender, bench) = match (allowed.next(), allowed.next()) {
+            (contender, bench @ Some(_)) => (contender, bench),
+            _ => (None, None),
+        };
+        Processors {
+            contender,
+            bench,
+            all,
+        }
+    }
+
+    /// Allows the calling thread, and what it starts from now on, to use every processor again.
+    pub(crate) fn release(&self) -> Result<()> {
         if self.all.count() == 0 {
             return Ok(());
         }
         sched_setaffinity(None, &self.all).context(|| "moving to all processors".into())
-    }
-
-    /// The first two processors that this process may use.
-    pub(crate) fn find() -> Processors {
-        let allowed = rustix::thread::sched_getaffinity(None).ok();
-        let mut processors = (0..CpuSet::MAX_CPU)
-            .filter(|&processor| allowed.is_some_and(|set| set.is_set(processor)));
-        let all = allowed.unwrap_or_default();
-        match (processors.next(), processors.next()) {
-            (Some(contender), Some(bench)) => Processors {
-                contender: Some(contender),
-                bench: Some(bench),
-                all,
-            },
-            _ => Processors {
-                contender: None,
-                bench: None,
-                all,
-            },
-        }
     }
 }
 
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // One that is already gone is what was wanted.
+        // An error means that it has ended already.
         let _ = kill_process(pid, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_first_line_with_a_digit() {
+        let output = "\n  nginx version:   nginx/1.22.1\nbuilt with 3\n";
+        let line = version_line(output);
+        assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
+        assert_eq!(version_line("usage: x\n"), None);
+    }
+
+    #[test]
+    fn programs_print_their_version_and_some_have_none() {
+        let of = |program: &str| version_by(program.as_ref(), &VERSION_OPTIONS);
+        assert!(of("cargo").starts_with("cargo 1."), "{}", of("cargo"));
+        assert_eq!(of("false"), UNKNOWN_VERSION);
+        assert_eq!(of("/nowhere/server"), UNKNOWN_VERSION);
     }
 }

@@ -1,9 +1,9 @@
 //! The temporary directory of a measurement, removed however the measurement ends.
 //!
-//! A second process, in a process group of its own so that Ctrl-C passes it by, reads a pipe whose
-//! other end only the measurement holds. When the measurement ends in whatever way, SIGKILL
-//! included, the kernel closes that end, and the caretaker removes the directory. It is the only
-//! one who does: the rare way of ending is the tested one.
+//! A second process, the caretaker, reads a pipe whose other end only the measurement holds. It is in
+//! another process group, so that Ctrl-C doesn't reach it. When the measurement ends in any way,
+//! including SIGKILL, the kernel closes that end, and the caretaker removes the directory. Nothing
+//! else removes it, so each end of a measurement tests the rare ones.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,11 +14,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::contender::role::SubprocessRole;
+use super::process;
+use super::role::SubprocessRole;
 use crate::error::{ErrorContext, Result};
 use crate::machine::throttle;
 
-/// Servers that are just ending may still write; removal is tried again this often.
+/// Servers that are just ending may still write; removal is repeated this often.
 const REMOVE_ATTEMPTS: u32 = 20;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,9 +39,11 @@ impl Scratch {
             .tempdir_in(parent)
             .context(context)?
             .keep();
-        let program = std::env::current_exe().context(|| "finding this program".into())?;
-        let mut caretaker = Command::new(program)
-            .args(SubprocessRole::TakeCare(directory.clone()).arguments())
+        let role = SubprocessRole::TakeCare {
+            directory: directory.clone(),
+        };
+        let mut caretaker = Command::new(process::own_program()?)
+            .args(role.arguments())
             .stdin(Stdio::piped())
             .process_group(0)
             .spawn()
@@ -67,7 +70,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Lets the caretaker remove everything and waits for it.
+    /// Has the caretaker remove everything and waits for it.
     pub(crate) fn finish(mut self) -> Result<()> {
         drop(self.lifeline);
         self.caretaker
@@ -77,7 +80,7 @@ impl Scratch {
     }
 }
 
-/// The caretaker's part: waits for the end of the measurement, then removes its directory and the
+/// The caretaker: waits for the end of the measurement, then removes its directory and the
 /// control groups of that name.
 pub(crate) fn take_care(directory: &Path) -> Result<()> {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -1,59 +1,53 @@
 //! A server under test: a command with placeholders, a process that accepts connections.
 //!
 //! ```text
-//!   nginx -p {own} -c {file:peers/nginx.conf}        what the user says
+//!   nginx -p {own} -c {file:peers/nginx.conf}        what the user gives
 //!     │
 //!     ▼  a free port, a directory of its own, the file copied there and filled in
 //!   nginx -p /tmp/…/server-1 -c /tmp/…/server-1/0/nginx.conf
 //! ```
 //!
-//! On the command line a name in braces that is no placeholder is an error. In a copied file only
-//! the known ones are replaced: configurations have braces of their own.
+//! On the command line, an unknown name in braces is an error. In a copied file only the known names
+//! are replaced, because configurations have other braces.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::contender::named::NamedCommand;
-use crate::contender::process::{ChildProcess, CommandSpec};
+use super::named::NamedCommand;
+use super::process::{self, ChildProcess, CommandSpec};
 use crate::document::Contender;
 use crate::error::{Error, ErrorContext, Result};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a server that failed said, at most so much of it.
-const SAID_BYTES_MAX: usize = 2000;
+/// The most that is shown of a failed server's output.
+const OUTPUT_BYTES_MAX: usize = 2000;
 
-/// What programs that know their version are asked by, the most usual first.
-const VERSION_QUESTIONS: [&str; 4] = ["--version", "-v", "-V", "version"];
-const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
-const VERSION_CHARS_MAX: usize = 120;
-const UNKNOWN_VERSION: &str = "version unknown";
-
-/// Everything needed to start one server, over and over.
+/// All that is needed to start one server repeatedly.
 #[derive(Debug)]
 pub(crate) struct ServerSetup {
-    program: CommandSpec,
+    command: CommandSpec,
     configuration: Option<String>,
     /// Where it listens.
     address: SocketAddr,
-    /// A directory of its own.
+    /// Its directory.
     own: PathBuf,
-    /// What it is started with to tell how bodies travel, if it can: our own, by a Unix socket.
-    telling: Option<PathBuf>,
+    /// The Unix socket of its metrics, if it is our own.
+    metrics: Option<PathBuf>,
 }
 
-/// Whether a server tells how bodies travel. It costs a little, so none does while it is timed.
+/// Whether a server counts by which mechanisms it sends bodies. That costs a little, so it is off
+/// while the server is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricsMode {
-    Nothing,
-    Metrics,
+    Off,
+    On,
 }
 
 /// A server that accepts connections.
@@ -63,7 +57,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerSetup {
-    /// This program, serving `root` with one worker and so many more arguments.
+    /// This program, serving `root` with one worker and additional arguments.
     pub(crate) fn own(
         name: &str,
         more: &[String],
@@ -71,21 +65,19 @@ impl ServerSetup {
         own: PathBuf,
     ) -> Result<ServerSetup> {
         let address = free_address()?;
-        let program = std::env::current_exe().context(|| "finding this program".into())?;
-        let mut command = vec![program.into(), OsString::from("serve"), root.into()];
         let listen = address.to_string();
-        command.extend(["--listen", &listen, "--workers", "1"].map(OsString::from));
-        command.extend(more.iter().map(OsString::from));
+        let options = ["--listen", &listen, "--workers", "1"].map(OsString::from);
+        let mut command = vec![process::own_program()?, "serve".into(), root.into()];
+        command.extend(options.into_iter().chain(more.iter().map(OsString::from)));
         Ok(ServerSetup {
-            program: CommandSpec {
+            command: CommandSpec {
                 name: name.to_owned(),
                 version: format!("underpass {}", env!("CARGO_PKG_VERSION")),
                 command,
-                environment: Vec::new(),
             },
             configuration: None,
             address,
-            telling: Some(own.join("status")),
+            metrics: Some(own.join("status")),
             own,
         })
     }
@@ -93,51 +85,50 @@ impl ServerSetup {
     /// A server that the user names, serving `root`.
     pub(crate) fn of(named: &NamedCommand, root: &Path, own: PathBuf) -> Result<ServerSetup> {
         let address = free_address()?;
-        let mut place = Placeholders {
+        let mut placeholders = Placeholders {
             root,
             own: &own,
             address,
             copied: Vec::new(),
         };
         let words = named.words.iter();
-        let filled: Result<Vec<OsString>> =
-            words.map(|word| Ok(place.fill(word)?.into())).collect();
-        let command = filled.map_err(|error| error.of(&named.name))?;
-        let version = version_of(&command[0], &own);
-        let configuration = (!place.copied.is_empty()).then(|| place.copied.join("\n"));
+        let filled = words.map(|word| Ok(placeholders.fill(word)?.into()));
+        let command = filled
+            .collect::<Result<Vec<OsString>>>()
+            .map_err(|error| error.of(&named.name))?;
+        let copied = placeholders.copied;
         Ok(ServerSetup {
-            program: CommandSpec {
+            command: CommandSpec {
                 name: named.name.clone(),
-                version,
+                version: process::version_by(&command[0], &process::VERSION_OPTIONS),
                 command,
-                environment: Vec::new(),
             },
-            configuration,
+            configuration: (!copied.is_empty()).then(|| copied.join("\n")),
             address,
             own,
-            telling: None,
+            metrics: None,
         })
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.program.name
+        &self.command.name
     }
 
-    /// For files that are about this server.
+    /// The directory for files about this server.
     pub(crate) fn own_directory(&self) -> &Path {
         &self.own
     }
 
-    /// Where it tells how bodies travel, when it is started for that.
-    pub(crate) fn telling(&self) -> Option<&Path> {
-        self.telling.as_deref()
+    /// The Unix socket of its metrics, where it listens if it is started with them.
+    pub(crate) fn metrics(&self) -> Option<&Path> {
+        self.metrics.as_deref()
     }
 
-    /// How it stands in the document.
+    /// Its entry in the document.
     pub(crate) fn entry(&self) -> Contender {
         Contender {
             configuration: self.configuration.clone(),
-            ..self.program.entry()
+            ..self.command.entry()
         }
     }
 
@@ -145,60 +136,57 @@ impl ServerSetup {
     pub(crate) fn start(
         &self,
         processor: Option<usize>,
-        telling: MetricsMode,
+        metrics: MetricsMode,
     ) -> Result<ServerProcess> {
         let log = self.own.join("output.log");
         let context = || format!("creating {}", log.display());
         let output = File::create(&log).context(context)?;
         let errors = output.try_clone().context(context)?;
-        let mut program = self.program.clone();
-        if let (MetricsMode::Metrics, Some(socket)) = (telling, &self.telling) {
+        let mut command = self.command.clone();
+        if let (MetricsMode::On, Some(socket)) = (metrics, &self.metrics) {
             let address = format!("unix:{}", socket.display());
-            program.command.extend(["--status".into(), address.into()]);
+            command.command.extend(["--status".into(), address.into()]);
         }
-        let mut command = program.on(processor)?;
+        let mut command = command.on(processor)?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        let mut process = ChildProcess::start(self.name(), &mut command)?;
-        match self.wait_until_accepting(&mut process)? {
-            Accepting::Yes => Ok(ServerProcess {
-                process,
-                address: self.address,
-            }),
-            Accepting::Not(why) => {
-                // Why it did not start is what matters.
+        let (name, address) = (self.name(), self.address);
+        let mut process = ChildProcess::start(name, &mut command)?;
+        match wait_until_accepting(address, &mut process)? {
+            Ok(()) => Ok(ServerProcess { process, address }),
+            Err(why) => {
+                // Why it did not start matters more than how it ends.
                 let _ = process.stop();
-                let said = fs::read(&log).unwrap_or_default();
-                let (name, address) = (self.name(), self.address);
+                let output = fs::read(&log).unwrap_or_default();
                 Err(Error::Contender(format!(
-                    "{name} {why}, and takes no connections on {address}; it said: {}",
-                    last_of(&String::from_utf8_lossy(&said))
+                    "{name} {why} and doesn't accept connections on {address}; its output: {}",
+                    end_of(&String::from_utf8_lossy(&output))
                 )))
             }
         }
     }
-
-    fn wait_until_accepting(&self, process: &mut ChildProcess) -> Result<Accepting> {
-        let start = Instant::now();
-        loop {
-            let accepts = TcpStream::connect(self.address).is_ok();
-            if process.has_ended()? {
-                let why = "ended at once (a server has to stay in the foreground)";
-                return Ok(Accepting::Not(why));
-            }
-            if accepts {
-                return Ok(Accepting::Yes);
-            }
-            if start.elapsed() > START_TIMEOUT {
-                return Ok(Accepting::Not("does nothing for 10 seconds"));
-            }
-            sleep(POLL);
-        }
-    }
 }
 
-enum Accepting {
-    Yes,
-    Not(&'static str),
+/// Returns why a server doesn't accept connections.
+fn wait_until_accepting(
+    address: SocketAddr,
+    process: &mut ChildProcess,
+) -> Result<std::result::Result<(), &'static str>> {
+    let start = Instant::now();
+    loop {
+        let accepts = TcpStream::connect(address).is_ok();
+        if process.has_ended()? {
+            return Ok(Err(
+                "ended at once (a server has to stay in the foreground)",
+            ));
+        }
+        if accepts {
+            return Ok(Ok(()));
+        }
+        if start.elapsed() > START_TIMEOUT {
+            return Ok(Err("does not start within 10 seconds"));
+        }
+        sleep(POLL);
+    }
 }
 
 impl ServerProcess {
@@ -216,7 +204,7 @@ impl ServerProcess {
     }
 }
 
-/// What placeholders stand for.
+/// The values of placeholders.
 struct Placeholders<'a> {
     root: &'a Path,
     own: &'a Path,
@@ -255,7 +243,9 @@ impl Placeholders<'_> {
         let known = self.values().into_iter().find(|(known, _)| *known == name);
         let value = known.map(|(_, value)| value);
         value.ok_or_else(|| {
-            Error::Contender(format!("{{{name}}} is no placeholder; there are {KNOWN}"))
+            Error::Contender(format!(
+                "unknown placeholder {{{name}}}; expected one of {KNOWN}"
+            ))
         })
     }
 
@@ -269,7 +259,7 @@ impl Placeholders<'_> {
         ]
     }
 
-    /// Copies a file into the server's directory, under its own name, which some servers look at.
+    /// Copies a file into the server's directory, keeping its name, which matters to some servers.
     fn copy(&mut self, from: &Path) -> Result<String> {
         let text = fs::read_to_string(from).context(|| format!("reading {}", from.display()))?;
         let filled = self.values().iter().fold(text, |text, (name, value)| {
@@ -284,70 +274,26 @@ impl Placeholders<'_> {
     }
 }
 
-/// Other things in braces, such as JSON, are left as they are.
+/// Whether it can be a placeholder; other text in braces, such as JSON, is kept.
 fn is_name(inside: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
     inside.starts_with("file:") || (!inside.is_empty() && inside.chars().all(is_letter))
 }
 
-/// A loopback address nobody listens on now.
+/// A loopback address on which no program listens now.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.context(|| "looking for a free port".into())
+    listener.context(|| "finding a free port".into())
 }
 
-fn last_of(said: &str) -> &str {
-    let said = said.trim();
-    let from = said.len().saturating_sub(SAID_BYTES_MAX);
-    let from = (from..said.len()).find(|&at| said.is_char_boundary(at));
-    match from.map_or("", |from| &said[from..]) {
+fn end_of(output: &str) -> &str {
+    let output = output.trim();
+    let from = output.len().saturating_sub(OUTPUT_BYTES_MAX);
+    let from = (from..output.len()).find(|&at| output.is_char_boundary(at));
+    match from.map_or("", |from| &output[from..]) {
         "" => "nothing",
-        said => said,
+        output => output,
     }
-}
-
-/// What a program says of itself; each question has a moment to be answered.
-fn version_of(program: &OsString, own: &Path) -> String {
-    let said = VERSION_QUESTIONS
-        .iter()
-        .find_map(|question| sensible_line(&answer_to(question, program, own)?));
-    said.unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
-}
-
-/// What a program prints for a question that it doesn't take for an error.
-fn answer_to(question: &str, program: &OsString, own: &Path) -> Option<String> {
-    let log = own.join("version.log");
-    let output = File::create(&log).ok()?;
-    let errors = output.try_clone().ok()?;
-    let mut child = Command::new(program)
-        .arg(question)
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .spawn()
-        .ok()?;
-    let start = Instant::now();
-    while start.elapsed() < VERSION_TIMEOUT {
-        if let Some(status) = child.try_wait().ok()? {
-            let said = fs::read(&log).ok()?;
-            return status
-                .success()
-                .then(|| String::from_utf8_lossy(&said).into_owned());
-        }
-        sleep(POLL);
-    }
-    // It took the question for something else, and goes on.
-    let _ = child.kill().and_then(|()| child.wait());
-    None
-}
-
-/// The first line that may be a version: with a digit, and not a page long.
-fn sensible_line(said: &str) -> Option<String> {
-    let mut lines = said.lines().map(str::trim);
-    let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
-    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(line.chars().take(VERSION_CHARS_MAX).collect())
 }
 
 #[cfg(test)]
@@ -406,27 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_the_first_line_with_a_digit() {
-        let said = "\n  nginx version:   nginx/1.22.1\nbuilt with 3\n";
-        let line = sensible_line(said);
-        assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
-        assert_eq!(sensible_line("usage: x\n"), None);
-    }
-
-    #[test]
-    fn programs_are_asked_for_their_version_and_some_have_none() {
-        let own = tempfile::tempdir().unwrap();
-        let of = |program: &str| version_of(&program.into(), own.path());
-        assert!(of("cargo").starts_with("cargo 1."), "{}", of("cargo"));
-        assert_eq!(of("false"), UNKNOWN_VERSION);
-        assert_eq!(of("/nowhere/server"), UNKNOWN_VERSION);
-    }
-
-    #[test]
-    fn what_a_server_said_last_is_told() {
-        assert_eq!(last_of(" \n"), "nothing");
-        assert_eq!(last_of("bind: taken\n"), "bind: taken");
-        let long = "é".repeat(SAID_BYTES_MAX);
-        assert_eq!(last_of(&long).len(), SAID_BYTES_MAX);
+    fn the_end_of_a_servers_output_is_shown() {
+        assert_eq!(end_of(" \n"), "nothing");
+        assert_eq!(end_of("bind: taken\n"), "bind: taken");
+        let long = "é".repeat(OUTPUT_BYTES_MAX);
+        assert_eq!(end_of(&long).len(), OUTPUT_BYTES_MAX);
     }
 }

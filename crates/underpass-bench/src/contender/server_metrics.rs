@@ -1,7 +1,7 @@
-//! What our own server tells of its work: its metrics, asked for on a Unix socket.
+//! The metrics of our own server, requested on a Unix socket.
 //!
-//! They are the same counts that anybody can scrape: the wall between the bench and the server is
-//! the text format, not a library.
+//! They are the same counts that any program can scrape: bench and server share the text format and
+//! no library.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -15,16 +15,16 @@ use crate::error::{Error, ErrorContext, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks the server behind `socket` how bodies have travelled up to now.
-pub(crate) fn travelled(socket: &Path, contender: usize) -> Result<Vec<PayloadPath>> {
-    let text = ask(socket).context(|| format!("asking {} for metrics", socket.display()))?;
+/// Requests from the server at `socket` by which mechanisms it has sent bodies so far.
+pub(crate) fn payload_paths(socket: &Path, contender: usize) -> Result<Vec<PayloadPath>> {
+    let text = request(socket).context(|| format!("requesting metrics on {}", socket.display()))?;
     match text.split_once("\r\n\r\n") {
         Some((head, page)) if head.starts_with("HTTP/1.1 200 ") => Ok(read(page, contender)),
-        _ => Err(Error::Answer("no metrics".into())),
+        _ => Err(Error::Answer("the server has no metrics".into())),
     }
 }
 
-fn ask(socket: &Path) -> std::io::Result<String> {
+fn request(socket: &Path) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -34,7 +34,7 @@ fn ask(socket: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Out of a page of metrics; mechanisms that did nothing are left out.
+/// Parses a page of metrics, without mechanisms that made no calls.
 fn read(page: &str, contender: usize) -> Vec<PayloadPath> {
     let all = Mechanism::ALL.into_iter().map(|mechanism| {
         let of = |family: &str| sum(page, family, mechanism);
@@ -49,7 +49,7 @@ fn read(page: &str, contender: usize) -> Vec<PayloadPath> {
     all.filter(|one| one.calls > 0).collect()
 }
 
-/// Of all samples of a family that have this mechanism.
+/// The sum of all samples of a family with this mechanism.
 fn sum(page: &str, family: &str, mechanism: Mechanism) -> u64 {
     let label = format!("mechanism=\"{mechanism}\"");
     let samples = page.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Runs this program in the role in which a measurement has started it.
+//! Performs the role in which a measurement has started this program.
 
 use super::role::SubprocessRole;
 use super::{mover, process, scratch};
@@ -8,14 +8,14 @@ impl SubprocessRole {
     /// Performs the role.
     ///
     /// # Errors
-    /// What went wrong, for standard error.
-    pub fn play(self) -> Result<()> {
+    /// What failed, for standard error.
+    pub fn perform(self) -> Result<()> {
         match self {
             SubprocessRole::Become { processor, command } => {
                 process::become_command(processor, &command)
             }
-            SubprocessRole::TakeCare(directory) => scratch::take_care(&directory),
-            SubprocessRole::Mover(settings) => mover::work(&settings),
+            SubprocessRole::TakeCare { directory } => scratch::take_care(&directory),
+            SubprocessRole::Mover(settings) => mover::work(settings),
         }
     }
 }

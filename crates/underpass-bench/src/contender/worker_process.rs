@@ -1,18 +1,18 @@
-//! A program that does jobs one after the other, as it is told on its standard input.
+//! A worker process: a program that does jobs from its standard input, one after the other.
 //!
 //! ```text
-//!   porter ──► ready NAME VERSION             once, when it can begin
+//!   worker ──► ready NAME VERSION             once, when it can begin
 //!   bench  ──► send ⇥ FILE ⇥ ADDRESS:PORT     send the file over a new connection, shut it down
 //!                                             for writing, wait until the other side ends it
 //!   bench  ──► copy ⇥ FROM ⇥ TO ⇥ TIMES       TIMES times: remove TO, copy FROM to TO
-//!   porter ──► ok BYTES                       what was moved in all
-//!   porter ──► failed MESSAGE                 the job is not done
+//!   worker ──► ok BYTES                       the sum of what was moved
+//!   worker ──► failed MESSAGE                 the job is not done
 //! ```
 //!
-//! It ends when its standard input does. Whatever starts slowly (a virtual machine, an interpreter)
-//! has started before anything is measured, and all porters are measured alike, from outside: a
-//! program in any language is compared with this project's mover under the same conditions. A
-//! porter may say more behind BYTES; this project's own says its account, as JSON.
+//! It ends when its standard input does. A worker that starts slowly (a virtual machine, an
+//! interpreter) has started before anything is measured, and all workers are measured in the same
+//! way, from outside: a program in any language is compared with this project's mover under the same
+//! conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Stdio};
@@ -23,13 +23,13 @@ use std::time::Duration;
 use serde_json::Value;
 use underpass::Mechanism;
 
-use crate::contender::process::{ChildProcess, CommandSpec};
+use super::process::{ChildProcess, CommandSpec};
 use crate::error::{Error, ErrorContext, Result};
 
 /// A virtual machine may take a while to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A GiB at 5 MB/s; what takes longer is stuck.
+/// A GiB at 5 MB/s; a longer job is stuck.
 const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
 pub(crate) struct WorkerProcess {
@@ -40,12 +40,12 @@ pub(crate) struct WorkerProcess {
     answers: Receiver<String>,
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) struct JobResult {
     pub(crate) bytes: u64,
-    /// How they travelled, from a porter that tells.
-    pub(crate) journeys: Vec<MechanismCounts>,
+    /// By mechanism, from a worker that counts.
+    pub(crate) counts: Vec<MechanismCounts>,
 }
 
 /// What one mechanism did in a job.
@@ -58,14 +58,14 @@ pub(crate) struct MechanismCounts {
 }
 
 impl WorkerProcess {
-    /// Starts a program that keeps the contract, and waits until it is ready.
+    /// Starts a program that follows the protocol, and waits until it is ready.
     pub(crate) fn start(program: &CommandSpec, processor: Option<usize>) -> Result<WorkerProcess> {
         let mut command = program.on(processor)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = ChildProcess::start(&program.name, &mut command)?;
         let child = process.child();
         let (Some(jobs), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Contender("a porter without streams".into()));
+            return Err(Error::Contender("a worker without streams".into()));
         };
         let (sender, answers) = mpsc::channel();
         thread::spawn(move || {
@@ -84,7 +84,7 @@ impl WorkerProcess {
         let ready = porter.answer(START_TIMEOUT)?;
         match ready.strip_prefix("ready ") {
             Some(version) => porter.version = version.to_owned(),
-            None => return Err(porter.broke_the_contract(&ready)),
+            None => return Err(porter.protocol_error(&ready)),
         }
         Ok(porter)
     }
@@ -93,18 +93,18 @@ impl WorkerProcess {
         self.process.pid()
     }
 
-    /// As it named itself.
+    /// As it reports it.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Has a job done.
+    /// Sends it a job and waits for its end.
     pub(crate) fn job(&mut self, words: &[&str]) -> Result<JobResult> {
         if let Some(word) = words.iter().find(|word| word.contains(['\t', '\n'])) {
-            return Err(Error::Setting(format!("no job can name {word:?}")));
+            return Err(Error::Setting(format!("a job can't contain {word:?}")));
         }
-        let told = writeln!(self.jobs, "{}", words.join("\t"));
-        told.context(|| format!("telling {} its job", self.name))?;
+        let sent = writeln!(self.jobs, "{}", words.join("\t"));
+        sent.context(|| format!("sending {} a job", self.name))?;
         let answer = self.answer(JOB_TIMEOUT)?;
         match parse(&answer) {
             Some(Ok(done)) => Ok(done),
@@ -112,7 +112,7 @@ impl WorkerProcess {
                 let name = &self.name;
                 Err(Error::Contender(format!("{name} failed: {message}")))
             }
-            None => Err(self.broke_the_contract(&answer)),
+            None => Err(self.protocol_error(&answer)),
         }
     }
 
@@ -128,9 +128,11 @@ impl WorkerProcess {
         })
     }
 
-    fn broke_the_contract(&self, answer: &str) -> Error {
+    fn protocol_error(&self, answer: &str) -> Error {
         let name = &self.name;
-        Error::Contender(format!("{name} says {answer:?}, which no porter says"))
+        Error::Contender(format!(
+            "{name} answers {answer:?}, which is not in the protocol of workers"
+        ))
     }
 }
 
@@ -142,18 +144,19 @@ fn parse(answer: &str) -> Option<std::result::Result<JobResult, String>> {
     let (bytes, account) = rest.split_once(' ').unwrap_or((rest, ""));
     Some(Ok(JobResult {
         bytes: bytes.parse().ok()?,
-        journeys: serde_json::from_str(account).map_or_else(|_| Vec::new(), |told| journeys(&told)),
+        counts: serde_json::from_str(account)
+            .map_or_else(|_| Vec::new(), |account| counts(&account)),
     }))
 }
 
-/// Out of an account as the mover writes it; mechanisms that did nothing are left out.
-fn journeys(account: &Value) -> Vec<MechanismCounts> {
+/// Reads an account as the mover writes it, without mechanisms that did nothing.
+fn counts(account: &Value) -> Vec<MechanismCounts> {
     let refusals_of = |mechanism: Mechanism| {
         let all = account["refusals"].as_array().into_iter().flatten();
         let own = all.filter(|refusal| refusal["mechanism"] == mechanism.name());
         own.count() as u64
     };
-    let journeys = Mechanism::ALL.map(|mechanism| {
+    let counts = Mechanism::ALL.map(|mechanism| {
         let tally = &account[mechanism.name()];
         MechanismCounts {
             mechanism,
@@ -162,7 +165,7 @@ fn journeys(account: &Value) -> Vec<MechanismCounts> {
             refusals: refusals_of(mechanism),
         }
     });
-    let used = journeys.into_iter().filter(|j| j.calls + j.refusals > 0);
+    let used = counts.into_iter().filter(|j| j.calls + j.refusals > 0);
     used.collect()
 }
 
@@ -175,18 +178,18 @@ mod tests {
         let account = r#"{"bytes":7,"sendfile":{"bytes":7,"calls":2},"clone":{"bytes":0,"calls":0},
             "refusals":[{"mechanism":"clone"}]}"#;
         let done = parse(&format!("ok 7 {account}")).unwrap().unwrap();
-        let journey = |mechanism, bytes, calls, refusals| MechanismCounts {
+        let count = |mechanism, bytes, calls, refusals| MechanismCounts {
             mechanism,
             bytes,
             calls,
             refusals,
         };
         let expected = [
-            journey(Mechanism::Clone, 0, 0, 1),
-            journey(Mechanism::Sendfile, 7, 2, 0),
+            count(Mechanism::Clone, 0, 0, 1),
+            count(Mechanism::Sendfile, 7, 2, 0),
         ];
-        assert_eq!((done.bytes, &done.journeys[..]), (7, &expected[..]));
-        assert!(parse("ok 7").unwrap().unwrap().journeys.is_empty());
+        assert_eq!((done.bytes, &done.counts[..]), (7, &expected[..]));
+        assert!(parse("ok 7").unwrap().unwrap().counts.is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A crowd: many connections that are open at once and want little. They read slowly, or are idle.
+//! Many connections that are open at once and request little: they read slowly or are idle.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -10,38 +10,37 @@ use super::go_on_unless;
 use super::request::RequestTarget;
 use crate::error::{Error, Result};
 
-/// What a slow reader takes at a time, and how long all of them then pause.
+/// What a slow reader reads at a time, and how long all of them then pause.
 const RECEIVE_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A server that lets one wait longer for its head, among all the others, has failed.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A server that takes longer to send one head, among all the others, has failed.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What those in a crowd do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientBehavior {
-    /// They are in the middle of a long answer, and take a little of it now and then.
-    #[default]
+/// What held connections do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientBehavior {
+    /// They are in the middle of a long response and read a little of it now and then.
     SlowReader,
-    /// They have had a short answer, and ask for nothing more.
+    /// They have had a short response and send no further request.
     Idle,
 }
 
 /// Connections that are held.
 pub(crate) struct ConnectionLoad {
     exchanges: Vec<ClientExchange>,
-    pastime: ClientBehavior,
+    behavior: ClientBehavior,
     discard: DiscardBuffer,
     passes: u64,
 }
 
 impl ConnectionLoad {
-    /// Opens all connections, and asks on each.
-    pub(crate) fn gather(
+    /// Opens all connections and sends a request on each.
+    pub(crate) fn open(
         address: SocketAddr,
         target: &RequestTarget,
         connections: usize,
-        pastime: ClientBehavior,
+        behavior: ClientBehavior,
     ) -> Result<ConnectionLoad> {
         let mut exchanges = Vec::with_capacity(connections);
         for _ in 0..connections {
@@ -51,14 +50,14 @@ impl ConnectionLoad {
         }
         Ok(ConnectionLoad {
             exchanges,
-            pastime,
+            behavior,
             discard: DiscardBuffer::new(RECEIVE_BYTES),
             passes: 0,
         })
     }
 
-    /// Goes on until everyone is where it is to be held. After each pass it is time to `look`.
-    /// Broken off with an error once `stop` is set.
+    /// Runs until every connection is in its held state, and calls `look` after each pass. Fails once
+    /// `stop` is set.
     pub(crate) fn settle(
         &mut self,
         stop: &AtomicBool,
@@ -72,16 +71,16 @@ impl ConnectionLoad {
             let waiting = self.exchanges.iter().filter(|one| !self.is_settled(one));
             match waiting.count() {
                 0 => return Ok(()),
-                waiting if start.elapsed() > ANSWER_TIMEOUT => {
+                waiting if start.elapsed() > RESPONSE_TIMEOUT => {
                     let all = self.exchanges.len();
-                    return Err(Error::Answer(format!("{waiting} of {all} got no answer")));
+                    return Err(Error::Answer(format!("{waiting} of {all} got no response")));
                 }
                 _ => sleep(PAUSE),
             }
         }
     }
 
-    /// Holds all of them until `is_over`, and sees that none was given up.
+    /// Holds all of them until `is_over`, and checks that the server closed none.
     pub(crate) fn hold(
         &mut self,
         stop: &AtomicBool,
@@ -95,7 +94,7 @@ impl ConnectionLoad {
             sleep(PAUSE);
         }
         let closed = self.exchanges.iter().filter(|one| one.has_ended());
-        match (self.pastime, closed.count()) {
+        match (self.behavior, closed.count()) {
             (ClientBehavior::SlowReader, _) | (_, 0) => Ok(()),
             (ClientBehavior::Idle, closed) => Err(Error::Answer(format!(
                 "the server closed {closed} idle connections"
@@ -104,20 +103,21 @@ impl ConnectionLoad {
     }
 
     fn is_settled(&self, exchange: &ClientExchange) -> bool {
-        match self.pastime {
+        match self.behavior {
             ClientBehavior::SlowReader => exchange.is_in_body(),
             ClientBehavior::Idle => exchange.is_idle(),
         }
     }
 
-    /// A quarter of them take a little, if they are owed anything.
+    /// Has a quarter of them read a little of what they are owed.
     fn pass(&mut self) -> Result<()> {
         self.passes += 1;
         let reading = (1..).zip(&mut self.exchanges);
         let reading = reading.filter(|(number, one)| !one.is_idle() && reads(*number, self.passes));
         for (_, exchange) in reading {
             let progress = exchange.advance(&mut self.discard)?;
-            if (progress, self.pastime) == (ReceiveProgress::Complete, ClientBehavior::SlowReader) {
+            if (progress, self.behavior) == (ReceiveProgress::Complete, ClientBehavior::SlowReader)
+            {
                 return Err(Error::Setting(
                     "the file is too small for slow readers".into(),
                 ));
@@ -127,8 +127,8 @@ impl ConnectionLoad {
     }
 }
 
-/// Whether a reader reads in this pass: one in four does, always others. In step, all of them would
-/// have room for more at the same moment, which readers of a real server never do.
+/// Whether a reader reads in this pass: one in four does, and others each time. In step, all of them
+/// would have room for more at the same moment, unlike the readers of a real server.
 fn reads(number: u64, pass: u64) -> bool {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (number << 32 | pass).wrapping_mul(GOLDEN);
@@ -145,7 +145,7 @@ mod tests {
     use crate::load::ConnectionReuse;
 
     /// Answers one request on each of so many connections, and hands them over.
-    fn answered(connections: usize, pastime: ClientBehavior) -> (ConnectionLoad, Vec<TcpStream>) {
+    fn answered(connections: usize, behavior: ClientBehavior) -> (ConnectionLoad, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -160,7 +160,7 @@ mod tests {
             streams
         });
         let target = RequestTarget::get(address, "/x", 3, ConnectionReuse::KeepAlive);
-        let crowd = ConnectionLoad::gather(address, &target, connections, pastime).unwrap();
+        let crowd = ConnectionLoad::open(address, &target, connections, behavior).unwrap();
         (crowd, server.join().unwrap())
     }
 

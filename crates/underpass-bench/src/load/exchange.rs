@@ -1,8 +1,8 @@
-//! One kept-alive connection of the client: a request out, an answer in, nothing copied.
+//! One connection of the client: a request out, a response in, nothing copied.
 //!
-//! Only the head of an answer (and what came with it) is received into memory. The rest of the
-//! body is thrown away inside the kernel by `MSG_TRUNC`, but counted: the client's cost stays
-//! small beside the server's, and a body that is short or long is an error.
+//! Only the head of a response, and what arrives with it, is received into memory. The kernel
+//! discards the rest of the body (`MSG_TRUNC`), but it is counted: the client costs little compared
+//! with the server, and a body that is too short or too long is an error.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,21 +15,21 @@ use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
 use crate::error::{Error, ErrorContext, Result};
 
-/// The longest head accepted. Larger than any sane server's, and a page, so that most of the body
-/// is left for `MSG_TRUNC`.
+/// The longest head that is accepted. It is longer than usual heads, and a page, so that most of the
+/// body is left for `MSG_TRUNC`.
 const HEAD_BYTES_MAX: usize = 4096;
 
-/// A loopback server answers a connection attempt at once or not at all.
+/// A server on the loopback accepts a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
 /// untouched.
 pub(crate) struct DiscardBuffer(Vec<u8>);
 
-/// How far one receive brought an exchange.
+/// How far an exchange is after one receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveProgress {
-    /// The answer is complete.
+    /// The response is complete.
     Complete,
     /// More of it is owed.
     Partial,
@@ -37,13 +37,13 @@ pub(crate) enum ReceiveProgress {
 
 enum ExchangeState {
     Idle,
-    ResponseHead {
+    Head {
         received: usize,
     },
     Body {
         left: u64,
     },
-    /// All is there but the end of the connection.
+    /// All has arrived except the end of the connection.
     Ending,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct ClientExchange {
     head: Box<[u8; HEAD_BYTES_MAX]>,
     state: ExchangeState,
     body_bytes: u64,
-    connection: ConnectionReuse,
-    /// When the running request was due.
+    reuse: ConnectionReuse,
+    /// When the current request was due.
     pub(crate) since: Instant,
 }
 
@@ -75,22 +75,22 @@ impl ClientExchange {
             head,
             state: ExchangeState::Idle,
             body_bytes: 0,
-            connection: ConnectionReuse::KeepAlive,
+            reuse: ConnectionReuse::KeepAlive,
             since: Instant::now(),
         })
     }
 
     /// Whether the server was asked to close the connection, and did.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_idle() && self.connection == ConnectionReuse::PerRequest
+        self.is_idle() && self.reuse == ConnectionReuse::PerRequest
     }
 
-    /// The bytes of body that the last request was owed.
+    /// The bytes of body that the last request is owed.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Whether the head of an answer has arrived whole, and the answer is not complete.
+    /// Whether the head of a response has arrived whole and the body has not.
     pub(crate) fn is_in_body(&self) -> bool {
         matches!(self.state, ExchangeState::Body { .. })
     }
@@ -109,21 +109,21 @@ impl ClientExchange {
         )
     }
 
-    /// Sends a request. It is a few hundred bytes on an idle connection: a socket that does not
-    /// take it whole is broken.
+    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection is
+    /// broken.
     pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
         let sent = rustix::net::send(&self.stream, &target.request, SendFlags::NOSIGNAL)
             .context(|| "sending a request".into())?;
         if sent != target.request.len() {
             return Err(Error::Answer(format!(
-                "the server takes {sent} bytes of a request"
+                "the server accepts {sent} bytes of a request"
             )));
         }
         self.since = due;
         self.body_bytes = target.body_bytes;
-        self.connection = target.connection;
-        self.state = ExchangeState::ResponseHead { received: 0 };
+        self.reuse = target.reuse;
+        self.state = ExchangeState::Head { received: 0 };
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl ClientExchange {
     pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let progress = match self.state {
             ExchangeState::Idle => return Err(self.unasked()),
-            ExchangeState::ResponseHead { received } => self.receive_head(received),
+            ExchangeState::Head { received } => self.receive_head(received),
             ExchangeState::Body { left } => self.discard_body(left, discard),
             ExchangeState::Ending => self.end(),
         };
@@ -153,8 +153,8 @@ impl ClientExchange {
         let space = &mut self.head[received..];
         let got = receive(&self.stream, space, RecvFlags::empty())?;
         let received = received + got;
-        let Some(head) = parse_head(&self.head[..received], self.connection)? else {
-            self.state = ExchangeState::ResponseHead { received };
+        let Some(head) = parse_head(&self.head[..received], self.reuse)? else {
+            self.state = ExchangeState::Head { received };
             return match received {
                 HEAD_BYTES_MAX => Err(Error::Answer(format!("a head over {HEAD_BYTES_MAX} bytes"))),
                 _ => Ok(ReceiveProgress::Partial),
@@ -162,7 +162,10 @@ impl ClientExchange {
         };
         if head.body_bytes != self.body_bytes {
             let owed = self.body_bytes;
-            let what = format!("announces {} bytes where {owed} are owed", head.body_bytes);
+            let what = format!(
+                "announces {} bytes where {owed} are expected",
+                head.body_bytes
+            );
             return Err(Error::Answer(what));
         }
         let with_head = (received - head.head_bytes) as u64;
@@ -180,7 +183,7 @@ impl ClientExchange {
 
     fn owe(&mut self, left: u64) -> Result<ReceiveProgress> {
         self.state = ExchangeState::Body { left };
-        match (left, self.connection) {
+        match (left, self.reuse) {
             (0, ConnectionReuse::KeepAlive) => Ok(ReceiveProgress::Complete),
             (0, ConnectionReuse::PerRequest) => {
                 self.state = ExchangeState::Ending;
@@ -196,7 +199,7 @@ impl ClientExchange {
             Ok((_, 0)) => Ok(ReceiveProgress::Complete),
             Ok(_) => Err(Error::Answer("more bytes than announced".into())),
             Err(Errno::AGAIN | Errno::INTR) => Ok(ReceiveProgress::Partial),
-            Err(errno) => Err(errno).context(|| "awaiting the end of a connection".into()),
+            Err(errno) => Err(errno).context(|| "waiting for the end of a connection".into()),
         }
     }
 
@@ -219,10 +222,10 @@ impl AsFd for ClientExchange {
 fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
     loop {
         match rustix::net::recv(stream, &mut *space, flags) {
-            Ok((_, 0)) => return Err(Error::Answer("the server hung up".into())),
+            Ok((_, 0)) => return Err(Error::Answer("the server closed the connection".into())),
             Ok((_, got)) => return Ok(got),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno).context(|| "receiving an answer".into()),
+            Err(errno) => return Err(errno).context(|| "receiving a response".into()),
         }
     }
 }
@@ -238,12 +241,12 @@ mod tests {
         play_on(ConnectionReuse::KeepAlive, answer, body_bytes)
     }
 
-    fn play_on(connection: ConnectionReuse, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
+    fn play_on(reuse: ConnectionReuse, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut exchange = ClientExchange::connect(address)?;
         let (mut peer, _) = listener.accept().unwrap();
-        let target = RequestTarget::get(address, "/x", body_bytes, connection);
+        let target = RequestTarget::get(address, "/x", body_bytes, reuse);
         exchange.begin(&target, Instant::now())?;
         peer.read_exact(&mut vec![0; target.request.len()]).unwrap();
         for piece in answer {

@@ -2,21 +2,20 @@
 
 use std::net::SocketAddr;
 
-/// What to ask for, and how many bytes of body are owed for it.
+/// A request, and how many bytes of body it is owed.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestTarget {
     pub(crate) request: Vec<u8>,
     pub(crate) body_bytes: u64,
-    pub(crate) connection: ConnectionReuse,
+    pub(crate) reuse: ConnectionReuse,
 }
 
-/// What becomes of a connection after an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ConnectionReuse {
-    /// It is kept for the next request.
-    #[default]
+/// Whether a connection is used again after a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionReuse {
+    /// It stays open for the next request.
     KeepAlive,
-    /// The server is asked to close it, and the next request has one of its own.
+    /// The server is asked to close it, and the next request uses a new one.
     PerRequest,
 }
 
@@ -26,9 +25,9 @@ impl RequestTarget {
         address: SocketAddr,
         url_path: &str,
         body_bytes: u64,
-        connection: ConnectionReuse,
+        reuse: ConnectionReuse,
     ) -> RequestTarget {
-        let end = match connection {
+        let end = match reuse {
             ConnectionReuse::KeepAlive => "",
             ConnectionReuse::PerRequest => "Connection: close\r\n",
         };
@@ -38,7 +37,7 @@ impl RequestTarget {
         RequestTarget {
             request: request.into_bytes(),
             body_bytes,
-            connection,
+            reuse,
         }
     }
 }

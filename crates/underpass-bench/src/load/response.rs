@@ -1,9 +1,9 @@
-//! The head of an answer: parsed by `httparse`, and held to what was asked for.
+//! The head of a response: parsed by `httparse`, and checked against the request.
 
 use super::request::ConnectionReuse;
 use crate::error::{Error, Result};
 
-/// More headers than any file server sends; an answer with more is an error.
+/// More headers than any file server sends; more of them are an error.
 const HEADERS_MAX: usize = 32;
 
 /// What follows a complete head.
@@ -13,14 +13,11 @@ pub(crate) struct ResponseHead {
     pub(crate) body_bytes: u64,
 }
 
-/// Parses the start of an answer to a request on such a `connection`. `None`: the head is not
-/// complete yet.
+/// Parses the start of a response. `None`: the head is not complete yet.
 ///
-/// Anything but a 200 with a length is an error, and that a connection ends which was to be kept.
-pub(crate) fn parse_head(
-    received: &[u8],
-    connection: ConnectionReuse,
-) -> Result<Option<ResponseHead>> {
+/// Anything but a 200 with a length is an error, and so is closing a connection that should stay
+/// open.
+pub(crate) fn parse_head(received: &[u8], reuse: ConnectionReuse) -> Result<Option<ResponseHead>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let status = response
@@ -34,39 +31,41 @@ pub(crate) fn parse_head(
         code => return Err(wrong(format!("status {}", code.unwrap_or_default()))),
     }
     if response.version == Some(0) {
-        return Err(wrong("HTTP/1.0, which keeps no connection".into()));
+        return Err(wrong(
+            "HTTP/1.0, which has no persistent connections".into(),
+        ));
     }
-    let body_bytes = body_length(response.headers, connection)?;
+    let body_bytes = body_length(response.headers, reuse)?;
     Ok(Some(ResponseHead {
         head_bytes,
         body_bytes,
     }))
 }
 
-fn body_length(headers: &[httparse::Header<'_>], connection: ConnectionReuse) -> Result<u64> {
+fn body_length(headers: &[httparse::Header<'_>], reuse: ConnectionReuse) -> Result<u64> {
     let mut length = None;
     for header in headers {
         if header.name.eq_ignore_ascii_case("content-length") {
             let digits = std::str::from_utf8(header.value)
                 .ok()
                 .and_then(|v| v.trim().parse().ok());
-            let value = digits.ok_or_else(|| wrong("Content-Length is no number".into()))?;
+            let value = digits.ok_or_else(|| wrong("Content-Length is not a number".into()))?;
             if length
                 .replace(value)
                 .is_some_and(|earlier: u64| earlier != value)
             {
-                return Err(wrong("two lengths".into()));
+                return Err(wrong("two different lengths".into()));
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(wrong(
-                "a body with Transfer-Encoding instead of a length".into(),
+                "a body with Transfer-Encoding instead of Content-Length".into(),
             ));
-        } else if connection == ConnectionReuse::KeepAlive
+        } else if reuse == ConnectionReuse::KeepAlive
             && header.name.eq_ignore_ascii_case("connection")
             && header.value.eq_ignore_ascii_case(b"close")
         {
             return Err(wrong(
-                "the server closes a connection that was to be kept".into(),
+                "the server closes a connection that should stay open".into(),
             ));
         }
     }
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_connection_to_be_closed_may_be_told_so() {
+    fn a_close_is_accepted_where_it_was_requested() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n";
         assert!(parse_head(head, ConnectionReuse::KeepAlive).is_err());
         assert!(

@@ -1,4 +1,4 @@
-//! The files that are served: made once, with known hashes.
+//! The files that are served: created once, with known hashes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) struct FileSet {
 }
 
 impl FileSet {
-    /// Makes the files of this batch below `root`.
+    /// Creates the files of this set below `root`.
     pub(crate) fn make(&self, root: &Path) -> Result<Vec<TestFile>> {
         let directory = format!("{}-{}", self.name, self.bytes);
         let path = root.join(&directory);
@@ -47,8 +47,8 @@ impl FileSet {
 }
 
 impl TestFile {
-    pub(crate) fn target(&self, address: SocketAddr, connection: ConnectionReuse) -> RequestTarget {
-        RequestTarget::get(address, &self.url_path, self.bytes, connection)
+    pub(crate) fn target(&self, address: SocketAddr, reuse: ConnectionReuse) -> RequestTarget {
+        RequestTarget::get(address, &self.url_path, self.bytes, reuse)
     }
 
     /// See [`content::evict`].
@@ -62,7 +62,8 @@ impl TestFile {
     }
 }
 
-/// Waits until everything on the file system of `root` is on disk: writing it back disturbs.
+/// Waits until everything on the file system of `root` is on disk, so that writing it back doesn't
+/// disturb a measurement.
 pub(crate) fn flush_to_disk(root: &Path) -> Result<()> {
     let opened = rustix::fs::openat(CWD, root, OFlags::DIRECTORY, Mode::empty());
     let flushed = opened.and_then(rustix::fs::syncfs);
@@ -74,19 +75,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_files_of_one_size_with_their_hashes_and_places() {
+    fn a_set_is_files_of_one_size_with_their_hashes_and_paths() {
         let root = tempfile::tempdir().unwrap();
-        let batch = FileSet {
+        let set = FileSet {
             name: "odd",
             count: 2,
             bytes: 1013,
         };
-        let specimens = batch.make(root.path()).unwrap();
-        assert_eq!(specimens[1].url_path, "/odd-1013/0001.bin");
-        for specimen in &specimens {
-            let read = content::hash(&root.path().join(&specimen.url_path[1..])).unwrap();
-            assert_eq!((specimen.bytes, specimen.sha256), (1013, read));
+        let files = set.make(root.path()).unwrap();
+        assert_eq!(files[1].url_path, "/odd-1013/0001.bin");
+        for file in &files {
+            let read = content::hash(&root.path().join(&file.url_path[1..])).unwrap();
+            assert_eq!((file.bytes, file.sha256), (1013, read));
         }
-        assert_ne!(specimens[0].sha256, specimens[1].sha256);
+        assert_ne!(files[0].sha256, files[1].sha256);
     }
 }

@@ -1,8 +1,9 @@
-//! What a process cost while something ran, and what else the machine was doing.
+//! What a process used while something ran, and what else the machine did.
 //!
-//! Its own processor time is the figure. The rest of a window tells whether to believe it: the time
-//! of this program, which makes the load or takes the bytes (was it the limit?), the kernel's
-//! threads that work for it, and what none of them used, which is other people's load.
+//! The figure is the process's own processor time. The other readings show whether it can be
+//! believed: the time of this program, which makes the load or receives the bytes (was it the
+//! bottleneck?), the time of the kernel's threads that work for the process, and the remaining time
+//! that the machine was busy, which is other load.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -34,8 +35,6 @@ pub(crate) struct UsageWindow {
     pub(crate) cpu_source: CpuSource,
     /// What this program used.
     pub(crate) bench_cpu: Duration,
-    /// The part of it in which it only looked for something to do.
-    pub(crate) bench_idle: Duration,
     /// Processor time of everything else on this machine.
     pub(crate) foreign_cpu: Duration,
     /// Time that the hypervisor gave to other machines.
@@ -53,27 +52,28 @@ struct ClockReadings {
     machine: MachineTicks,
 }
 
-/// Runs `work`, which starts processes and waits for them, and reads what those used. The kernel's
-/// threads that write to disk are not other people's load.
+/// Runs `work`, which starts processes and waits for them, and reads what those used. Time of the
+/// kernel threads that write to disk doesn't count as other load.
 pub(crate) fn observe_children<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, UsageWindow)> {
-    let moment = || ClockReadings::of(CpuReading::of_children()?, proc::kernel_threads_cpu()?);
-    let before = moment()?;
-    let start = Instant::now();
-    let done = work()?;
-    let wall = start.elapsed();
-    let after = moment()?;
-    Ok((done, after.since(&before, wall)))
+    let read = || ClockReadings::of(CpuReading::of_children()?, proc::kernel_threads_cpu()?);
+    between(read, work)
 }
 
 /// Runs `work` between two readings of a process, each taken when it has settled.
 pub(crate) fn observe<T>(root: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, UsageWindow)> {
-    let moment = || ClockReadings::of(settled(root)?, proc::network_threads_cpu()?);
-    let before = moment()?;
+    let read = || ClockReadings::of(settled(root)?, proc::network_threads_cpu()?);
+    between(read, work)
+}
+
+fn between<T>(
+    read: impl Fn() -> Result<ClockReadings>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, UsageWindow)> {
+    let before = read()?;
     let start = Instant::now();
     let done = work()?;
     let wall = start.elapsed();
-    let after = moment()?;
-    Ok((done, after.since(&before, wall)))
+    Ok((done, read()?.since(&before, wall)))
 }
 
 impl ClockReadings {
@@ -93,51 +93,56 @@ impl ClockReadings {
         let (bench_cpu, _) = self.bench.since(&before.bench);
         let (kernel_cpu, _) = self.kernel.since(&before.kernel);
         let busy = proc::ticks(self.machine.busy.saturating_sub(before.machine.busy));
-        let foreign_cpu = busy.saturating_sub(used.cpu + bench_cpu + kernel_cpu);
-        let steal = proc::ticks(self.machine.steal.saturating_sub(before.machine.steal));
         UsageWindow {
             wall,
             used,
             cpu_source,
             bench_cpu,
-            bench_idle: Duration::ZERO,
-            foreign_cpu,
-            steal,
+            foreign_cpu: busy.saturating_sub(used.cpu + bench_cpu + kernel_cpu),
+            steal: proc::ticks(self.machine.steal.saturating_sub(before.machine.steal)),
             elapsed: self.at - before.at,
         }
     }
 }
 
 impl UsageWindow {
+    /// Whether other programs or the hypervisor took enough to spoil the figures.
     pub(crate) fn is_disturbed(&self) -> bool {
         let disturbs = |taken: Duration| {
-            taken >= FOREIGN_MIN && self.share_of_elapsed(taken) > FOREIGN_SHARE_MAX
+            let share = taken.as_secs_f64() / self.elapsed.as_secs_f64();
+            taken >= FOREIGN_MIN && share > FOREIGN_SHARE_MAX
         };
         disturbs(self.foreign_cpu) || disturbs(self.steal)
     }
 
-    /// A time as a share of one processor while this window was open.
-    pub(crate) fn share_of_elapsed(&self, taken: Duration) -> f64 {
-        taken.as_secs_f64() / self.elapsed.as_secs_f64()
-    }
-
-    /// Whether the figures tell about this program rather than about the process.
+    /// Whether this program was the bottleneck and not the process.
     pub(crate) fn is_bench_bound(&self) -> bool {
         self.bench_share() >= BENCH_BUSY_MIN && self.share() < PROCESS_BUSY_MAX
     }
 
     /// The process's time as a share of one processor.
     pub(crate) fn share(&self) -> f64 {
-        self.used.cpu.as_secs_f64() / self.wall.as_secs_f64()
+        self.cpu() / self.seconds()
     }
 
+    /// This program's time as a share of one processor.
     pub(crate) fn bench_share(&self) -> f64 {
-        self.bench_busy().as_secs_f64() / self.wall.as_secs_f64()
+        self.bench_cpu.as_secs_f64() / self.seconds()
     }
 
-    /// This program's processor time without its spinning.
-    pub(crate) fn bench_busy(&self) -> Duration {
-        self.bench_cpu.saturating_sub(self.bench_idle)
+    /// Wall time in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.wall.as_secs_f64()
+    }
+
+    /// The process's processor time in seconds.
+    pub(crate) fn cpu(&self) -> f64 {
+        self.used.cpu.as_secs_f64()
+    }
+
+    /// The part of it in user space.
+    pub(crate) fn user(&self) -> f64 {
+        self.used.user.as_secs_f64()
     }
 }
 
@@ -169,7 +174,6 @@ pub(crate) mod tests {
             },
             cpu_source: CpuSource::Schedstat,
             bench_cpu: Duration::from_secs_f64(bench),
-            bench_idle: Duration::ZERO,
             foreign_cpu: Duration::from_secs_f64(foreign),
             steal: Duration::from_secs_f64(steal),
             elapsed: Duration::from_secs(1),
@@ -181,13 +185,6 @@ pub(crate) mod tests {
         assert!(window(0.6, 0.99, 0.0, 0.0).is_bench_bound());
         assert!(!window(0.9, 0.99, 0.0, 0.0).is_bench_bound());
         assert!(!window(0.6, 0.8, 0.0, 0.0).is_bench_bound());
-    }
-
-    #[test]
-    fn a_spinning_bench_is_not_a_busy_one() {
-        let mut spinning = window(0.6, 0.99, 0.0, 0.0);
-        spinning.bench_idle = Duration::from_millis(400);
-        assert!(!spinning.is_bench_bound());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::document::{Case, Document, Experiment, RunOutcome};
 
 /// How to read any table, once for the page.
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
-    the greatest beside it. ContenderSet take turns within a round. A ratio is the median of the \
+    the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
     ratios within each round, with the interval that holds the true one with 95 % confidence \
     (sign test); where that interval contains 1, or there are too few rounds to tell, there is no \
     ratio, and that is said.";

@@ -99,12 +99,6 @@ pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
 }
 
-/// Half of the range, as a share of the median: what a figure is good for, in one number.
-pub(super) fn half_range(spread: &Spread) -> Option<f64> {
-    let share = (spread.max - spread.min) / 2.0 / spread.median.abs();
-    share.is_finite().then_some(share)
-}
-
 /// `±3 %`; below one in a hundred one digit after the point.
 pub(super) fn plus_minus(share: f64) -> String {
     match share * 100.0 {
@@ -192,7 +186,7 @@ mod tests {
             max: 1.25,
         };
         assert_eq!(range(&wide, Unit::Seconds), "0.900–1.25");
-        assert_eq!(plus_minus(half_range(&wide).unwrap()), "±18 %");
+        assert_eq!(plus_minus(wide.half_range().unwrap()), "±18 %");
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
         }
         table(out, &group.figures);
         match &group.ratios {
-            Some(Ratios::ReportTable(ratios)) => table(out, ratios),
+            Some(Ratios::Table(ratios)) => table(out, ratios),
             Some(Ratios::TooFewRounds) => {
                 let _ = writeln!(out, "<p class=\"note\">{TOO_FEW_ROUNDS}</p>");
             }
@@ -104,8 +104,8 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
 
 /// Charts that stand alone, and those that stand in pairs, each with its numbers.
 fn charts(out: &mut String, experiment: &Experiment, plots: &[&Plot]) {
-    for run in plots.chunk_by(|a, b| a.is_small() && b.is_small()) {
-        let paired = run[0].is_small();
+    for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
+        let paired = run[0].is_small;
         if paired {
             out.push_str("<div class=\"pair\">\n");
         }
@@ -127,7 +127,7 @@ fn figure(out: &mut String, experiment: &Experiment, plot: &Plot) {
     } else {
         ""
     };
-    let words = plot.words();
+    let words = &plot.words;
     let _ = writeln!(
         out,
         "<figure{class}><figcaption><h3>{}</h3>",
@@ -149,7 +149,7 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
     let mut items = String::new();
     match legend {
         Legend::None => return String::new(),
-        Legend::LineChart(places) => {
+        Legend::Lines(places) => {
             for &place in places {
                 let name = escaped(&experiment.contenders[place].name);
                 let _ = writeln!(items, "<li>{}{name}</li>", swatch(place));

@@ -54,7 +54,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment) {
     for group in groups(experiment) {
         table(out, &group.figures);
         match &group.ratios {
-            Some(Ratios::ReportTable(ratios)) => table(out, ratios),
+            Some(Ratios::Table(ratios)) => table(out, ratios),
             Some(Ratios::TooFewRounds) => {
                 let _ = writeln!(out, "\n{TOO_FEW_ROUNDS}");
             }

@@ -3,12 +3,12 @@
 //! A metric of several cases gets a table with a column for each case. Metrics that only one case
 //! has share a table with a column for each of them.
 
-use super::figure::{direction, figure, half_range, interval, range, ratio};
+use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
 /// How many metrics of several cases come first, with charts.
-const TELLING: usize = 2;
+const MAIN_MAX: usize = 2;
 
 /// Figures, and what may be said of their ratios.
 pub(super) struct TableGroup<'a> {
@@ -26,13 +26,13 @@ pub(super) struct TableGroup<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Importance {
     /// Worth a chart, and the terminal's few lines.
-    MetricsMode,
+    Main,
     /// For those who ask.
     Further,
 }
 
 pub(super) enum Ratios {
-    ReportTable(ReportTable),
+    Table(ReportTable),
     /// No cell could hold one.
     TooFewRounds,
 }
@@ -89,7 +89,7 @@ pub(super) fn groups(experiment: &Experiment) -> Vec<TableGroup<'_>> {
         groups.push(group);
     }
     let of_cases = groups.iter_mut().filter(|group| group.cases.len() > 1);
-    for group in of_cases.skip(TELLING) {
+    for group in of_cases.skip(MAIN_MAX) {
         group.importance = Importance::Further;
     }
     groups
@@ -127,7 +127,7 @@ fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> 
     let (label, better) = (measured[0].label.as_str(), measured[0].better);
     TableGroup {
         title: label.to_owned(),
-        importance: Importance::MetricsMode,
+        importance: Importance::Main,
         figures: figures(
             experiment,
             &cases,
@@ -155,7 +155,7 @@ fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -
     let columns = measured.iter().map(|measured| heading(measured)).collect();
     TableGroup {
         title: of.label.clone(),
-        importance: Importance::MetricsMode,
+        importance: Importance::Main,
         figures: figures(experiment, &[case], of.label.clone(), columns, &measured),
         ratios: ratios(experiment, &[case], "", None, &measured, |index| {
             heading(measured[index])
@@ -223,7 +223,7 @@ fn figure_cell(spread: &Spread, measured: &Measured) -> TableCell {
     TableCell::Figure {
         median: figure(spread.median, unit),
         range: range(spread, unit),
-        half_range: half_range(spread),
+        half_range: spread.half_range(),
     }
 }
 
@@ -264,7 +264,7 @@ fn ratios(
             cells: compared.iter().map(cell).collect(),
         }
     });
-    Some(Ratios::ReportTable(ReportTable {
+    Some(Ratios::Table(ReportTable {
         caption: format!("{first} divided by each of the others{of_what}{side}"),
         columns: compared.iter().map(|&index| heading(index)).collect(),
         rows: rows.collect(),

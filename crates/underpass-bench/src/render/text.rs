@@ -69,7 +69,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
     let mut further = Vec::new();
     for group in &groups {
         match group.importance {
-            Importance::MetricsMode => of_group(out, group, width),
+            Importance::Main => of_group(out, group, width),
             Importance::Further => further.push(group.title.as_str()),
         }
     }
@@ -92,7 +92,7 @@ fn of_group(out: &mut String, group: &TableGroup<'_>, width: usize) {
     paragraph(out, "", &group.figures.caption, width);
     figures.write(out, width);
     match &group.ratios {
-        Some(Ratios::ReportTable(ratios)) => {
+        Some(Ratios::Table(ratios)) => {
             out.push('\n');
             paragraph(out, "", &ratios.caption, width);
             two_lines(ratios).write(out, width);

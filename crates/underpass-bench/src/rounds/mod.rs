@@ -1,6 +1,7 @@
-//! Rounds: in which order contenders run, who drops out, and what the figures show.
+//! Rounds: in which order contenders run, which of them drop out, and what their figures show.
 
+pub(crate) mod contenders;
 pub(crate) mod interleave;
-pub(crate) mod lineup;
+pub(crate) mod metric;
 pub(crate) mod progress;
-pub(crate) mod run;
+pub(crate) mod runner;

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use underpass::Kernel;
-use underpass_copy::{Around, Ended, Progress, Recursion, Summary};
+use underpass_copy::{CopyContext, Ended, Progress, Recursion, Summary};
 
 use gauge::Gauge;
 use mistake::Hint;
@@ -86,7 +86,7 @@ fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
     let progress = Progress::default();
     let gauge = Gauge::new(copying.show.progress);
     let teller = Teller::new(voice, copying, name, gauge.bar());
-    let around = Around {
+    let context = CopyContext {
         kernel: &kernel,
         observer: &teller,
         progress: &progress,
@@ -98,7 +98,7 @@ fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
     let summary = gauge.watch(
         &progress,
         |enough| underpass_copy::survey(operands, options, &progress, enough),
-        || underpass_copy::copy(operands, options, around),
+        || underpass_copy::copy(operands, options, context),
     );
     conclude(copying, name, voice, &summary, teller, &stop)
 }

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use underpass::{Mechanism, Scope};
 
-use super::Report;
-use super::pair::{End, Row};
-use super::place::{Place, Usable};
-use super::settings::{OpenFiles, Pipes, Setting, numbers};
-use super::tls::{Answer, KernelTls, Module};
-use super::trial::Outcome;
+use super::DoctorReport;
+use super::pair::{PairEnd, PairResults};
+use super::path::{TestedPath, Usable};
+use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
+use super::tls::{KernelTls, TlsAnswer, TlsModule};
+use super::trial::TrialOutcome;
 
 /// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
@@ -28,7 +28,7 @@ pub(super) struct Advice {
 }
 
 /// The most urgent first.
-pub(super) fn on(report: &Report) -> Vec<Advice> {
+pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     let mut all = Vec::new();
     let mut add = |about, texts: Vec<String>| {
         all.extend(texts.into_iter().map(|text| Advice { about, text }));
@@ -59,10 +59,10 @@ pub(super) fn on(report: &Report) -> Vec<Advice> {
     all
 }
 
-fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
-    let of_row = |row: &Row| {
+fn wrong_bytes(pairs: &[PairResults]) -> Vec<String> {
+    let of_row = |row: &PairResults| {
         let error = row.outcomes().find_map(|outcome| match outcome {
-            Outcome::WrongBytes { error } => Some(error.clone()),
+            TrialOutcome::WrongBytes { error } => Some(error.clone()),
             _ => None,
         })?;
         Some(format!(
@@ -73,8 +73,8 @@ fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
     pairs.iter().filter_map(of_row).collect()
 }
 
-fn paths(report: &Report) -> Vec<String> {
-    let line = |place: &Place| {
+fn paths(report: &DoctorReport) -> Vec<String> {
+    let line = |place: &TestedPath| {
         let (id, given) = (&place.id, &place.given);
         match place.usable {
             Usable::SourceAndSink => None,
@@ -90,10 +90,12 @@ fn paths(report: &Report) -> Vec<String> {
     report.paths.iter().filter_map(line).collect()
 }
 
-fn failures(pairs: &[Row]) -> Vec<String> {
-    let of_row = |row: &Row| {
-        let failed = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
-            Outcome::Failed { error } => Some(format!("{}: {mechanism}: {error}", row.label())),
+fn failures(pairs: &[PairResults]) -> Vec<String> {
+    let of_row = |row: &PairResults| {
+        let failed = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+            TrialOutcome::Failed { error } => {
+                Some(format!("{}: {mechanism}: {error}", row.label()))
+            }
             _ => None,
         };
         row.mechanisms.iter().find_map(failed)
@@ -101,7 +103,7 @@ fn failures(pairs: &[Row]) -> Vec<String> {
     pairs.iter().filter_map(of_row).collect()
 }
 
-fn calls_missing(report: &Report) -> Vec<String> {
+fn calls_missing(report: &DoctorReport) -> Vec<String> {
     let mut texts = Vec::new();
     for missing in &report.kernel.calls_missing {
         texts.push(format!(
@@ -113,17 +115,17 @@ fn calls_missing(report: &Report) -> Vec<String> {
 }
 
 /// Lists pairs whose payload passes through user space because everything else was refused.
-fn user_space(pairs: &[Row]) -> Vec<String> {
-    let spared = |row: &Row| {
-        let works = |(mechanism, outcome): &(Mechanism, Outcome)| {
-            *mechanism != Mechanism::ReadWrite && matches!(outcome, Outcome::Works { .. })
+fn user_space(pairs: &[PairResults]) -> Vec<String> {
+    let spared = |row: &PairResults| {
+        let works = |(mechanism, outcome): &(Mechanism, TrialOutcome)| {
+            *mechanism != Mechanism::ReadWrite && matches!(outcome, TrialOutcome::Works { .. })
         };
         row.mechanisms.iter().any(works)
     };
     let crossing = pairs
         .iter()
         .filter(|row| row.auto.uses == [Mechanism::ReadWrite] && !spared(row));
-    let labels: Vec<_> = crossing.map(Row::label).collect();
+    let labels: Vec<_> = crossing.map(PairResults::label).collect();
     if labels.is_empty() {
         return Vec::new();
     }
@@ -134,7 +136,7 @@ fn user_space(pairs: &[Row]) -> Vec<String> {
 }
 
 /// One line per type of file system.
-fn no_clone(report: &Report) -> Vec<String> {
+fn no_clone(report: &DoctorReport) -> Vec<String> {
     let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
         let place = report.paths.iter().find(|place| place.id == row.source);
@@ -155,38 +157,38 @@ fn no_clone(report: &Report) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-fn refuses_clone_within(row: &Row) -> bool {
-    let refused = |outcome: &Outcome| {
+fn refuses_clone_within(row: &PairResults) -> bool {
+    let refused = |outcome: &TrialOutcome| {
         let scope = match outcome {
-            Outcome::Refused { scope, .. } => scope,
+            TrialOutcome::Refused { scope, .. } => scope,
             _ => return false,
         };
         matches!(scope, Scope::Devices | Scope::Kernel)
     };
-    matches!(row.ends, (End::Place(from), End::Place(to)) if from == to)
+    matches!(row.ends, (PairEnd::Place(from), PairEnd::Place(to)) if from == to)
         && row.outcome(Mechanism::Clone).is_some_and(refused)
 }
 
 fn kernel_tls(tls: &KernelTls) -> Option<String> {
     let user_space = "TLS would be encrypted in user space";
     match (&tls.attached, tls.module) {
-        (Answer::Works, _) => None,
-        (_, Module::NotLoaded) => Some(format!(
+        (TlsAnswer::Works, _) => None,
+        (_, TlsModule::NotLoaded) => Some(format!(
             "the kernel TLS module is not loaded: {user_space}; load it with modprobe tls"
         )),
-        (Answer::Refused { errno, .. }, Module::NotFound) => Some(format!(
+        (TlsAnswer::Refused { errno, .. }, TlsModule::NotFound) => Some(format!(
             "kernel TLS is not available ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
         )),
-        (Answer::Refused { errno, meaning }, Module::Present) => Some(format!(
+        (TlsAnswer::Refused { errno, meaning }, TlsModule::Present) => Some(format!(
             "kernel TLS is present but refuses ({errno}: {meaning}): {user_space}"
         )),
-        (Answer::NotTried { reason }, _) => Some(format!(
+        (TlsAnswer::NotTried { reason }, _) => Some(format!(
             "kernel TLS could not be tried ({reason}): {user_space}"
         )),
     }
 }
 
-fn pipe_size(pipes: &Pipes) -> Option<String> {
+fn pipe_size(pipes: &PipeLimits) -> Option<String> {
     let granted = pipes.granted_bytes.unwrap_or(0);
     if granted >= pipes.asked_bytes {
         return None;
@@ -206,7 +208,7 @@ fn pipe_size(pipes: &Pipes) -> Option<String> {
 }
 
 /// `serve` raises its soft limit itself, so only the hard limit matters.
-fn open_files(limits: &OpenFiles) -> Option<String> {
+fn open_files(limits: &DescriptorLimits) -> Option<String> {
     let hard = limits.hard.filter(|hard| *hard < OPEN_FILES_WISHED)?;
     let connections = hard / 2;
     Some(format!(
@@ -215,7 +217,7 @@ fn open_files(limits: &OpenFiles) -> Option<String> {
     ))
 }
 
-fn accept_queue(tcp: &[Setting]) -> Option<String> {
+fn accept_queue(tcp: &[KernelSetting]) -> Option<String> {
     let queue = *numbers(tcp, "net.core.somaxconn").first()?;
     (queue < ACCEPT_QUEUE_WISHED).then(|| {
         format!(
@@ -225,7 +227,7 @@ fn accept_queue(tcp: &[Setting]) -> Option<String> {
     })
 }
 
-fn send_buffer(tcp: &[Setting]) -> Option<String> {
+fn send_buffer(tcp: &[KernelSetting]) -> Option<String> {
     let most = *numbers(tcp, "net.ipv4.tcp_wmem").get(2)?;
     (most < SEND_BUFFER_WISHED).then(|| {
         format!(
@@ -240,7 +242,7 @@ fn send_buffer(tcp: &[Setting]) -> Option<String> {
 mod tests {
     use super::*;
 
-    const PIPES: Pipes = Pipes {
+    const PIPES: PipeLimits = PipeLimits {
         max_bytes: Some(1 << 20),
         user_pages_soft: Some(16384),
         user_pages_hard: Some(0),
@@ -258,13 +260,13 @@ mod tests {
     #[test]
     fn a_small_pipe_is_the_settings_fault_or_the_quotas() {
         assert_eq!(pipe_size(&PIPES), None);
-        let small = Pipes {
+        let small = PipeLimits {
             granted_bytes: Some(65536),
             refusal: Some("EPERM (Operation not permitted)".into()),
             ..PIPES
         };
         says(pipe_size(&small), "pipe-user-pages-soft");
-        let limited = Pipes {
+        let limited = PipeLimits {
             max_bytes: Some(65536),
             ..small
         };
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn only_the_hard_limit_on_open_files_is_in_the_way() {
-        let limits = |soft, hard| OpenFiles {
+        let limits = |soft, hard| DescriptorLimits {
             soft,
             hard,
             nr_open: None,
@@ -292,17 +294,20 @@ mod tests {
             attached,
             ciphers: Vec::new(),
         };
-        let refused = || Answer::Refused {
+        let refused = || TlsAnswer::Refused {
             errno: "ENOENT".into(),
             meaning: "none".into(),
         };
-        assert_eq!(kernel_tls(&tls(Module::Present, Answer::Works)), None);
+        assert_eq!(kernel_tls(&tls(TlsModule::Present, TlsAnswer::Works)), None);
         says(
-            kernel_tls(&tls(Module::NotLoaded, refused())),
+            kernel_tls(&tls(TlsModule::NotLoaded, refused())),
             "modprobe tls",
         );
-        says(kernel_tls(&tls(Module::NotFound, refused())), "CONFIG_TLS");
-        says(kernel_tls(&tls(Module::Present, refused())), "refuses");
+        says(
+            kernel_tls(&tls(TlsModule::NotFound, refused())),
+            "CONFIG_TLS",
+        );
+        says(kernel_tls(&tls(TlsModule::Present, refused())), "refuses");
     }
 
     #[test]
@@ -310,7 +315,7 @@ mod tests {
         let set = |name: &str, value: &str| {
             let (name, value) = (name.to_owned(), Some(value.to_owned()));
             let why = "";
-            [Setting { name, value, why }]
+            [KernelSetting { name, value, why }]
         };
         says(accept_queue(&set("net.core.somaxconn", "128")), "only 128");
         assert_eq!(accept_queue(&set("net.core.somaxconn", "4096")), None);

@@ -5,7 +5,7 @@ use std::fs;
 use serde::Serialize;
 use underpass::{Cause, Endpoint, Kernel, Kind, Mechanism};
 
-use super::meaning;
+use super::explanation;
 
 /// The kernel, as this process sees it.
 #[derive(Clone, Debug, Serialize)]
@@ -84,8 +84,8 @@ fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
         let cause = Cause::Errno(errno);
         Some(MissingCall {
             mechanism,
-            errno: meaning::name(cause),
-            meaning: meaning::of(mechanism, cause, scope),
+            errno: explanation::name(cause),
+            meaning: explanation::of(mechanism, cause, scope),
         })
     };
     Mechanism::ALL.into_iter().filter_map(missing).collect()

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A file system, and how it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct FileSystem {
+pub(super) struct MountedFileSystem {
     /// The type of the mount (`ext4`, `fuse.sshfs`), or by the magic number if that is unknown.
     pub(super) name: String,
     /// `f_type` of statfs(2), in hexadecimal.
@@ -27,7 +27,7 @@ pub(super) struct Mount {
     pub(super) super_options: String,
 }
 
-impl FileSystem {
+impl MountedFileSystem {
     pub(super) fn of(directory: BorrowedFd<'_>) -> Option<Self> {
         let stat = rustix::fs::fstatfs(directory).ok()?;
         // Sign extension differs between architectures; the magic numbers have 32 bits.
@@ -230,7 +230,7 @@ mod tests {
     fn proc_is_told_by_its_magic_number() {
         use std::os::fd::AsFd;
         let proc = std::fs::File::open("/proc").unwrap();
-        let proc = FileSystem::of(proc.as_fd()).unwrap();
+        let proc = MountedFileSystem::of(proc.as_fd()).unwrap();
         assert_eq!((proc.magic_name, proc.is_pseudo()), (Some("proc"), true));
     }
 }

@@ -32,12 +32,12 @@ pub(super) fn bytes() -> Arc<[u8]> {
 
 /// A file with known content.
 #[derive(Clone, Debug)]
-pub(super) struct Original {
+pub(super) struct SampleFile {
     file: Arc<File>,
     pub(super) bytes: Arc<[u8]>,
 }
 
-impl Original {
+impl SampleFile {
     /// Creates a private file that holds the sample.
     pub(super) fn create(directory: impl AsFd, bytes: Arc<[u8]>) -> Result<Self, Errno> {
         let file = private_file(directory.as_fd())?;
@@ -152,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, "first").unwrap();
-        let original = Original::of_foreign(File::open(&path).unwrap()).unwrap();
+        let original = SampleFile::of_foreign(File::open(&path).unwrap()).unwrap();
         assert!(original.is_unchanged());
         std::fs::write(&path, "other").unwrap();
         assert!(!original.is_unchanged());

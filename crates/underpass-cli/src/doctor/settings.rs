@@ -10,7 +10,7 @@ use underpass::limits::PIPE_BYTES;
 
 /// The limits of pipes, which splice needs.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Pipes {
+pub(super) struct PipeLimits {
     /// `fs.pipe-max-size`, bytes: the largest size an unprivileged process may request.
     pub(super) max_bytes: Option<u64>,
     /// `fs.pipe-user-pages-soft`: beyond it a user's pipes cannot grow; 0 means no limit.
@@ -27,10 +27,10 @@ pub(super) struct Pipes {
     pub(super) refusal: Option<String>,
 }
 
-impl Pipes {
+impl PipeLimits {
     pub(super) fn ask() -> Self {
         let (new_bytes, granted_bytes, refusal) = match std::io::pipe() {
-            Err(error) => (None, None, Some(super::meaning::of_error(&error))),
+            Err(error) => (None, None, Some(super::explanation::of_error(&error))),
             Ok((_read, write)) => {
                 let size = || fcntl_getpipe_size(&write).ok().map(|size| size as u64);
                 let new_bytes = size();
@@ -53,7 +53,7 @@ impl Pipes {
 
 /// The limits on open descriptors. `None` means unlimited, or unknown.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct OpenFiles {
+pub(super) struct DescriptorLimits {
     /// The current limit of this process.
     pub(super) soft: Option<u64>,
     /// The limit up to which the process may raise `soft`.
@@ -64,7 +64,7 @@ pub(super) struct OpenFiles {
     pub(super) file_max: Option<u64>,
 }
 
-impl OpenFiles {
+impl DescriptorLimits {
     pub(super) fn ask() -> Self {
         let limit = getrlimit(Resource::Nofile);
         Self {
@@ -78,7 +78,7 @@ impl OpenFiles {
 
 /// A kernel setting, its value, and why it matters.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Setting {
+pub(super) struct KernelSetting {
     pub(super) name: String,
     /// `None` if unreadable.
     pub(super) value: Option<String>,
@@ -115,8 +115,8 @@ const TCP: [(&str, &str); 6] = [
 ];
 
 /// The TCP settings that affect throughput.
-pub(super) fn tcp() -> Vec<Setting> {
-    let setting = |(name, why): (&str, &'static str)| Setting {
+pub(super) fn tcp() -> Vec<KernelSetting> {
+    let setting = |(name, why): (&str, &'static str)| KernelSetting {
         name: name.to_owned(),
         value: sysctl(&name.replace('.', "/")),
         why,
@@ -125,7 +125,7 @@ pub(super) fn tcp() -> Vec<Setting> {
 }
 
 /// Returns the numbers in the value of a setting.
-pub(super) fn numbers(settings: &[Setting], name: &str) -> Vec<u64> {
+pub(super) fn numbers(settings: &[KernelSetting], name: &str) -> Vec<u64> {
     let value = settings
         .iter()
         .find(|setting| setting.name == name)
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_pipe_is_granted_something() {
-        let pipes = Pipes::ask();
+        let pipes = PipeLimits::ask();
         assert!(pipes.granted_bytes >= pipes.new_bytes, "{pipes:?}");
         assert_eq!(
             pipes.refusal.is_none(),

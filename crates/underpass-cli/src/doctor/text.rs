@@ -2,22 +2,22 @@
 
 use underpass::Mechanism;
 
-use super::paint::{Ink, Paint, wrap, wrap_list};
-use super::pair::Row;
-use super::place::{Place, Usable};
-use super::tls::Answer;
-use super::trial::Outcome;
-use super::{Report, meaning};
+use super::layout::{Style, Styling, wrap, wrap_list};
+use super::pair::PairResults;
+use super::path::{TestedPath, Usable};
+use super::tls::TlsAnswer;
+use super::trial::TrialOutcome;
+use super::{DoctorReport, explanation};
 
 /// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
-pub(super) fn render(report: &Report, paint: Paint) -> String {
+pub(super) fn render(report: &DoctorReport, paint: Styling) -> String {
     let mut text = head(report);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
-            text += &format!("\n{}\n{body}", paint.ink(Ink::Bold, title));
+            text += &format!("\n{}\n{body}", paint.ink(Style::Bold, title));
         }
     };
     section("Paths", report.paths.iter().map(path).collect());
@@ -36,7 +36,7 @@ pub(super) fn render(report: &Report, paint: Paint) -> String {
     text
 }
 
-fn head(report: &Report) -> String {
+fn head(report: &DoctorReport) -> String {
     let kernel = &report.kernel;
     let mut facts = vec![kernel.seccomp.words().to_owned()];
     if kernel.no_new_privileges == Some(true) {
@@ -59,7 +59,7 @@ fn head(report: &Report) -> String {
     text
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &TestedPath) -> String {
     let resolved = place
         .directory
         .as_ref()
@@ -83,12 +83,12 @@ fn path(place: &Place) -> String {
         .collect::<String>()
 }
 
-fn table(rows: &[Row], paint: Paint) -> String {
+fn table(rows: &[PairResults], paint: Styling) -> String {
     let mut text = " ".repeat(2 + PAIR_COLUMNS);
     for mechanism in Mechanism::ALL {
         text += &format!("{mechanism:<CELL_COLUMNS$}");
     }
-    text = paint.ink(Ink::Dim, text.trim_end()) + "\n";
+    text = paint.ink(Style::Dim, text.trim_end()) + "\n";
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
@@ -104,17 +104,17 @@ fn table(rows: &[Row], paint: Paint) -> String {
         text.push('\n');
     }
     let legend = "  ok works   * used by Underpass   - no such call between these ends";
-    text + &paint.ink(Ink::Dim, legend) + "\n"
+    text + &paint.ink(Style::Dim, legend) + "\n"
 }
 
-fn cell(outcome: &Outcome) -> (String, Ink) {
+fn cell(outcome: &TrialOutcome) -> (String, Style) {
     match outcome {
-        Outcome::Works { .. } => ("ok".to_owned(), Ink::Green),
-        Outcome::Refused { errno, .. } => (errno.clone(), Ink::Yellow),
-        Outcome::NotApplicable { .. } => ("-".to_owned(), Ink::Dim),
-        Outcome::Failed { .. } => ("failed".to_owned(), Ink::Red),
-        Outcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Ink::Red),
-        Outcome::NotTried { .. } => ("not tried".to_owned(), Ink::Dim),
+        TrialOutcome::Works { .. } => ("ok".to_owned(), Style::Green),
+        TrialOutcome::Refused { errno, .. } => (errno.clone(), Style::Yellow),
+        TrialOutcome::NotApplicable { .. } => ("-".to_owned(), Style::Dim),
+        TrialOutcome::Failed { .. } => ("failed".to_owned(), Style::Red),
+        TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Style::Red),
+        TrialOutcome::NotTried { .. } => ("not tried".to_owned(), Style::Dim),
     }
 }
 
@@ -131,16 +131,16 @@ fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<
 }
 
 /// Lists each refusal once, with all its pairs.
-fn refusals(rows: &[Row]) -> String {
+fn refusals(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
-        let refused = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
-            Outcome::Refused {
+        let refused = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+            TrialOutcome::Refused {
                 errno,
                 meaning,
                 scope,
             } => {
                 let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
-                let reach = meaning::reach(*scope);
+                let reach = explanation::reach(*scope);
                 Some(((head, format!("{meaning}; applies {reach}")), row.label()))
             }
             _ => None,
@@ -154,12 +154,12 @@ fn refusals(rows: &[Row]) -> String {
     grouped(met).into_iter().map(lines).collect()
 }
 
-fn failures(rows: &[Row]) -> String {
+fn failures(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
         row.outcomes().filter_map(|outcome| match outcome {
-            Outcome::Failed { error }
-            | Outcome::WrongBytes { error }
-            | Outcome::NotTried { reason: error } => Some((error.clone(), row.label())),
+            TrialOutcome::Failed { error }
+            | TrialOutcome::WrongBytes { error }
+            | TrialOutcome::NotTried { reason: error } => Some((error.clone(), row.label())),
             _ => None,
         })
     });
@@ -171,7 +171,7 @@ fn failures(rows: &[Row]) -> String {
 }
 
 /// One line per command and mechanism, with its pairs.
-fn commands(report: &Report) -> String {
+fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
         let names = if names.is_empty() {
@@ -193,7 +193,7 @@ fn commands(report: &Report) -> String {
     groups.into_iter().map(line).collect()
 }
 
-fn kernel_tls(report: &Report) -> String {
+fn kernel_tls(report: &DoctorReport) -> String {
     let tls = &report.kernel_tls;
     let available = tls.available_ulp.as_deref();
     let available = match available {
@@ -221,15 +221,15 @@ fn kernel_tls(report: &Report) -> String {
     text
 }
 
-fn answer(answer: &Answer) -> String {
+fn answer(answer: &TlsAnswer) -> String {
     match answer {
-        Answer::Works => "works".to_owned(),
-        Answer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
-        Answer::NotTried { reason } => format!("not tried: {reason}"),
+        TlsAnswer::Works => "works".to_owned(),
+        TlsAnswer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
+        TlsAnswer::NotTried { reason } => format!("not tried: {reason}"),
     }
 }
 
-fn pipes(report: &Report) -> String {
+fn pipes(report: &DoctorReport) -> String {
     let pipes = &report.pipes;
     let granted = match &pipes.refusal {
         Some(refusal) => format!("{} ({refusal})", bytes(pipes.granted_bytes)),
@@ -250,12 +250,12 @@ fn pipes(report: &Report) -> String {
     .concat()
 }
 
-fn setting(setting: &super::Setting) -> String {
+fn setting(setting: &super::KernelSetting) -> String {
     let value = setting.value.as_deref().unwrap_or("unreadable");
     wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
 }
 
-fn open_files(report: &Report) -> String {
+fn open_files(report: &DoctorReport) -> String {
     let limits = &report.open_files;
     let limit = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     wrap(
@@ -270,7 +270,7 @@ fn open_files(report: &Report) -> String {
     )
 }
 
-fn advice(report: &Report) -> String {
+fn advice(report: &DoctorReport) -> String {
     if report.advice.is_empty() {
         return wrap("  ", "none: nothing limits transfers here");
     }

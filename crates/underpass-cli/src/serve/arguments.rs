@@ -16,11 +16,11 @@ use underpass_serve::rules::{
 };
 use underpass_serve::{Coding, ConfigOverride, OverrideSource, ServerOptions, SiteOptions};
 
-use super::telling::Telling;
+use super::telling::ReportingArguments;
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// Serve this folder; nothing outside it can be read [default: the root in the configuration,
     /// or the current folder]
     #[arg(value_name = "DIR", env = "UNDERPASS_DIR")]
@@ -82,16 +82,16 @@ pub(crate) struct Arguments {
     join: Option<u64>,
 
     #[command(flatten)]
-    files: Files,
+    files: FileArguments,
 
     #[command(flatten)]
-    pub(super) telling: Telling,
+    pub(super) telling: ReportingArguments,
 }
 
 /// How paths map to files, and the header fields of files; for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
-struct Files {
+struct FileArguments {
     /// Serve the first of these files that exists for a folder [default: index.html]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = FileName::parse)]
     index: Option<Vec<FileName>>,
@@ -155,7 +155,7 @@ const JOIN_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// A message for the user: which file, what is wrong and where.
-pub(crate) fn options(arguments: &Arguments) -> Result<ServerOptions, String> {
+pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     if !arguments.listen.is_empty() {
@@ -187,7 +187,7 @@ const VARIABLES: [(&str, &str); 6] = [
     ("cors", "site.cors.origins"),
 ];
 
-impl Arguments {
+impl ServeArguments {
     /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
     /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
@@ -257,7 +257,7 @@ pub(super) fn choose_folder(
     Ok(())
 }
 
-impl Files {
+impl FileArguments {
     fn override_in(&self, site: &mut SiteOptions) -> Result<(), String> {
         if let Some(index) = &self.index {
             site.index.clone_from(index);

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
-use super::arguments::{Arguments, choose_folder};
+use super::arguments::{ServeArguments, choose_folder};
 
 /// Returns what would be served, or every mistake, a paragraph each.
-pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String> {
+pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, String> {
     let (mut options, settings) = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);

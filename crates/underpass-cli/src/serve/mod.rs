@@ -9,17 +9,17 @@ use underpass_serve::{Error, FileServer, ServeSummary};
 
 mod addresses;
 mod arguments;
+mod banner;
 mod check;
-mod greeting;
-mod life;
 mod qr;
+mod signals;
 mod telling;
 mod trial;
 
-pub(crate) use arguments::{Arguments, options};
+pub(crate) use arguments::{ServeArguments, options};
 
 use addresses::reachable;
-use greeting::{BodyPlan, bodies, farewell, greeting, url};
+use banner::{BodyPlan, bodies, farewell, greeting, url};
 use trial::{TRIED_BYTES, trial};
 
 /// Serves until a signal ends it. Prints to standard output where it listens and how bodies are
@@ -27,7 +27,7 @@ use trial::{TRIED_BYTES, trial};
 ///
 /// # Errors
 /// A message for the user: what failed, why and what to try.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     if let Some(file) = &arguments.check {
         say(&check::check(file, arguments)?);
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         Some(predecessor) => running
             .take_over_from(predecessor)
             .map_err(|error| error.to_string())?,
-        None => served.notifier.ready(&life::status(running)),
+        None => served.notifier.ready(&signals::status(running)),
     }
     let mut summary = ServeSummary::default();
     for worker in running.join() {
@@ -59,12 +59,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// A running server that handles signals.
-struct Served {
+struct StartedServer {
     server: Arc<FileServer>,
     notifier: Arc<Notifier>,
 }
 
-fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> {
+fn begin(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServer, String> {
     let options = options(arguments)?;
     let plan = body_plan(&options.policy);
     if let Some(only) = arguments.only {
@@ -78,7 +78,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
     let server = Arc::new(server.map_err(|error| with_advice(&error))?);
     let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
-    life::obey(&server, &notifier, move || self::options(&again))?;
+    signals::obey(&server, &notifier, move || self::options(&again))?;
     let tried = match (arguments.only, options.sites.first()) {
         (None, Some(site)) => trial(&site.root),
         _ => None,
@@ -88,7 +88,7 @@ fn begin(arguments: &Arguments, inherited: Inherited) -> Result<Served, String> 
     if let (true, Some(address)) = (arguments.telling.qr, server.running().address()) {
         say(&qr::code(&url(&reachable(address)[0])).unwrap_or_default());
     }
-    Ok(Served { server, notifier })
+    Ok(StartedServer { server, notifier })
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.
@@ -103,7 +103,7 @@ fn body_plan(policy: &Policy) -> BodyPlan {
     let mut small = Source::sample(Kind::File);
     small.owed = Owed::Exactly(TRIED_BYTES);
     let kernel = Kernel::probe();
-    let plan = |source| underpass::plan(source, &socket, &kernel, policy);
+    let plan = |source| kernel.plan(source, &socket, policy);
     BodyPlan {
         small: plan(&small),
         large: plan(&large),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use underpass_serve::{Access, Explain, LogFormat, ServerOptions, StatusAddress};
 
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Telling {
+pub(crate) struct ReportingArguments {
     /// Write an access log, a line per response, to standard output or --log-file: `combined` as
     /// Apache and nginx do, or `json` with all fields [default format: combined]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
@@ -30,7 +30,7 @@ pub(crate) struct Telling {
     pub(crate) qr: bool,
 }
 
-impl Telling {
+impl ReportingArguments {
     /// Overrides `options`. Either of the log options enables the log.
     pub(super) fn override_in(&self, options: &mut ServerOptions) {
         match (&self.log_file, self.log) {

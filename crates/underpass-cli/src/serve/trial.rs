@@ -18,14 +18,14 @@ const ENTRIES_MAX: usize = 64;
 
 /// The result of a trial.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub(crate) struct ServedFileTrial {
     /// The name of the file.
     pub(crate) name: String,
     pub(crate) account: Account,
 }
 
 /// Tries the first file at the top of the folder. `None` if there is none or loopback fails.
-pub(crate) fn trial(folder: &Path) -> Option<Trial> {
+pub(crate) fn trial(folder: &Path) -> Option<ServedFileTrial> {
     let entries = fs::read_dir(folder).ok()?.take(ENTRIES_MAX).flatten();
     let mut files = entries.filter(|entry| {
         let visible = !entry.file_name().as_encoded_bytes().starts_with(b".");
@@ -34,7 +34,7 @@ pub(crate) fn trial(folder: &Path) -> Option<Trial> {
     files.find_map(|entry| {
         let account = send(&entry.path()).ok()??;
         let name = entry.file_name().display().to_string();
-        Some(Trial { name, account })
+        Some(ServedFileTrial { name, account })
     })
 }
 

@@ -1,170 +1,216 @@
-//! What is to be done about a destination that is there already: pure, from what was seen of both.
+//! What becomes of an entry: a pure table, from facts and options to an action.
 
 use std::cmp::Ordering;
 
 use rustix::fs::{FileType, Stat};
 
-use crate::options::{Existing, MakingWay, Manner, Update, Wish};
-use crate::tree::level::identity;
+use crate::entry::ExistingDestination;
+use crate::entry::same_file::{Pair, Sameness, sameness};
+use crate::fs::stat::{file_type, is_folder};
+use crate::options::{
+    Backup, Existing, FolderLinks, Links, MakingWay, Manner, Options, Placement, Recursion,
+    Specials, Update, Wish,
+};
+use crate::report::problem::What;
+use crate::tree::task::Role;
 
-/// How symbolic links of the source are taken, once it is known what is recursive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deref {
-    Never,
-    CommandLine,
-    Always,
-}
-
-pub(crate) fn file_type(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
-}
-
-/// What a source and an existing destination have to do with each other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Meeting<'a> {
-    /// The source, followed as the copy follows it.
-    pub(crate) source: &'a Stat,
-    /// The destination, followed where it would be written through.
-    pub(crate) dest: &'a Stat,
-    /// Both, not followed; nothing where that can't be had.
-    pub(crate) names: Option<(&'a Stat, &'a Stat)>,
-    /// What both lead to, followed all the way; nothing where one leads nowhere.
-    pub(crate) referents: Option<(&'a Stat, &'a Stat)>,
-    /// Whether source and destination are one entry of one folder.
-    pub(crate) entry: SameEntry,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SameEntry {
-    Yes,
-    No,
-}
-
-/// What of the options decides about a meeting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) deref: Deref,
-    pub(crate) manner: Manner,
-    pub(crate) making_way: MakingWay,
-    pub(crate) backup: WithBackup,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WithBackup {
-    Yes,
-    No,
-}
-
-/// Whether a destination may be dealt with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sameness {
-    /// They are different things, or replacing one by the other does no harm.
-    Proceed,
-    /// They are the same already, as it is wanted.
-    NothingToDo,
-    /// The copy would destroy its source.
-    SameFile,
-}
-
-/// Whether source and destination are the same file in a way that does harm.
-pub(crate) fn sameness(meeting: &Meeting<'_>, terms: &Terms) -> Sameness {
-    let same = identity(meeting.source) == identity(meeting.dest);
-    if same && terms.manner == Manner::HardLink {
-        return Sameness::NothingToDo;
-    }
-    let Some((source, dest)) = names_that_matter(meeting, terms, same) else {
-        return Sameness::Proceed;
-    };
-    let same_link = identity(source) == identity(dest);
-    let links = (is_link(source), is_link(dest));
-    match (terms.deref, links) {
-        (Deref::Never, (true, true)) => return two_links(meeting.entry, same_link, terms.backup),
-        (_, (true, true)) if removes_first(terms) => return Sameness::Proceed,
-        _ => (),
-    }
-    if terms.backup == WithBackup::Yes {
-        return with_backup(meeting.entry, same_link, links, terms.deref);
-    }
-    if removes_first(terms) {
-        let other_name = same_link && dest.st_nlink > 1 && meeting.entry == SameEntry::No;
-        if is_link(dest) || other_name {
-            return Sameness::Proceed;
+/// What the options say of one entry.
+impl Options {
+    /// Whether symbolic links are followed on the way to a source.
+    pub(crate) fn follows(&self, role: Role) -> bool {
+        match self.links {
+            Links::Kept => false,
+            Links::FollowedOnCommandLine => role != Role::Inside,
+            Links::Followed => true,
+            Links::Unsaid => self.recursion == Recursion::Off || self.manner == Manner::HardLink,
         }
     }
-    if links == (false, false) && !same_link {
-        return Sameness::Proceed;
+
+    /// What happens to the old destination.
+    pub(crate) fn backup_of(&self, role: Role) -> &Backup {
+        match role {
+            Role::OwnBackup => &Backup::None,
+            Role::Operand | Role::Inside => &self.backup,
+        }
     }
-    if terms.manner == Manner::SymbolicLink && is_link(dest) {
-        return Sameness::Proceed;
+
+    /// Whether a special file becomes a regular one.
+    pub(crate) fn reads_specials(&self) -> bool {
+        self.recursion == Recursion::Off || self.specials == Specials::Read
     }
-    match (terms.deref, meeting.referents) {
-        (Deref::Never, None) => Sameness::Proceed,
-        (Deref::Never, Some((one, other))) if identity(one) != identity(other) => Sameness::Proceed,
-        (Deref::Never, _) if terms.manner == Manner::HardLink => match is_link(dest) {
-            true => Sameness::Proceed,
-            false => Sameness::NothingToDo,
-        },
-        _ => Sameness::SameFile,
+
+    pub(crate) fn removes_first(&self) -> bool {
+        self.making_way == MakingWay::Everything
+    }
+
+    /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
+    /// copy is written through it.
+    pub(crate) fn follows_destination(&self, source: &Stat, role: Role) -> bool {
+        let becomes_file = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Directory => return self.folder_links == FolderLinks::Followed,
+            FileType::Symlink => false,
+            _ => self.reads_specials(),
+        };
+        becomes_file
+            && !matches!(self.manner, Manner::HardLink | Manner::SymbolicLink)
+            && *self.backup_of(role) == Backup::None
+            && !self.removes_first()
+    }
+
+    /// Whether the complete copy is renamed over what is there, which need not make way before.
+    fn renames_over(&self, source: &Stat, role: Role) -> bool {
+        let can_be = match file_type(source) {
+            FileType::RegularFile => true,
+            FileType::Symlink => *self.backup_of(role) == Backup::None,
+            _ => self.reads_specials(),
+        };
+        can_be && self.placement == Placement::Atomic && self.manner == Manner::Copy
+    }
+
+    /// Whether destinations stay whatever they are.
+    pub(crate) fn keeps_existing(&self) -> bool {
+        matches!(self.existing, Existing::Kept | Existing::KeptAsError)
     }
 }
 
-/// The names themselves, where it isn't plain that all is well.
-fn names_that_matter<'a>(
-    meeting: &Meeting<'a>,
-    terms: &Terms,
-    same: bool,
-) -> Option<(&'a Stat, &'a Stat)> {
-    match terms.deref {
-        Deref::Never => Some((meeting.source, meeting.dest)),
-        _ if !same => None,
-        _ => meeting.names,
-    }
+/// What is known of an existing destination.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) dest: ExistingDestination,
+    /// Source and destination, where they may be the same file.
+    pub(crate) pair: Option<Pair>,
+    /// It is the copy of an earlier operand, and not to be overwritten by another one.
+    pub(crate) is_just_created: bool,
+    /// Its backup would replace the source.
+    pub(crate) backup_is_source: bool,
 }
 
-fn two_links(entry: SameEntry, same_link: bool, backup: WithBackup) -> Sameness {
-    match (entry, backup) {
-        (SameEntry::Yes, _) => Sameness::SameFile,
-        (SameEntry::No, WithBackup::No) if same_link => Sameness::NothingToDo,
-        (SameEntry::No, _) => Sameness::Proceed,
-    }
+/// An action, and whether the user has to agree to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) asks: bool,
+    pub(crate) action: Action,
 }
 
-/// The old destination goes elsewhere first, which helps unless it is the source.
-fn with_backup(entry: SameEntry, same_link: bool, links: (bool, bool), deref: Deref) -> Sameness {
-    let source_dangles = deref != Deref::Never && links == (true, false);
-    match (same_link, entry) {
-        (false, _) if source_dangles => Sameness::SameFile,
-        (false, _) | (true, SameEntry::No) => Sameness::Proceed,
-        (true, SameEntry::Yes) => Sameness::SameFile,
-    }
-}
-
-fn removes_first(terms: &Terms) -> bool {
-    terms.making_way == MakingWay::Everything
-}
-
-fn is_link(stat: &Stat) -> bool {
-    file_type(stat) == FileType::Symlink
-}
-
-/// What the user's wish about existing destinations comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It is overwritten.
-    Overwrite,
-    /// Somebody has to be asked.
-    Ask,
-    /// It stays.
+/// What becomes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing is there: create the copy.
+    Create,
+    /// Write to what is there, or enter it.
+    Write,
+    /// Remove what is there, then create the copy.
+    Remove,
+    /// Rename what is there, then create the copy.
+    BackUp,
+    /// Rename the complete copy over what is there.
+    Replace,
+    /// Back up what is there, then rename the complete copy over it.
+    BackUpAndReplace,
+    /// The destination stays.
     Keep,
-    /// It stays since it is not older.
+    /// The destination stays, as one of the names of its file.
+    KeepLinked,
+    /// Source and destination are the same, as it is wanted.
+    Nothing,
+    /// Nothing is done, which is an error.
+    Refuse(What),
+}
+
+impl From<Action> for Decision {
+    fn from(action: Action) -> Self {
+        Self {
+            asks: false,
+            action,
+        }
+    }
+}
+
+/// What forbids copying a source, whatever the destination is.
+pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options) -> Option<What> {
+    match is_folder(source) {
+        true if options.recursion == Recursion::Off => Some(What::OmittedDirectory),
+        false if is_repeated => Some(What::FileTwice),
+        _ => None,
+    }
+}
+
+/// What becomes of a source whose destination is as `facts` say, or not there.
+pub(crate) fn decide(
+    source: &Stat,
+    facts: Option<&Facts>,
+    options: &Options,
+    role: Role,
+) -> Decision {
+    let Some(facts) = facts else {
+        return Action::Create.into();
+    };
+    let pair = facts.pair.as_ref();
+    let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
+    if sameness == Sameness::SameFile {
+        return Action::Refuse(What::SameFile).into();
+    }
+    let mut asks = false;
+    if !is_folder(source) {
+        let newer = newer(&facts.dest.stat, source, options.preserve.timestamps);
+        match fate(options.existing, newer) {
+            Fate::Overwrite => (),
+            Fate::Ask => asks = true,
+            Fate::Keep => return Action::Keep.into(),
+            Fate::KeepNewer => return Action::KeepLinked.into(),
+            Fate::KeepAsError => return Action::Refuse(What::NotReplacing).into(),
+        }
+    }
+    let action = match sameness {
+        Sameness::NothingToDo => Action::Nothing,
+        _ => overwrite(source, facts, options, role),
+    };
+    Decision { asks, action }
+}
+
+/// How a source gets into the place of an existing destination.
+fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Action {
+    match (is_folder(source), is_folder(&facts.dest.stat)) {
+        (true, true) => return Action::Write,
+        (true, false) => return Action::Refuse(What::OverNonDirectory),
+        (false, true) => return Action::Refuse(What::OverDirectory),
+        (false, false) if facts.is_just_created => return Action::Refuse(What::JustCreated),
+        (false, false) => (),
+    }
+    let renames_over = options.renames_over(source, role);
+    if *options.backup_of(role) != Backup::None {
+        return match facts.backup_is_source {
+            true => Action::Refuse(What::BackupWouldDestroy),
+            false if renames_over => Action::BackUpAndReplace,
+            false => Action::BackUp,
+        };
+    }
+    let link_in_the_way = !options.follows(role) && file_type(source) != FileType::RegularFile;
+    let has_other_names = options.preserve.links.is_wanted() && facts.dest.stat.st_nlink > 1;
+    let is_in_the_way =
+        options.manner != Manner::AttributesOnly && (has_other_names || link_in_the_way);
+    match options.removes_first() || is_in_the_way {
+        true if renames_over => Action::Replace,
+        true => Action::Remove,
+        false => Action::Write,
+    }
+}
+
+/// What the options say of an existing destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Overwrite,
+    Ask,
+    Keep,
+    /// It stays because it is not older.
     KeepNewer,
-    /// It stays, which is an error.
     KeepAsError,
 }
 
 /// What becomes of an existing destination that a file would replace. `newer` compares the
 /// destination's time of change with the source's.
-pub(crate) fn fate(existing: Existing, newer: Ordering) -> Fate {
+fn fate(existing: Existing, newer: Ordering) -> Fate {
     match existing {
         Existing::Overwritten => Fate::Overwrite,
         Existing::Kept => Fate::Keep,
@@ -179,7 +225,7 @@ pub(crate) fn fate(existing: Existing, newer: Ordering) -> Fate {
 
 /// Compares the destination's time of change with the source's. Where times go along, a
 /// destination whose time was cut by its file system when it was copied is not older for that.
-pub(crate) fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
+fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
     let step = if timestamps.is_wanted() {
         granularity(dest)
     } else {
@@ -212,111 +258,129 @@ fn nanoseconds(stat: &Stat) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Replaced;
 
-    const FILE: FileType = FileType::RegularFile;
-    const LINK: FileType = FileType::Symlink;
-
-    /// A file with this inode number.
-    fn stat(inode: u64, kind: FileType) -> Stat {
+    fn stat(kind: FileType) -> Stat {
         let mut stat = rustix::fs::stat("/").expect("the root");
-        stat.st_ino = inode;
-        stat.st_nlink = 2;
+        stat.st_nlink = 1;
         stat.st_mode = kind.as_raw_mode() | 0o644;
         stat
     }
 
-    const PLAIN: Terms = Terms {
-        deref: Deref::Always,
-        manner: Manner::Copy,
-        making_way: MakingWay::Nothing,
-        backup: WithBackup::No,
-    };
+    fn facts(kind: FileType) -> Facts {
+        Facts {
+            dest: ExistingDestination {
+                stat: stat(kind),
+                link: None,
+                replaced: Replaced::KeepsAttributes,
+            },
+            pair: None,
+            is_just_created: false,
+            backup_is_source: false,
+        }
+    }
 
-    /// Source and destination as names, and what both lead to.
-    fn met(names: [Stat; 2], referents: [Stat; 2], entry: SameEntry, terms: &Terms) -> Sameness {
-        let [source, dest] = match terms.deref {
-            Deref::Never => names,
-            _ => referents,
-        };
-        let meeting = Meeting {
-            source: &source,
-            dest: &dest,
-            names: Some((&names[0], &names[1])),
-            referents: Some((&referents[0], &referents[1])),
-            entry,
-        };
-        sameness(&meeting, terms)
+    const FILE: FileType = FileType::RegularFile;
+    const FOLDER: FileType = FileType::Directory;
+
+    /// What becomes of a file or folder in the place of another one.
+    fn action(source: FileType, facts: &Facts, options: &Options) -> Action {
+        decide(&stat(source), Some(facts), options, Role::Operand).action
     }
 
     #[test]
-    fn two_files_that_are_one_are_told_apart_from_those_that_are_not() {
-        let (one, two) = (stat(1, FILE), stat(2, FILE));
-        let kept = Terms {
-            deref: Deref::Never,
-            ..PLAIN
-        };
-        for (dest, terms, expected) in [
-            (two, PLAIN, Sameness::Proceed),
-            (two, kept, Sameness::Proceed),
-            (one, PLAIN, Sameness::SameFile),
-            (one, kept, Sameness::SameFile),
+    fn files_go_over_files_and_folders_over_folders() {
+        let plain = Options::default();
+        for (source, dest, expected) in [
+            (FILE, FILE, Action::Write),
+            (FOLDER, FOLDER, Action::Write),
+            (FILE, FOLDER, Action::Refuse(What::OverDirectory)),
+            (FOLDER, FILE, Action::Refuse(What::OverNonDirectory)),
         ] {
-            let got = met([one, dest], [one, dest], SameEntry::No, &terms);
-            assert_eq!(got, expected, "{} {terms:?}", dest.st_ino);
+            assert_eq!(action(source, &facts(dest), &plain), expected);
+        }
+        let created = decide(&stat(FILE), None, &plain, Role::Operand);
+        assert_eq!(created, Action::Create.into());
+    }
+
+    #[test]
+    fn what_is_there_makes_way_as_the_options_say() {
+        let plain = Options::default;
+        let backup = || Backup::Simple("~".into());
+        for (options, expected, atomic) in [
+            (plain(), Action::Write, Action::Write),
+            (
+                Options {
+                    making_way: MakingWay::Everything,
+                    ..plain()
+                },
+                Action::Remove,
+                Action::Replace,
+            ),
+            (
+                Options {
+                    backup: backup(),
+                    ..plain()
+                },
+                Action::BackUp,
+                Action::BackUpAndReplace,
+            ),
+            (
+                Options {
+                    existing: Existing::Kept,
+                    ..plain()
+                },
+                Action::Keep,
+                Action::Keep,
+            ),
+        ] {
+            let facts = facts(FILE);
+            assert_eq!(action(FILE, &facts, &options), expected);
+            let options = Options {
+                placement: Placement::Atomic,
+                ..options
+            };
+            assert_eq!(action(FILE, &facts, &options), atomic);
         }
     }
 
     #[test]
-    fn another_name_may_be_replaced_but_not_the_only_one() {
-        let one = stat(1, FILE);
-        let removing = Terms {
-            making_way: MakingWay::Everything,
-            ..PLAIN
+    fn nothing_is_overwritten_that_would_be_lost() {
+        let just_created = Facts {
+            is_just_created: true,
+            ..facts(FILE)
         };
-        let backing_up = Terms {
-            backup: WithBackup::Yes,
-            ..PLAIN
+        let got = action(FILE, &just_created, &Options::default());
+        assert_eq!(got, Action::Refuse(What::JustCreated));
+        let source_is_backup = Facts {
+            backup_is_source: true,
+            ..facts(FILE)
         };
-        for terms in [removing, backing_up] {
-            let got = |entry| met([one, one], [one, one], entry, &terms);
-            assert_eq!(got(SameEntry::No), Sameness::Proceed, "{terms:?}");
-            assert_eq!(got(SameEntry::Yes), Sameness::SameFile, "{terms:?}");
-        }
+        let options = Options {
+            backup: Backup::Simple("~".into()),
+            ..Options::default()
+        };
+        let got = action(FILE, &source_is_backup, &options);
+        assert_eq!(got, Action::Refuse(What::BackupWouldDestroy));
     }
 
     #[test]
-    fn a_link_to_the_source_is_in_the_way_and_a_wanted_one_is_there() {
-        let (file, link) = (stat(1, FILE), stat(2, LINK));
-        let through = |terms: &Terms| met([file, link], [file, file], SameEntry::No, terms);
-        assert_eq!(through(&PLAIN), Sameness::SameFile);
-        let symbolic = Terms {
-            manner: Manner::SymbolicLink,
-            ..PLAIN
+    fn the_user_is_asked_before_a_destination_is_overwritten() {
+        let options = Options {
+            existing: Existing::Asked(Update::All),
+            ..Options::default()
         };
-        assert_eq!(through(&symbolic), Sameness::Proceed);
-        let hard = Terms {
-            manner: Manner::HardLink,
-            ..PLAIN
+        let decision = decide(&stat(FILE), Some(&facts(FILE)), &options, Role::Operand);
+        let expected = Decision {
+            asks: true,
+            action: Action::Write,
         };
-        let again = met([file, file], [file, file], SameEntry::No, &hard);
-        assert_eq!(again, Sameness::NothingToDo);
-    }
-
-    #[test]
-    fn one_link_under_two_names_is_no_work_and_on_itself_an_error() {
-        let link = stat(3, LINK);
-        let kept = Terms {
-            deref: Deref::Never,
-            ..PLAIN
-        };
-        let got = |entry| met([link, link], [link, link], entry, &kept);
-        assert_eq!(got(SameEntry::No), Sameness::NothingToDo);
-        assert_eq!(got(SameEntry::Yes), Sameness::SameFile);
+        assert_eq!(decision, expected);
     }
 
     #[test]
     fn a_cut_time_is_not_older_where_times_go_along() {
-        let (mut source, mut dest) = (stat(1, FILE), stat(2, FILE));
+        let (mut source, mut dest) = (stat(FILE), stat(FILE));
         (source.st_mtime, source.st_mtime_nsec) = (100, 123_456_789);
         (dest.st_mtime, dest.st_mtime_nsec) = (100, 123_456_000);
         assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Equal);
@@ -326,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_about_old_files() {
+    fn options_decide_about_old_files() {
         use Existing::{Asked, Kept, KeptAsError, KeptUnlessOlder, Overwritten};
         for (existing, older, newer) in [
             (Overwritten, Fate::Overwrite, Fate::Overwrite),

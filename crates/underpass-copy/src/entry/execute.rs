@@ -1,105 +1,53 @@
-//! One name: what it is, what is in its place, and what becomes of both.
+//! Copies one entry: looks, decides, makes way, creates the copy, and reports.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Stat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
-
 use underpass::drive::blocking::Shielded;
 
-use crate::entry::decide::file_type;
-use crate::entry::{file, special};
-use crate::options::{Backup, Effect, Manner, Recursion};
-use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Travel};
+use crate::entry::decide::{Action, Facts, decide, refuse_source};
+use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
+use crate::entry::{file, look, special};
+use crate::fs::backup;
+use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
+use crate::fs::temporary::replace;
+use crate::options::{Effect, MakingWay, Manner};
+use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
 use crate::report::problem::{Problem, What};
-use crate::report::reporter::Voice;
-use crate::run::{Operands, Role, Run, Task};
-use crate::tree::inode_table::{Copied, Met, MetFolder, Named};
-use crate::tree::level::{Folder, Level, identity, joined};
-use crate::walk::operands::without_slashes;
-
-/// A name that is being copied.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    pub(crate) run: &'a Run<'a>,
-    pub(crate) hand: &'a Hand<'a>,
-    pub(crate) task: &'a Task,
-}
-
-/// Where the copy goes.
-#[derive(Clone, Debug)]
-pub(crate) enum Way {
-    /// Nothing is there (any more): the old one may have got another name.
-    New { backup: Option<CString> },
-    /// Something is there that is written to, or entered.
-    Into(Box<There>),
-}
-
-/// A destination that is there already.
-#[derive(Clone, Debug)]
-pub(crate) struct There {
-    /// What it is, behind the link where it is one that is followed.
-    pub(crate) stat: Stat,
-    /// The symbolic link that leads to it.
-    pub(crate) link: Option<Stat>,
-    /// What of it outlives the copy that is put in its place (`--atomic`).
-    pub(crate) legacy: Legacy,
-}
-
-/// What of an old destination outlives the copy that is put in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Legacy {
-    /// Owner and mode: it is overwritten, as far as anybody can tell.
-    Attributes,
-    /// Nothing but the name.
-    Nothing,
-    /// All of it, under this other name.
-    Backup(CString),
-}
-
-/// How far a name has come.
-pub(crate) enum Begun {
-    /// It is done with, well or not.
-    Done,
-    /// It is a folder: its copy is to be made or found, and what is in it to be copied.
-    Folder(Box<(Stat, Way)>),
-}
-
-/// Why nothing is copied.
-pub(crate) enum Stop {
-    /// The destination stays.
-    Kept,
-    /// Somebody was asked, and wants it to stay.
-    Declined,
-    /// It is what it should be already.
-    Same,
-    /// It could not be.
-    Failed(Box<Problem>),
-}
-
-impl From<Problem> for Stop {
-    fn from(problem: Problem) -> Self {
-        Self::Failed(Box::new(problem))
-    }
-}
-
-/// What came of a name that was made.
-#[derive(Default)]
-pub(crate) struct Made {
-    pub(crate) outcome: Option<Outcome>,
-    pub(crate) travel: Option<Box<Travel>>,
-    pub(crate) resumed: u64,
-    pub(crate) hash: Option<String>,
-}
+use crate::report::reporter::EventBuffer;
+use crate::run::{Run, Sources};
+use crate::tree::inode_table::{CopiedFile, NamedFile};
+use crate::tree::task::Task;
+use crate::workers::pool::Batch;
 
 /// One of the threads that copy.
-pub(crate) struct Hand<'a> {
+pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a Run<'a>,
-    pub(crate) shielded: Shielded,
+    shielded: Shielded,
 }
 
-impl<'a> Hand<'a> {
+/// How far an entry has come.
+pub(crate) enum Progressed {
+    /// It is done, well or not.
+    Done,
+    /// It is a folder: its copy is still to be made or found, and its entries to be copied.
+    Folder(Box<(Stat, Destination)>),
+}
+
+/// Where the copy goes, if there is to be one.
+enum Way {
+    To(Destination),
+    /// The destination stays.
+    Kept,
+    /// The user declined to overwrite it.
+    Declined,
+    /// It is the same already.
+    Same,
+}
+
+impl<'a> CopyWorker<'a> {
     /// The calling thread.
     pub(crate) fn of(run: &'a Run<'a>) -> Self {
         Self {
@@ -108,185 +56,259 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Copies a name that its folder says is no folder.
-    pub(crate) fn perform(&self, task: Task) {
-        let mut voice = self.run.ledger.voice(task.ticket);
-        let entry = self.entry(&task);
-        if let Begun::Folder(_) = entry.begin(&mut voice) {
-            voice.problem(Problem::said(What::Replaced, entry.source_shown()));
-        }
-        voice.settle();
-        self.run.child_done(&task.level);
+    /// Copies entries that other workers hand out, until it is dismissed.
+    pub(crate) fn work(&self) {
+        self.run.pool.work(&|task| self.copy(task));
+    }
+
+    /// Has entries of one folder copied, by any worker.
+    pub(crate) fn submit(&self, batch: Batch) {
+        self.run.pool.submit(batch, &|task| self.copy(task));
+    }
+
+    /// Blocks until all submitted entries are copied, and helps.
+    pub(crate) fn drain(&self) {
+        self.run.pool.drain(&|task| self.copy(task));
     }
 
     pub(crate) fn entry<'t>(&'t self, task: &'t Task) -> Entry<'t> {
         Entry {
             run: self.run,
-            hand: self,
             task,
+            shielded: &self.shielded,
         }
+    }
+
+    /// Copies an entry that its folder calls no folder.
+    fn copy(&self, task: Task) {
+        let mut events = self.run.reporter.buffer(task.sequence);
+        let entry = self.entry(&task);
+        if let Progressed::Folder(_) = entry.execute(&mut events) {
+            events.problem(Problem::said(What::Replaced, entry.source_shown()));
+        }
+        events.submit();
+        self.run.child_done(&task.level);
     }
 }
 
-impl<'a> Entry<'a> {
+impl Entry<'_> {
     /// Does all that can be done without entering a folder.
-    pub(crate) fn begin(&self, voice: &mut Voice<'_>) -> Begun {
+    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> Progressed {
         if self.run.stopped() {
-            return Begun::Done;
+            return Progressed::Done;
         }
-        let source = match self.look_at_source() {
+        let source = match self.admitted_source() {
             Ok(source) => source,
-            Err(errno) => {
-                voice.problem(Problem::of(What::Stat, self.source_shown(), errno));
-                return Begun::Done;
+            Err(problem) => {
+                events.problem(problem);
+                return Progressed::Done;
             }
         };
-        if let Some(problem) = self.objection(&source) {
-            voice.problem(problem);
-            return Begun::Done;
-        }
-        match self.way(&source, voice) {
-            Ok(way) => self.arrive(source, way, voice),
-            Err(Stop::Failed(problem)) => {
-                voice.problem(*problem);
-                self.finished(&source, Outcome::Failed, Made::default(), voice);
-                Begun::Done
+        let result = match self.make_way(&source, events) {
+            Ok(Way::To(dest)) if is_folder(&source) => {
+                return Progressed::Folder(Box::new((source, dest)));
             }
-            Err(stop @ (Stop::Kept | Stop::Declined)) => {
-                voice.counts.skipped += 1;
-                voice.counts.declined += u64::from(matches!(stop, Stop::Declined));
-                self.run.around.progress.passed_over(&source);
-                if voice.wants(Curiosity::Changes) {
-                    voice.say(Event::Skipped {
-                        source: self.source_shown(),
-                        dest: self.dest_shown(),
-                    });
+            Ok(Way::To(dest)) => self.create(&source, dest, events),
+            Ok(way) => {
+                if !matches!(way, Way::Same) {
+                    events.counts.skipped += 1;
+                    events.counts.declined += u64::from(matches!(way, Way::Declined));
+                    self.skipped(&source, events);
                 }
-                self.finished(&source, Outcome::Skipped, Made::default(), voice);
-                Begun::Done
+                Ok(EntryResult::of(Outcome::Skipped))
             }
-            Err(Stop::Same) => {
-                self.finished(&source, Outcome::Skipped, Made::default(), voice);
-                Begun::Done
-            }
-        }
-    }
-
-    fn look_at_source(&self) -> Result<Stat, Errno> {
-        let flags = if self.run.follows(self.task.role) {
-            AtFlags::empty()
-        } else {
-            AtFlags::SYMLINK_NOFOLLOW
+            Err(problem) => Err(problem),
         };
-        statat(self.task.folders.source.fd(), &self.task.source, flags)
+        let result = result.unwrap_or_else(|problem| {
+            events.problem(problem);
+            EntryResult::of(Outcome::Failed)
+        });
+        self.finished(&source, result, events);
+        Progressed::Done
     }
 
-    /// What speaks against a source, whatever the destination is.
-    fn objection(&self, source: &Stat) -> Option<Problem> {
-        let is_folder = file_type(source) == FileType::Directory;
-        if is_folder && self.run.options.recursion == Recursion::Off {
-            return Some(Problem::said(What::OmittedDirectory, self.source_shown()));
+    fn admitted_source(&self) -> Result<Stat, Problem> {
+        let source = look::source(self)?;
+        let is_repeated = look::is_repeated(self, &source);
+        match refuse_source(&source, is_repeated, self.run.options) {
+            Some(what) => Err(self.refusal(what)),
+            None => Ok(source),
         }
-        let counts = self.task.role == Role::Operand
-            && self.run.operands == Operands::IntoFolder
-            && *self.backup() == Backup::None;
-        if !is_folder && counts {
-            let task = self.task;
-            let named = named(&task.folders.source, &task.source, source);
-            if self.run.seen.first_time(named) == Met::Again {
-                return Some(Problem::said(What::FileTwice, self.source_shown()).warning());
-            }
-        }
-        None
     }
 
-    /// The way is free.
-    fn arrive(&self, source: Stat, way: Way, voice: &mut Voice<'_>) -> Begun {
-        if file_type(&source) == FileType::Directory {
-            return Begun::Folder(Box::new((source, way)));
-        }
-        let backup = match &way {
-            Way::New { backup } => backup.clone(),
-            Way::Into(_) => None,
+    /// Decides what becomes of the destination, and renames or removes it where it has to go.
+    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Way, Problem> {
+        let (run, task) = (self.run, self.task);
+        let facts = look::destination(self, source)?;
+        let decision = decide(source, facts.as_ref(), run.options, task.role);
+        let Some(Facts { dest, .. }) = facts else {
+            return Ok(Way::To(Destination::New { backup: None }));
         };
-        let shown = match &way {
-            Way::Into(there) => match &there.legacy {
-                Legacy::Backup(name) => Some(name.as_c_str()),
-                _ => None,
+        if decision.asks && !self.may_overwrite(&dest) {
+            return Ok(Way::Declined);
+        }
+        let is_real = run.options.effect == Effect::Real;
+        let folder = task.folders.dest.fd();
+        let failed = |errno| Problem::of(What::Backup, self.dest_shown(), errno);
+        let existing = |replaced| {
+            let dest = ExistingDestination { replaced, ..dest };
+            Ok(Way::To(Destination::Existing(Box::new(dest))))
+        };
+        let new = |backup| Ok(Way::To(Destination::New { backup }));
+        match decision.action {
+            Action::Nothing => Ok(Way::Same),
+            Action::Keep => Ok(Way::Kept),
+            Action::KeepLinked => self.keep_linked(source, &dest.stat).map(|()| Way::Kept),
+            Action::Refuse(what) => Err(self.refusal(what)),
+            Action::Write => existing(Replaced::KeepsAttributes),
+            Action::Replace => existing(Replaced::Discarded),
+            Action::BackUpAndReplace => {
+                let name = backup::name_for(folder, &task.dest, self.backup()).map_err(failed)?;
+                existing(Replaced::BackedUp(name))
+            }
+            Action::BackUp if is_real => match backup::make(folder, &task.dest, self.backup()) {
+                Ok(name) => new(Some(name)),
+                Err(Errno::NOENT) => new(None),
+                Err(errno) => Err(failed(errno)),
             },
-            Way::New { backup } => backup.as_deref(),
-        };
-        self.say_making(shown, voice);
-        if self.run.options.effect == Effect::ToldOnly {
-            self.finished(&source, Outcome::Planned, Made::default(), voice);
-            return Begun::Done;
+            Action::Remove if is_real => {
+                self.remove(events)?;
+                new(None)
+            }
+            Action::Create | Action::BackUp | Action::Remove => new(None),
         }
-        match self.link_or_make(&source, way, voice) {
-            Ok(made) => {
-                self.note_made();
-                self.sync_name(voice);
-                let outcome = made.outcome.unwrap_or(Outcome::Copied);
-                self.finished(&source, outcome, made, voice);
+    }
+
+    fn refusal(&self, what: What) -> Problem {
+        let (source, dest) = (self.source_shown(), self.dest_shown());
+        match what {
+            What::FileTwice => Problem::said(what, source).warning(),
+            What::OmittedDirectory => Problem::said(what, source),
+            What::SameFile => Problem::said(what, source).and(dest),
+            What::NotReplacing => Problem::said(what, dest),
+            _ => Problem::said(what, dest).and(source),
+        }
+    }
+
+    fn may_overwrite(&self, dest: &ExistingDestination) -> bool {
+        let task = self.task;
+        let is_writable =
+            is_link(&dest.stat) || special::is_writable(&task.folders.dest, &task.dest);
+        self.run.reporter.observer().may_overwrite(&Overwriting {
+            dest: self.dest_shown(),
+            unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
+            replaces: self.run.options.making_way != MakingWay::Nothing,
+        })
+    }
+
+    /// Removes what is in the place of the copy.
+    pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
+        let task = self.task;
+        match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
+            Ok(()) if events.wants(Curiosity::Changes) => {
+                events.push(Event::Removed(self.dest_shown()));
+                Ok(())
+            }
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Problem::of(What::Remove, self.dest_shown(), errno)),
+        }
+    }
+
+    /// The destination stays; where names of one file stay names of one file, it is one of them.
+    fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
+        if self.keeps_links_of(source) && self.run.options.effect == Effect::Real {
+            match self.run.inodes.begin_file(identity(source)) {
+                Some(copied) => self.link_to(&copied)?,
+                None => {
+                    let copied = self.copied_file(dest);
+                    self.run.inodes.file_copied(identity(source), copied);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the copy of something other than a folder.
+    fn create(
+        &self,
+        source: &Stat,
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
+        let renamed = dest.renamed().map(CStr::to_owned);
+        self.say_making(dest.backup(), events);
+        if self.run.options.effect == Effect::ToldOnly {
+            return Ok(EntryResult::of(Outcome::Planned));
+        }
+        match self.link_or_make(source, dest, events) {
+            Ok(result) => {
+                self.note_created();
+                self.sync_name(events);
+                Ok(result)
             }
             Err(problem) => {
-                voice.problem(*problem);
-                self.un_back_up(backup.as_deref(), voice);
-                self.finished(&source, Outcome::Failed, Made::default(), voice);
+                events.problem(problem);
+                self.restore(renamed.as_deref(), events);
+                Ok(EntryResult::of(Outcome::Failed))
             }
-        }
-        Begun::Done
-    }
-
-    pub(crate) fn say_making(&self, backup: Option<&CStr>, voice: &mut Voice<'_>) {
-        if voice.wants(Curiosity::Changes) {
-            voice.say(Event::Making {
-                source: self.source_shown(),
-                dest: self.dest_shown(),
-                backup: backup.map(|name| self.beside_dest(name)),
-            });
         }
     }
 
     fn link_or_make(
         &self,
         source: &Stat,
-        way: Way,
-        voice: &mut Voice<'_>,
-    ) -> Result<Made, Box<Problem>> {
-        if !self.remembers(source) {
-            return self.make(source, way, voice);
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
+        if !self.keeps_links_of(source) {
+            return self.make(source, dest, events);
         }
-        let key = identity(source);
-        if let Some(copied) = self.run.seen.begin(key) {
+        let inodes = &self.run.inodes;
+        if let Some(copied) = inodes.begin_file(identity(source)) {
             self.link_to(&copied)?;
-            voice.counts.hard_links += 1;
-            return Ok(Made {
-                outcome: Some(Outcome::Linked),
-                ..Made::default()
-            });
+            events.counts.hard_links += 1;
+            return Ok(EntryResult::of(Outcome::Linked));
         }
-        let made = self.make(source, way, voice);
-        let dest = statat(
-            self.task.folders.dest.fd(),
-            &self.task.dest,
-            AtFlags::SYMLINK_NOFOLLOW,
-        );
-        match (&made, dest) {
-            (Ok(_), Ok(dest)) => self.run.seen.copied(key, self.as_copied(&dest)),
-            _ => self.run.seen.failed(key),
+        let made = self.make(source, dest, events);
+        let task = self.task;
+        match (&made, task.folders.dest.look_at(&task.dest)) {
+            (Ok(_), Ok(dest)) => inodes.file_copied(identity(source), self.copied_file(&dest)),
+            _ => inodes.file_failed(identity(source)),
         }
         made
     }
 
-    /// Whether other names of this file may follow that are to become names of its copy.
-    pub(crate) fn remembers(&self, source: &Stat) -> bool {
+    fn make(
+        &self,
+        source: &Stat,
+        dest: Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<EntryResult, Problem> {
         let options = self.run.options;
-        let may_come_again = source.st_nlink > 1 || self.run.follows(self.task.role);
+        let kind = file_type(source);
+        match options.manner {
+            Manner::SymbolicLink => return special::link_to_source(self, source, events),
+            Manner::HardLink => return special::hard_link(self),
+            Manner::Copy | Manner::AttributesOnly => (),
+        }
+        match kind {
+            FileType::RegularFile => file::copy(self, source, dest, events),
+            FileType::Symlink => special::symlink(self, source, &dest, events),
+            _ if options.reads_specials() => file::copy(self, source, dest, events),
+            FileType::Unknown => Err(Problem::said(What::UnknownType, self.source_shown())),
+            _ => special::node(self, source, events),
+        }
+    }
+
+    /// Whether other names of this file may follow that are to become names of its copy.
+    fn keeps_links_of(&self, source: &Stat) -> bool {
+        let options = self.run.options;
+        let may_come_again = source.st_nlink > 1 || self.follows();
         options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
     }
 
-    pub(crate) fn as_copied(&self, dest: &Stat) -> Copied {
-        Copied {
+    fn copied_file(&self, dest: &Stat) -> CopiedFile {
+        CopiedFile {
             level: Arc::clone(&self.task.level),
             folders: Arc::downgrade(&self.task.folders),
             name: self.task.dest.clone(),
@@ -294,153 +316,107 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Makes the destination another name of something copied before, whatever is there.
-    pub(crate) fn link_to(&self, copied: &Copied) -> Result<(), Problem> {
-        let folder = self.task.folders.dest.fd();
-        let failed = |errno| {
-            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
-            problem.and(joined(&copied.level.dest(), copied.name.to_bytes()))
+    /// Makes the destination another name of a file copied before, over what is there.
+    fn link_to(&self, copied: &CopiedFile) -> Result<(), Problem> {
+        let (dest, name) = (&self.task.folders.dest, &self.task.dest);
+        let link_over = || match dest.look_at(name) {
+            Ok(there) if identity(&there) == copied.identity => Ok(()),
+            Ok(_) => replace(dest.fd(), name, |name| copied.link(dest.fd(), name)),
+            Err(errno) => Err(errno),
         };
-        match copied.link(folder, &self.task.dest) {
-            Err(Errno::EXIST) => (),
-            done => return done.map_err(failed),
-        }
-        let there = statat(folder, &self.task.dest, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-        if identity(&there) == copied.identity {
-            return Ok(());
-        }
-        let beside = special::name_beside();
-        copied.link(folder, &beside).map_err(failed)?;
-        renameat(folder, &beside, folder, &self.task.dest).map_err(|errno| {
-            let _left = unlinkat(folder, &beside, AtFlags::empty());
-            failed(errno)
+        let linked = match copied.link(dest.fd(), name) {
+            Err(Errno::EXIST) => link_over(),
+            linked => linked,
+        };
+        linked.map_err(|errno| {
+            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
+            problem.and(copied.shown())
         })
     }
 
-    fn make(&self, source: &Stat, way: Way, voice: &mut Voice<'_>) -> Result<Made, Box<Problem>> {
-        let kind = file_type(source);
-        let is_link = kind == FileType::Symlink;
-        match self.run.options.manner {
-            Manner::SymbolicLink => return special::link_to_source(self, source, voice),
-            Manner::HardLink => return special::other_name(self),
-            Manner::Copy | Manner::AttributesOnly => (),
-        }
-        match kind {
-            FileType::RegularFile => file::copy(self, source, way, voice),
-            _ if !is_link && self.run.reads_specials() => file::copy(self, source, way, voice),
-            FileType::Symlink => special::symlink(self, source, &way, voice),
-            FileType::Unknown => Err(Box::new(Problem::said(
-                What::UnknownType,
-                self.source_shown(),
-            ))),
-            _ => special::node(self, source, voice),
-        }
-    }
-
-    /// An operand's copy is there: it must not be overwritten by another operand.
-    pub(crate) fn note_made(&self) {
-        if self.task.role == Role::Inside || self.run.operands == Operands::One {
-            return;
-        }
+    /// Notes the copy of an operand: another operand must not overwrite it.
+    pub(crate) fn note_created(&self) {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
-        if let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            self.run.seen.made(named(folder, name, &stat));
+        if self.is_operand()
+            && self.run.sources == Sources::IntoFolder
+            && let Ok(stat) = folder.look_at(name)
+        {
+            let named = NamedFile::new(folder, name, &stat);
+            self.run.inodes.note_created(named);
         }
     }
 
-    /// An operand's name gets on disk; folders see to those of what is in them.
-    fn sync_name(&self, voice: &mut Voice<'_>) {
-        if self.task.role != Role::Inside
+    /// Writes the name of an operand's copy to disk. For other names their folder does it.
+    fn sync_name(&self, events: &mut EventBuffer<'_>) {
+        if self.is_operand()
             && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
         {
-            voice.problem(Problem::of(What::Sync, self.dest_shown(), errno));
+            events.problem(Problem::of(What::Sync, self.dest_shown(), errno));
         }
     }
 
-    /// The old destination gets its name back, over what was begun in its place.
-    pub(crate) fn un_back_up(&self, backup: Option<&CStr>, voice: &mut Voice<'_>) {
+    /// Gives the old destination its name back, over what was begun in its place.
+    fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
-            Ok(()) if voice.wants(Curiosity::Changes) => voice.say(Event::Restored {
-                backup: self.beside_dest(backup),
+            Ok(()) if events.wants(Curiosity::Changes) => events.push(Event::Restored {
+                backup: self.beside_dest_shown(backup),
                 dest: self.dest_shown(),
             }),
             Ok(()) => (),
             Err(errno) => {
-                voice.problem(Problem::of(What::Restore, self.dest_shown(), errno));
+                events.problem(Problem::of(What::Restore, self.dest_shown(), errno));
             }
         }
     }
 
-    /// Tells what has become of a name.
+    pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+        if events.wants(Curiosity::Changes) {
+            events.push(Event::Making {
+                source: self.source_shown(),
+                dest: self.dest_shown(),
+                backup: backup.map(|name| self.beside_dest_shown(name)),
+            });
+        }
+    }
+
+    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+        self.run.context.progress.passed_over(source);
+        if events.wants(Curiosity::Changes) {
+            events.push(Event::Skipped {
+                source: self.source_shown(),
+                dest: self.dest_shown(),
+            });
+        }
+    }
+
+    /// Reports what has become of an entry.
     pub(crate) fn finished(
         &self,
         source: &Stat,
-        outcome: Outcome,
-        made: Made,
-        voice: &mut Voice<'_>,
+        result: EntryResult,
+        events: &mut EventBuffer<'_>,
     ) {
-        let kind = entry_kind(source);
-        if outcome == Outcome::Copied {
-            match kind {
-                EntryKind::File => voice.counts.files += 1,
-                EntryKind::Directory => voice.counts.directories += 1,
-                EntryKind::Symlink => voice.counts.symlinks += 1,
-                EntryKind::Special => voice.counts.specials += 1,
-            }
+        let kind = EntryKind::of(source);
+        if result.outcome == Outcome::Copied {
+            events.counts.count_copied(kind);
         }
-        if !voice.wants(Curiosity::Everything) {
+        if !events.wants(Curiosity::Everything) {
             return;
         }
-        voice.say(Event::Finished(Box::new(Finished {
+        events.push(Event::Finished(Box::new(Finished {
             source: self.source_shown(),
             dest: self.dest_shown(),
-            outcome,
+            outcome: result.outcome,
             kind,
             size: match kind {
-                EntryKind::File => source.st_size.max(0).cast_unsigned(),
+                EntryKind::File => size(source),
                 _ => 0,
             },
-            travel: made.travel,
-            resumed: made.resumed,
-            hash: made.hash,
+            travel: result.travel,
+            resumed: result.resumed,
+            hash: result.hash,
         })));
-    }
-
-    /// What is known of a folder that is about to be entered.
-    pub(crate) fn met(&self, source: &Stat) -> Option<MetFolder> {
-        self.run.seen.folder(identity(source))
-    }
-
-    pub(crate) fn source_shown(&self) -> OsString {
-        joined(&self.task.level.source(), self.task.source.to_bytes())
-    }
-
-    pub(crate) fn dest_shown(&self) -> OsString {
-        self.beside_dest(&self.task.dest)
-    }
-
-    fn beside_dest(&self, name: &CStr) -> OsString {
-        joined(&Level::dest(&self.task.level), name.to_bytes())
-    }
-}
-
-/// A name in a folder, without slashes behind it, and what it stands for.
-pub(crate) fn named(folder: &Folder, name: &CStr, stat: &Stat) -> Named {
-    let folder = statat(folder.fd(), c".", AtFlags::empty());
-    Named {
-        folder: folder.ok().map(|folder| identity(&folder)),
-        name: without_slashes(name.to_bytes()).to_vec(),
-        identity: identity(stat),
-    }
-}
-
-pub(crate) fn entry_kind(stat: &Stat) -> EntryKind {
-    match file_type(stat) {
-        FileType::RegularFile => EntryKind::File,
-        FileType::Directory => EntryKind::Directory,
-        FileType::Symlink => EntryKind::Symlink,
-        _ => EntryKind::Special,
     }
 }

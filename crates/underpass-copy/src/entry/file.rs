@@ -8,190 +8,241 @@
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Kind, Mechanism, Owed, Plan, Policy,
-    Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, Error, Fault, FileStat, Holes, Kind, Mechanism, Owed, Plan,
+    Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
-use crate::entry::decide::file_type;
-use crate::entry::destination::{self, Opened};
-use crate::entry::execute::{Entry, Made, Way};
-use crate::fs::atomic_file::Over;
+use crate::entry::destination::{self, OpenDestination};
+use crate::entry::{Destination, Entry, EntryResult};
 use crate::fs::fifo::{self, Waited};
-use crate::metadata::{self, Held};
+use crate::fs::stat::{file_type, identity, is_regular, size};
+use crate::metadata::MetadataTarget;
 use crate::options::{Durability, Leftovers, Manner, Verification};
-use crate::report::event::{HolesSought, Travel};
+use crate::report::event::{HolesSought, Outcome, Travel};
 use crate::report::problem::{Problem, What};
-use crate::report::reporter::Voice;
-use crate::tree::level::identity;
-
-type Failure = Box<Problem>;
+use crate::report::reporter::EventBuffer;
 
 /// Copies what can be read from the source into a regular file, or whatever is in its place.
 pub(crate) fn copy(
     entry: &Entry<'_>,
     seen: &Stat,
-    way: Way,
-    voice: &mut Voice<'_>,
-) -> Result<Made, Failure> {
-    let source = open_source(entry, seen)?;
-    let mut opened = destination::open(entry, &source.as_file, way, voice)?;
-    let copied = fill(entry, &source, &mut opened, voice);
-    let copied = copied.and_then(|made| {
-        finish(entry, &source, &opened, voice)?;
-        let hash = verify(entry, &source, &opened, voice)?;
-        Ok(Made { hash, ..made })
-    });
-    match copied {
-        Ok(made) => {
-            opened.place(entry)?;
-            entry.run.around.progress.file_done();
-            Ok(made)
+    dest: Destination,
+    events: &mut EventBuffer<'_>,
+) -> Result<EntryResult, Problem> {
+    let source = OpenSource::open(entry, seen)?;
+    let dest = destination::open(entry, &source.as_file, dest, events)?;
+    let mut copy = FileCopy {
+        entry,
+        source,
+        dest,
+    };
+    match copy.fill_and_finish(events) {
+        Ok(result) => {
+            copy.dest.commit(entry)?;
+            entry.run.context.progress.file_done();
+            Ok(result)
         }
         Err(problem) => {
-            opened.give_up(entry, &problem);
+            copy.dest.discard(entry, &problem);
             Err(problem)
         }
     }
 }
 
-/// A source that is open, and what it was then.
-pub(crate) struct Reading {
-    pub(crate) fd: OwnedFd,
-    pub(crate) stat: Stat,
-    /// The same as far as the copy takes after it: which is a file, whatever it is made of.
-    pub(crate) as_file: Stat,
+/// A source that is open.
+struct OpenSource {
+    fd: OwnedFd,
+    /// What it was when it was opened.
+    stat: Stat,
+    /// What its copy is made after: the same, as a regular file.
+    as_file: Stat,
 }
 
-impl Reading {
-    fn is_regular(&self) -> bool {
-        file_type(&self.stat) == FileType::RegularFile
+impl OpenSource {
+    fn open(entry: &Entry<'_>, seen: &Stat) -> Result<Self, Problem> {
+        let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if !entry.follows() {
+            flags |= OFlags::NOFOLLOW;
+        }
+        if matches!(file_type(seen), FileType::RegularFile | FileType::Fifo) {
+            // What has taken the place of a file since may be a FIFO, which would block.
+            flags |= OFlags::NONBLOCK;
+        }
+        let failed = |errno| entry.at_source(What::Open, errno);
+        let folder = entry.task.folders.source.fd();
+        let fd = openat(folder, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&fd).map_err(|errno| failed(errno).by("fstat"))?;
+        if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
+            return Err(Problem::said(What::Replaced, entry.source_shown()));
+        }
+        if file_type(&stat) == FileType::Fifo {
+            let waited = fifo::until_readable(&fd, || entry.run.stopped())
+                .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
+            match waited {
+                Ok(Waited::Ready) => (),
+                Ok(Waited::Stopped) => return Err(entry.stopped(0)),
+                Err(errno) => return Err(failed(errno).by("poll")),
+            }
+        }
+        let mut as_file = stat;
+        as_file.st_mode = FileType::RegularFile.as_raw_mode() | (stat.st_mode & 0o7777);
+        Ok(Self { fd, stat, as_file })
+    }
+}
+
+/// A file that is being copied.
+struct FileCopy<'a> {
+    entry: &'a Entry<'a>,
+    source: OpenSource,
+    dest: OpenDestination,
+}
+
+impl FileCopy<'_> {
+    fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<EntryResult, Problem> {
+        let mut result = EntryResult::of(Outcome::Copied);
+        let options = self.entry.run.options;
+        if options.manner != Manner::AttributesOnly {
+            if options.leftovers == Leftovers::Resumed {
+                result.resumed = self.keep_equal()?;
+                events.counts.resumed_bytes += result.resumed;
+            }
+            let travel = self.transfer(result.resumed)?;
+            events.counts.account.add(&travel.account);
+            result.travel = Some(Box::new(travel));
+        }
+        self.finish(events)?;
+        if options.verification == Verification::On && options.manner != Manner::AttributesOnly {
+            result.hash = self.verify(events)?;
+        }
+        Ok(result)
     }
 
-    fn len(&self) -> u64 {
-        match self.is_regular() {
-            true => self.stat.st_size.max(0).cast_unsigned(),
-            false => 0,
+    /// Finds how much of the destination equals the source, and cuts off the rest.
+    fn keep_equal(&mut self) -> Result<u64, Problem> {
+        let entry = self.entry;
+        let there = size(&self.dest.stat);
+        if !is_regular(&self.source.stat) || !is_regular(&self.dest.stat) || there == 0 {
+            return Ok(0);
+        }
+        let both = there.min(size(&self.source.stat));
+        let equal = match self.compare(both)? {
+            Compared::Equal(_) => both,
+            Compared::DifferentAt(offset) => offset,
+            Compared::Stopped => return Err(entry.stopped(there)),
+        };
+        let dest = &mut self.dest;
+        if equal < there {
+            let failed = |errno| entry.at_dest(What::Resume, errno);
+            ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by("ftruncate"))?;
+            dest.stat = fstat(&dest.fd).map_err(failed)?;
+        }
+        entry.run.context.progress.advanced(equal);
+        Ok(equal)
+    }
+
+    /// Transfers the bytes from `kept` on.
+    fn transfer(&self, kept: u64) -> Result<Travel, Problem> {
+        let (entry, source, dest) = (self.entry, &self.source, &self.dest);
+        let input = match is_regular(&source.stat) {
+            true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
+            false => Source::whole(source.fd.as_fd())
+                .map_err(|errno| entry.at_source(What::Open, errno))?,
+        };
+        let input = from(input, kept);
+        let output = match is_regular(&dest.stat) {
+            true => Sink::of(dest.fd.as_fd(), endpoint(&dest.stat)),
+            false => Sink::new(dest.fd.as_fd())
+                .map_err(|errno| entry.at_dest(What::CreateFile, errno))?,
+        };
+        let output = Sink { to: kept, ..output };
+        let options = entry.run.options;
+        let policy = Policy::default()
+            .choice(options.only.map_or(Choice::Auto, Choice::Only))
+            .cloning(options.cloning)
+            .holes(options.holes);
+        let plan = Driver::new(entry.run.context.kernel)
+            .policy(policy)
+            .plan(&input, &output);
+        let account =
+            drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
+        Ok(Travel {
+            plan,
+            holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
+            account,
+        })
+    }
+
+    /// Metadata, and the disk.
+    fn finish(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
+        let (entry, dest, options) = (self.entry, &self.dest, self.entry.run.options);
+        entry.run.preserve(
+            MetadataTarget::Open(self.source.fd.as_fd()),
+            &self.source.as_file,
+            MetadataTarget::Open(dest.fd.as_fd()),
+            dest.creation,
+            (events, &|| entry.dest_shown()),
+        );
+        let synced = match options.durability {
+            Durability::File | Durability::Folder => fsync(&dest.fd),
+            _ if options.verification == Verification::On => fsync(&dest.fd),
+            Durability::Unsaid | Durability::End => Ok(()),
+        };
+        match synced {
+            // Pipes and some devices have nothing to sync.
+            Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+            Err(errno) => Err(entry.at_dest(What::Sync, errno)),
         }
     }
-}
 
-fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Reading, Failure> {
-    let task = entry.task;
-    let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    if !entry.run.follows(task.role) {
-        flags |= OFlags::NOFOLLOW;
-    }
-    if matches!(file_type(seen), FileType::RegularFile | FileType::Fifo) {
-        // What has taken the place of a file since may be a FIFO, which would block.
-        flags |= OFlags::NONBLOCK;
-    }
-    let cannot = |what, errno| Box::new(Problem::of(what, entry.source_shown(), errno));
-    let folder = task.folders.source.fd();
-    let fd = openat(folder, &task.source, flags, Mode::empty())
-        .map_err(|errno| cannot(What::Open, errno))?;
-    let stat = fstat(&fd).map_err(|errno| Box::new(cannot(What::Open, errno).by("fstat")))?;
-    if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
-        return Err(Box::new(Problem::said(
-            What::Replaced,
-            entry.source_shown(),
-        )));
-    }
-    if file_type(&stat) == FileType::Fifo {
-        let waited = fifo::until_readable(&fd, || entry.run.stopped())
-            .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
-        match waited {
-            Ok(Waited::Ready) => (),
-            Ok(Waited::Stopped) => return Err(stopped(entry, 0)),
-            Err(errno) => return Err(Box::new(cannot(What::Open, errno).by("poll"))),
+    /// Reads the copy back, and the source again. Returns their hash.
+    fn verify(&self, events: &mut EventBuffer<'_>) -> Result<Option<String>, Problem> {
+        let (entry, dest) = (self.entry, &self.dest);
+        if !is_regular(&self.source.stat) || !is_regular(&dest.stat) {
+            return Ok(None);
         }
+        compare::forget_pages(dest.fd.as_fd());
+        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(What::Read, errno))?;
+        let copied = size(&is_now);
+        let end = endpoint(&self.source.stat);
+        // Files of /proc and /sys don't say how long they are: all that came is read again.
+        let len = match Source::of(self.source.fd.as_fd(), end).owed {
+            Owed::Exactly(len) => len,
+            Owed::ToEnd => copied,
+        };
+        let offset = match self.compare(len)? {
+            Compared::Stopped => return Err(entry.stopped(len)),
+            Compared::Equal(hash) if copied == len => {
+                events.counts.verified += 1;
+                return Ok(Some(hash));
+            }
+            Compared::Equal(_) => len,
+            Compared::DifferentAt(offset) => offset,
+        };
+        let problem = Problem::said(What::Differs(offset), entry.dest_shown());
+        Err(problem.and(entry.source_shown()))
     }
-    let mut as_file = stat;
-    as_file.st_mode = FileType::RegularFile.as_raw_mode() | (stat.st_mode & 0o7777);
-    Ok(Reading { fd, stat, as_file })
+
+    fn compare(&self, len: u64) -> Result<Compared, Problem> {
+        let entry = self.entry;
+        let (source, dest) = (self.source.fd.as_fd(), self.dest.fd.as_fd());
+        let compared = compare::compare(source, dest, len, &mut |_| unless_stopped(entry));
+        compared.map_err(|(side, errno)| match side {
+            Side::Source => entry.at_source(What::Read, errno),
+            Side::Sink => entry.at_dest(What::Read, errno),
+        })
+    }
 }
 
-/// Content.
-fn fill(
-    entry: &Entry<'_>,
-    source: &Reading,
-    opened: &mut Opened,
-    voice: &mut Voice<'_>,
-) -> Result<Made, Failure> {
-    if entry.run.options.manner == Manner::AttributesOnly {
-        return Ok(Made::default());
+fn unless_stopped(entry: &Entry<'_>) -> ControlFlow<()> {
+    match entry.run.stopped() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     }
-    let kept = match entry.run.options.leftovers {
-        Leftovers::Resumed => keep_equal(entry, source, opened)?,
-        Leftovers::Overwritten => 0,
-    };
-    voice.counts.resumed_bytes += kept;
-    let travel = travel(entry, source, opened, kept)?;
-    voice.counts.account.add(&travel.account);
-    Ok(Made {
-        travel: Some(Box::new(travel)),
-        resumed: kept,
-        ..Made::default()
-    })
-}
-
-/// Finds how much of the destination equals the source, and cuts off the rest.
-fn keep_equal(entry: &Entry<'_>, source: &Reading, opened: &mut Opened) -> Result<u64, Failure> {
-    let there = opened.len();
-    if !source.is_regular() || !opened.is_regular() || there == 0 {
-        return Ok(0);
-    }
-    let both = there.min(source.len());
-    let failed = |what, errno| Box::new(Problem::of(what, entry.dest_shown(), errno));
-    let equal = match compare_both(entry, source, &opened.fd, both)? {
-        Compared::Equal(_) => both,
-        Compared::DifferentAt(offset) => offset,
-        Compared::Stopped => return Err(stopped(entry, there)),
-    };
-    if equal < there {
-        rustix::fs::ftruncate(&opened.fd, equal)
-            .map_err(|errno| Box::new(failed(What::Resume, errno).by("ftruncate")))?;
-        opened.stat = fstat(&opened.fd).map_err(|errno| failed(What::Resume, errno))?;
-    }
-    entry.run.around.progress.advanced(equal);
-    Ok(equal)
-}
-
-/// Moves the bytes, from `kept` on.
-fn travel(
-    entry: &Entry<'_>,
-    source: &Reading,
-    opened: &Opened,
-    kept: u64,
-) -> Result<Travel, Failure> {
-    let failed = |what, shown, errno| Box::new(Problem::of(what, shown, errno));
-    let input = match source.is_regular() {
-        true => Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)),
-        false => Source::whole(source.fd.as_fd())
-            .map_err(|errno| failed(What::Open, entry.source_shown(), errno))?,
-    };
-    let input = from(input, kept);
-    let output = match opened.is_regular() {
-        true => Sink::of(opened.fd.as_fd(), Endpoint::of_file(&opened.stat)),
-        false => Sink::new(opened.fd.as_fd())
-            .map_err(|errno| failed(What::CreateFile, entry.dest_shown(), errno))?,
-    };
-    let output = Sink { to: kept, ..output };
-    let policy = policy(entry);
-    let plan = Driver::new(entry.run.around.kernel)
-        .policy(policy)
-        .plan(&input, &output);
-    let account =
-        drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
-    Ok(Travel {
-        plan,
-        holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
-        account,
-    })
 }
 
 fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
@@ -206,31 +257,21 @@ fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
     }
 }
 
-fn policy(entry: &Entry<'_>) -> Policy {
-    let options = entry.run.options;
-    Policy {
-        choice: options.only.map_or(Choice::Auto, Choice::Only),
-        cloning: options.cloning,
-        holes: options.holes,
-        ..Policy::default()
-    }
-}
-
 fn drive<F: AsFd, G: AsFd>(
     entry: &Entry<'_>,
     source: &Source<F>,
     sink: &Sink<G>,
     plan: Plan,
 ) -> Result<Account, Error> {
-    let around = entry.run.around;
+    let context = entry.run.context;
     let throttle = entry.run.throttle.as_ref();
     let (mut counted, mut spent) = (0, 0);
     let mut count = |done: u64, unmoved: u64| {
-        around.progress.advanced(done.saturating_sub(counted));
+        context.progress.advanced(done.saturating_sub(counted));
         counted = done;
         let moved = done.saturating_sub(unmoved);
         if let Some(throttle) = throttle {
-            throttle.spend(moved.saturating_sub(spent), around.stop);
+            throttle.spend(moved.saturating_sub(spent), context.stop);
         }
         spent = moved;
     };
@@ -238,20 +279,18 @@ fn drive<F: AsFd, G: AsFd>(
     let mut watch = |progress: underpass::Progress| {
         // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
         count(progress.done, progress.holes + progress.shared);
-        if let (Some(pipe), 0) = (pipe, progress.held) {
-            // What went wrong here will go wrong in the call that follows, which tells.
+        let ended = progress.total == Some(progress.done);
+        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
+            // What fails here fails in the call that follows, too, which reports it.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
-        match entry.run.stopped() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        unless_stopped(entry)
     };
-    let mut driver = Driver::new(around.kernel);
+    let mut driver = Driver::new(context.kernel);
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }
-    let driver = driver.shielded(&entry.hand.shielded);
+    let driver = driver.shielded(entry.shielded);
     let moved = driver.watch(&mut watch).follow(plan, source, sink);
     match &moved {
         Ok(account) => count(account.bytes() + account.holes, unmoved(account)),
@@ -265,35 +304,29 @@ fn unmoved(account: &Account) -> u64 {
     account.holes + account.of(Mechanism::Clone).bytes
 }
 
-/// Who is to blame, in `cp`'s words. The destination had `kept` bytes before.
-fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Failure {
+/// The error of the mover as a problem of `cp`. The destination had `kept` bytes before.
+fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;
     let (what, path, other) = match error.fault {
-        Fault::Cancelled => return stopped(entry, kept + error.moved()),
+        Fault::Cancelled => return entry.stopped(kept + error.moved()),
         Fault::Truncated => (What::Shrunk, source, dest),
         Fault::Source => (What::Read, source, dest),
         Fault::Sink | Fault::Full => (What::Write, dest, source),
         _ if cloning => (What::Clone, dest, source),
-        // From one mechanism it may mean that another one can; where there is none, it means what
-        // it says.
+        // Refused by one mechanism for its size, a file may suit another; where no other is left, it
+        // is too large.
         Fault::Refused if error.errno == Some(Errno::FBIG) => (What::Write, dest, source),
         Fault::Refused => (What::Refused, source, dest),
         _ => (What::Copy, source, dest),
     };
     let mut problem = Problem::said(what, path).and(other);
-    // A clone that was not even tried was none of two files.
+    // A clone that was not tried is none of two regular files.
     let untried = (problem.what == What::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(Mechanism::name);
     problem.moved = Some(error.moved());
-    Box::new(problem)
-}
-
-/// Somebody asked for an end, when `there` bytes were where they should be.
-pub(crate) fn stopped(entry: &Entry<'_>, there: u64) -> Failure {
-    let problem = Problem::said(What::Stopped(there), entry.source_shown());
-    Box::new(problem.and(entry.dest_shown()))
+    problem
 }
 
 fn holes_sought(
@@ -310,102 +343,6 @@ fn holes_sought(
         Holes::Keep | Holes::Fill => HolesSought::No,
         Holes::Find if sparse => HolesSought::AskedAndZeros,
         Holes::Find => HolesSought::Zeros,
-    }
-}
-
-/// Metadata, and the disk.
-fn finish(
-    entry: &Entry<'_>,
-    source: &Reading,
-    opened: &Opened,
-    voice: &mut Voice<'_>,
-) -> Result<(), Failure> {
-    let (run, options) = (entry.run, entry.run.options);
-    let troubles = metadata::preserve(
-        Held::Open(source.fd.as_fd()),
-        &source.as_file,
-        Held::Open(opened.fd.as_fd()),
-        opened.made,
-        &options.preserve,
-        &run.process,
-    );
-    voice.troubles(troubles, || entry.dest_shown());
-    let synced = match options.durability {
-        Durability::File | Durability::Folder => fsync(&opened.fd),
-        _ if options.verification == Verification::On => fsync(&opened.fd),
-        Durability::Unsaid | Durability::End => Ok(()),
-    };
-    match synced {
-        // Pipes and some devices have nothing to sync.
-        Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
-        Err(errno) => Err(Box::new(Problem::of(What::Sync, entry.dest_shown(), errno))),
-    }
-}
-
-/// Reads the copy back, and the source again.
-fn verify(
-    entry: &Entry<'_>,
-    source: &Reading,
-    opened: &Opened,
-    voice: &mut Voice<'_>,
-) -> Result<Option<String>, Failure> {
-    let options = entry.run.options;
-    let readable = source.is_regular() && opened.is_regular();
-    if options.verification == Verification::Off
-        || options.manner == Manner::AttributesOnly
-        || !readable
-    {
-        return Ok(None);
-    }
-    compare::forget_pages(opened.fd.as_fd());
-    let differs = |offset| {
-        let problem = Problem::said(What::Differs(offset), entry.dest_shown());
-        Box::new(problem.and(entry.source_shown()))
-    };
-    let failed = |errno| Box::new(Problem::of(What::Read, entry.dest_shown(), errno));
-    let is_now = fstat(&opened.fd).map_err(failed)?;
-    let copied = is_now.st_size.cast_unsigned();
-    // Files of /proc and /sys don't say how long they are: all that came is read again.
-    let len = match Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)).owed {
-        Owed::Exactly(len) => len,
-        Owed::ToEnd => copied,
-    };
-    match compare_both(entry, source, &opened.fd, len)? {
-        Compared::Stopped => Err(stopped(entry, len)),
-        Compared::DifferentAt(offset) => Err(differs(offset)),
-        Compared::Equal(_) if copied != len => Err(differs(len)),
-        Compared::Equal(hash) => {
-            voice.counts.verified += 1;
-            Ok(Some(hash))
-        }
-    }
-}
-
-fn compare_both(
-    entry: &Entry<'_>,
-    source: &Reading,
-    dest: &OwnedFd,
-    len: u64,
-) -> Result<Compared, Failure> {
-    let mut tick = |_bytes| match entry.run.stopped() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    let compared = compare::compare(source.fd.as_fd(), dest.as_fd(), len, &mut tick);
-    compared.map_err(|(side, errno)| {
-        let shown = match side {
-            Side::Source => entry.source_shown(),
-            Side::Sink => entry.dest_shown(),
-        };
-        Box::new(Problem::of(What::Read, shown, errno))
-    })
-}
-
-/// What is over the name of a complete file.
-pub(crate) fn over(way: &Way) -> Over {
-    match way {
-        Way::New { .. } => Over::Nothing,
-        Way::Into(_) => Over::Anything,
     }
 }
 
@@ -427,10 +364,8 @@ mod tests {
     #[test]
     fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
         let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
-        let sparse = Endpoint {
-            allocated: 0,
-            ..dense
-        };
+        let mut sparse = dense;
+        sparse.allocated = 0;
         for (source, sink, holes, sought) in [
             (&sparse, &dense, Holes::Keep, HolesSought::Asked),
             (&dense, &dense, Holes::Keep, HolesSought::No),
@@ -444,4 +379,14 @@ mod tests {
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
+}
+
+/// Returns what a `stat` says of a regular file.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
 }

@@ -7,69 +7,58 @@
 //!   .underpass-part-…  ──rename──▶ the name            with --resume: it outlives the run
 //! ```
 //!
-//! A file without a name is gone when the process is, however that ended.
+//! A file without a name disappears with the process, however that ends.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat,
-    openat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat, openat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::entry::decide::file_type;
-use crate::entry::special::name_beside;
-use crate::tree::level::identity;
+use crate::fs::stat::{identity, is_regular};
+use crate::fs::temporary::{replace, temporary_name};
 
 /// A file that has not got its name yet.
 #[derive(Debug)]
-pub(crate) struct Staged {
-    name: Name,
+pub(crate) enum AtomicFile {
+    Nameless,
+    Temporary(CString),
+    /// Under the same name in every run, so that the next one finds it.
+    Resumable(CString),
 }
 
-#[derive(Debug)]
-enum Name {
-    None,
-    Random(CString),
-    /// The same for every run, so that the next one finds it.
-    Lasting(CString),
-}
-
-/// Whether something may be in the place of the name.
+/// What may be in the place of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Nothing,
     Anything,
 }
 
-impl Staged {
-    /// A new, empty file in `folder`.
-    pub(crate) fn create(folder: impl AsFd, mode: Mode) -> Result<(OwnedFd, Self), Errno> {
-        let folder = folder.as_fd();
+impl AtomicFile {
+    /// Creates an empty file in `folder`.
+    pub(crate) fn create(folder: BorrowedFd<'_>, mode: Mode) -> Result<(OwnedFd, Self), Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match openat(folder, c".", flags | OFlags::TMPFILE, mode) {
-            Ok(fd) => return Ok((fd, Self { name: Name::None })),
+            Ok(fd) => return Ok((fd, Self::Nameless)),
             // File systems that have no such files say so in several ways (open(2)).
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => (),
             Err(errno) => return Err(errno),
         }
-        let name = name_beside();
+        let name = temporary_name();
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd = openat(folder, &name, flags, mode)?;
-        Ok((
-            fd,
-            Self {
-                name: Name::Random(name),
-            },
-        ))
+        Ok((fd, Self::Temporary(name)))
     }
 
-    /// What an earlier run left of the file that is to be called `name`, or a new one. Somebody
-    /// else's file is refused (`EPERM`), and so is
-    /// one that another run is writing (`EAGAIN`).
-    pub(crate) fn lasting(
-        folder: impl AsFd,
+    /// Opens what an earlier run left of the file that is to be called `name`, or creates it.
+    ///
+    /// # Errors
+    /// `EPERM` where it is another user's file, `EAGAIN` while another run writes it.
+    pub(crate) fn resume(
+        folder: BorrowedFd<'_>,
         name: &CStr,
         mode: Mode,
         user: u32,
@@ -78,7 +67,6 @@ impl Staged {
         let left = CString::new(format!(".underpass-part-{}", &hash[..16])).unwrap_or_default();
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let folder = folder.as_fd();
         let fd = openat(folder, &left, flags, mode)?;
         // Two runs must not write one file.
         flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
@@ -88,64 +76,48 @@ impl Staged {
             // Another run has just finished with it.
             return Err(Errno::AGAIN);
         }
-        let ours =
-            file_type(&stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == user;
-        if !ours {
+        let is_ours = is_regular(&stat) && stat.st_nlink == 1 && stat.st_uid == user;
+        if !is_ours {
             return Err(Errno::PERM);
         }
-        Ok((
-            fd,
-            Self {
-                name: Name::Lasting(left),
-            },
-        ))
+        Ok((fd, Self::Resumable(left)))
     }
 
-    /// The complete file gets its name.
-    pub(crate) fn place(
+    /// Gives the complete file its name, or discards it.
+    pub(crate) fn commit(
         self,
         fd: &OwnedFd,
-        folder: impl AsFd,
+        folder: BorrowedFd<'_>,
         name: &CStr,
         over: Over,
-    ) -> Result<(), (Self, Errno)> {
-        let folder = folder.as_fd();
-        let placed = match &self.name {
-            Name::None => match (link_nameless(fd, folder, name), over) {
-                (Err(Errno::EXIST), Over::Anything) => {
-                    let beside = name_beside();
-                    link_nameless(fd, folder, &beside).and_then(|()| {
-                        rename(folder, &beside, name, over).inspect_err(|_| {
-                            let _gone = unlinkat(folder, &beside, AtFlags::empty());
-                        })
-                    })
-                }
+    ) -> Result<(), Errno> {
+        let link = |name: &CStr| {
+            let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            linkat(CWD, itself, folder, name, AtFlags::SYMLINK_FOLLOW)
+        };
+        let committed = match &self {
+            Self::Nameless => match (link(name), over) {
+                (Err(Errno::EXIST), Over::Anything) => replace(folder, name, link),
                 (linked, _) => linked,
             },
-            Name::Random(left) | Name::Lasting(left) => rename(folder, left, name, over),
+            Self::Temporary(left) | Self::Resumable(left) => rename(folder, left, name, over),
         };
-        placed.map_err(|errno| (self, errno))
+        committed.inspect_err(|_| self.discard(folder))
     }
 
-    /// It will not be complete: nothing stays of it, unless a later run may go on with it.
-    pub(crate) fn discard(self, folder: impl AsFd) {
-        if let Name::Random(name) = self.name {
-            let _gone = unlinkat(folder, &name, AtFlags::empty());
+    /// Removes the incomplete file, unless a later run may resume it.
+    pub(crate) fn discard(&self, folder: impl AsFd) {
+        if let Self::Temporary(name) = self {
+            let _gone = unlinkat(folder, name, AtFlags::empty());
         }
     }
 }
 
-fn link_nameless(fd: &OwnedFd, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
-    let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    linkat(CWD, itself, folder, name, AtFlags::SYMLINK_FOLLOW)
-}
-
-fn rename(folder: impl AsFd, from: &CStr, to: &CStr, over: Over) -> Result<(), Errno> {
-    let folder = folder.as_fd();
-    let plain = || renameat_with(folder, from, folder, to, RenameFlags::empty());
+fn rename(folder: BorrowedFd<'_>, from: &CStr, to: &CStr, over: Over) -> Result<(), Errno> {
+    let rename = |flags| renameat_with(folder, from, folder, to, flags);
     match over {
-        Over::Anything => plain(),
-        Over::Nothing => match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        Over::Anything => rename(RenameFlags::empty()),
+        Over::Nothing => match rename(RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
                 linkat(folder, from, folder, to, AtFlags::empty())?;
                 unlinkat(folder, from, AtFlags::empty())

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 
-use crate::entry::special::name_beside;
+use crate::fs::temporary::replace;
 use crate::options::Backup;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.
@@ -60,9 +60,9 @@ pub(crate) fn keep(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<
         let new = name_for(dir, name, backup)?;
         match rustix::fs::linkat(dir, name, dir, &new, AtFlags::empty()) {
             Err(Errno::EXIST) if !is_numbered(&new) => {
-                let beside = name_beside();
-                rustix::fs::linkat(dir, name, dir, &beside, AtFlags::empty())?;
-                return rustix::fs::renameat(dir, &beside, dir, &new);
+                return replace(dir, &new, |temporary| {
+                    rustix::fs::linkat(dir, name, dir, temporary, AtFlags::empty())
+                });
             }
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 return make(dir, name, backup).map(drop);

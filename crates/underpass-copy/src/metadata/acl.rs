@@ -6,9 +6,8 @@ use std::ffi::CStr;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::Trouble;
 use super::attributes::{is_unsupported, read};
-use super::grip::Grip;
+use super::file_handle::{FileHandle, MetadataError};
 use crate::report::problem::What;
 
 const ACCESS: &CStr = c"system.posix_acl_access";
@@ -19,55 +18,60 @@ const USUAL_BYTES: usize = 256;
 
 /// Gives `dest` the lists of `source`, which is of this kind, and this mode. The mode is set in any
 /// case; what could not be is answered.
-pub(super) fn copy(source: &Grip<'_>, dest: &Grip<'_>, mode: u32, kind: FileType) -> Vec<Trouble> {
-    let mut troubles = copy_access(source, dest, mode);
+pub(super) fn copy(
+    source: &FileHandle<'_>,
+    dest: &FileHandle<'_>,
+    mode: u32,
+    kind: FileType,
+) -> Vec<MetadataError> {
+    let mut errors = copy_access(source, dest, mode);
     if kind == FileType::Directory {
-        troubles.extend(copy_default(source, dest));
+        errors.extend(copy_default(source, dest));
     }
-    troubles
+    errors
 }
 
 /// Sets a mode and removes the access control list. The list goes first, and in one step with the
 /// permission bits: at no time anybody has more rights than before and after.
-pub(super) fn set_only(dest: &Grip<'_>, mode: u32) -> Vec<Trouble> {
+pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
     let has_list = !matches!(dest.get(ACCESS, &mut [0; USUAL_BYTES]), Err(errno) if is_none(errno));
     let removed = if has_list {
         dest.set(ACCESS, &list_of_mode(mode))
     } else {
         Ok(())
     };
-    let listed = removed.map_err(|errno| Trouble::new(What::Acl, errno, "fsetxattr"));
-    let chmodded = mode_trouble(dest.chmod(mode));
+    let listed = removed.map_err(|errno| MetadataError::new(What::Acl, errno, "fsetxattr"));
+    let chmodded = mode_error(dest.chmod(mode));
     listed.err().into_iter().chain(chmodded).collect()
 }
 
-pub(super) fn mode_trouble(result: Result<(), Errno>) -> Option<Trouble> {
-    let trouble = |errno| Trouble::new(What::Mode, errno, "fchmod");
-    result.err().map(trouble)
+pub(super) fn mode_error(result: Result<(), Errno>) -> Option<MetadataError> {
+    let error = |errno| MetadataError::new(What::Mode, errno, "fchmod");
+    result.err().map(error)
 }
 
-fn copy_access(source: &Grip<'_>, dest: &Grip<'_>, mode: u32) -> Vec<Trouble> {
+fn copy_access(source: &FileHandle<'_>, dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let list = match read(&mut buffer, |buffer| source.get(ACCESS, buffer)) {
         Ok(list) => list,
         Err(errno) if is_none(errno) => return set_only(dest, mode),
         Err(errno) => {
-            let trouble = Trouble::new(What::Acl, errno, "fgetxattr");
+            let error = MetadataError::new(What::Acl, errno, "fgetxattr");
             let more = set_only(dest, mode & !0o070);
-            return [trouble].into_iter().chain(more).collect();
+            return [error].into_iter().chain(more).collect();
         }
     };
     match dest.set(ACCESS, list) {
-        Ok(()) => mode_trouble(dest.chmod(mode)).into_iter().collect(),
+        Ok(()) => mode_error(dest.chmod(mode)).into_iter().collect(),
         Err(errno) => {
-            let trouble = Trouble::new(What::Acl, errno, "fsetxattr");
+            let error = MetadataError::new(What::Acl, errno, "fsetxattr");
             let more = set_only(dest, mode & !0o070 | group_bits(list) & mode);
-            [trouble].into_iter().chain(more).collect()
+            [error].into_iter().chain(more).collect()
         }
     }
 }
 
-fn copy_default(source: &Grip<'_>, dest: &Grip<'_>) -> Option<Trouble> {
+fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let (result, call) = match read(&mut buffer, |buffer| source.get(DEFAULT, buffer)) {
         Ok(list) => (dest.set(DEFAULT, list), "fsetxattr"),
@@ -77,8 +81,8 @@ fn copy_default(source: &Grip<'_>, dest: &Grip<'_>) -> Option<Trouble> {
         },
         Err(errno) => (Err(errno), "fgetxattr"),
     };
-    let trouble = |errno| Trouble::new(What::Acl, errno, call);
-    result.err().map(trouble)
+    let error = |errno| MetadataError::new(What::Acl, errno, call);
+    result.err().map(error)
 }
 
 fn is_none(errno: Errno) -> bool {

@@ -5,8 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use super::Trouble;
-use super::grip::Grip;
+use super::file_handle::{FileHandle, MetadataError};
 use crate::report::problem::What;
 
 /// What nearly every list and value fits into.
@@ -28,63 +27,67 @@ pub(super) enum Label {
 
 /// Copies all attributes but those that make up the mode, and those that belong to a file system
 /// rather than to a file. Others that `dest` has stay.
-pub(super) fn copy_all(source: &Grip<'_>, dest: &Grip<'_>, label: Label) -> Vec<Trouble> {
+pub(super) fn copy_all(
+    source: &FileHandle<'_>,
+    dest: &FileHandle<'_>,
+    label: Label,
+) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let names = match read(&mut buffer, |buffer| source.list(buffer)) {
         Ok(names) => names.to_vec(),
         Err(errno) if is_unsupported(errno) => return Vec::new(),
-        Err(errno) => return vec![Trouble::new(What::Xattr, errno, "flistxattr")],
+        Err(errno) => return vec![MetadataError::new(What::Xattr, errno, "flistxattr")],
     };
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     let names = names.split_inclusive(|&byte| byte == 0);
     for name in names.filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
         if stays(name.to_bytes()) || (label == Label::Left && name == SELINUX) {
             continue;
         }
-        if let Err(trouble) = copy(source, dest, name, What::Xattr, &mut buffer) {
-            note(&mut troubles, trouble);
+        if let Err(error) = copy(source, dest, name, What::Xattr, &mut buffer) {
+            note(&mut errors, error);
         }
     }
-    troubles
+    errors
 }
 
 /// Copies the security context; a source that has none gives none.
-pub(super) fn copy_label(source: &Grip<'_>, dest: &Grip<'_>) -> Vec<Trouble> {
+pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let copied = copy(source, dest, SELINUX, What::Context, &mut buffer);
     copied.err().into_iter().collect()
 }
 
 /// Where attributes are not supported at all it is said once, and of no attribute in particular.
-fn note(troubles: &mut Vec<Trouble>, trouble: Trouble) {
-    if !is_unsupported(trouble.errno) {
-        troubles.push(trouble);
-    } else if !troubles.iter().any(|other| is_unsupported(other.errno)) {
-        troubles.push(Trouble {
+fn note(errors: &mut Vec<MetadataError>, error: MetadataError) {
+    if !is_unsupported(error.errno) {
+        errors.push(error);
+    } else if !errors.iter().any(|other| is_unsupported(other.errno)) {
+        errors.push(MetadataError {
             attribute: None,
-            ..trouble
+            ..error
         });
     }
 }
 
 fn copy(
-    source: &Grip<'_>,
-    dest: &Grip<'_>,
+    source: &FileHandle<'_>,
+    dest: &FileHandle<'_>,
     name: &CStr,
     what: What,
     buffer: &mut Vec<u8>,
-) -> Result<(), Trouble> {
-    let trouble = |errno, call| Trouble {
+) -> Result<(), MetadataError> {
+    let error = |errno, call| MetadataError {
         attribute: Some(OsStr::from_bytes(name.to_bytes()).into()),
-        ..Trouble::new(what.clone(), errno, call)
+        ..MetadataError::new(what.clone(), errno, call)
     };
     match read(buffer, |buffer| source.get(name, buffer)) {
         Ok(value) => dest
             .set(name, value)
-            .map_err(|errno| trouble(errno, "fsetxattr")),
+            .map_err(|errno| error(errno, "fsetxattr")),
         // Removed since it was listed.
         Err(Errno::NODATA) => Ok(()),
-        Err(errno) => Err(trouble(errno, "fgetxattr")),
+        Err(errno) => Err(error(errno, "fgetxattr")),
     }
 }
 

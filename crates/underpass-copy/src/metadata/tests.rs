@@ -89,25 +89,42 @@ fn stat(path: &Path) -> Stat {
 }
 
 /// Both open.
-fn put(source: &Path, dest: &Path, made: Made, wishes: &Preserve, who: &Process) -> Vec<Trouble> {
+fn put(
+    source: &Path,
+    dest: &Path,
+    creation: Creation,
+    wishes: &Preserve,
+    who: &Process,
+) -> Vec<MetadataError> {
     let (from, to) = (File::open(source).unwrap(), File::open(dest).unwrap());
-    let (from, to) = (Held::Open(from.as_fd()), Held::Open(to.as_fd()));
-    preserve(from, &stat(source), to, made, wishes, who)
+    let (from, to) = (
+        MetadataTarget::Open(from.as_fd()),
+        MetadataTarget::Open(to.as_fd()),
+    );
+    preserve(from, &stat(source), to, creation, wishes, who)
 }
 
 /// Both by name.
-fn put_named(source: &Path, dest: &Path, made: Made, wishes: &Preserve) -> Vec<Trouble> {
+fn put_named(
+    source: &Path,
+    dest: &Path,
+    creation: Creation,
+    wishes: &Preserve,
+) -> Vec<MetadataError> {
     let (from, to) = (named(source), named(dest));
-    let (from, to) = (Held::Named(CWD, &from), Held::Named(CWD, &to));
-    preserve(from, &stat(source), to, made, wishes, &process())
+    let (from, to) = (
+        MetadataTarget::Named(CWD, &from),
+        MetadataTarget::Named(CWD, &to),
+    );
+    preserve(from, &stat(source), to, creation, wishes, &process())
 }
 
 /// A copy's empty file, as the kernel makes it under a umask of 022.
-fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &Process) -> Made {
+fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &Process) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
     fs::set_permissions(dest, Permissions::from_mode(created & !who.umask)).unwrap();
-    Made::New(created)
+    Creation::New(created)
 }
 
 fn set_attribute(path: &Path, name: &str, value: &[u8]) {
@@ -185,18 +202,21 @@ fn a_folder_can_be_filled_while_it_is_private() {
 fn where_nothing_is_wished_nothing_is_called() {
     let folder = scratch();
     let source = file(folder.path(), "f", 0o6755);
-    let nowhere = Held::Named(CWD, c"no/such/name");
+    let nowhere = MetadataTarget::Named(CWD, c"no/such/name");
     let (stat, none, who) = (stat(&source), Preserve::default(), process());
     let created = mode_at_first(&stat, &none, &who);
-    for made in [Made::Before, Made::New(created)] {
-        assert_eq!(preserve(nowhere, &stat, nowhere, made, &none, &who), []);
+    for creation in [Creation::Existing, Creation::New(created)] {
+        assert_eq!(preserve(nowhere, &stat, nowhere, creation, &none, &who), []);
     }
     let links = wishes(|to| to.links = Wish::Required);
-    let made = Made::Before;
-    assert_eq!(preserve(nowhere, &stat, nowhere, made, &links, &who), []);
+    let creation = Creation::Existing;
+    assert_eq!(
+        preserve(nowhere, &stat, nowhere, creation, &links, &who),
+        []
+    );
     let mode = wishes(|to| to.mode = Wish::Required);
     assert_eq!(
-        preserve(nowhere, &stat, nowhere, made, &mode, &who).len(),
+        preserve(nowhere, &stat, nowhere, creation, &mode, &who).len(),
         1
     );
 }
@@ -213,9 +233,9 @@ fn all_that_an_ordinary_user_can_give_is_given() {
         fs::set_permissions(&source, Permissions::from_mode(0o6451)).unwrap();
         let dest = folder.path().join("g");
         let who = ordinary_process();
-        let made = create(&dest, &source, &all(), &who);
+        let creation = create(&dest, &source, &all(), &who);
         assert_eq!(mode(&dest), 0o600);
-        assert_eq!(put(&source, &dest, made, &all(), &who), []);
+        assert_eq!(put(&source, &dest, creation, &all(), &who), []);
         assert_eq!(mode(&dest), 0o6451);
         for name in ["user.short", "user.empty", "user.long"] {
             assert_eq!(attribute(&dest, name), attribute(&source, name), "{name}");
@@ -237,8 +257,8 @@ fn an_owner_goes_along_or_takes_the_set_id_bits_with_it() {
     if geteuid().is_root() {
         rustix::fs::chown(&source, Some(Uid::from_raw(12)), Some(Gid::from_raw(34))).unwrap();
         fs::set_permissions(&source, Permissions::from_mode(0o7755)).unwrap();
-        let made = create(&dest, &source, &all(), &process());
-        assert_eq!(put(&source, &dest, made, &all(), &process()), []);
+        let creation = create(&dest, &source, &all(), &process());
+        assert_eq!(put(&source, &dest, creation, &all(), &process()), []);
         let now = stat(&dest);
         assert_eq!((now.st_uid, now.st_gid, mode(&dest)), (12, 34, 0o7755));
         fs::remove_file(&dest).unwrap();
@@ -246,8 +266,8 @@ fn an_owner_goes_along_or_takes_the_set_id_bits_with_it() {
     let source = [source.as_path(), Path::new("/etc/passwd")][usize::from(!geteuid().is_root())];
     as_ordinary_user(|| {
         let who = ordinary_process();
-        let made = create(&dest, source, &all(), &who);
-        assert_eq!(put(source, &dest, made, &all(), &who), []);
+        let creation = create(&dest, source, &all(), &who);
+        assert_eq!(put(source, &dest, creation, &all(), &who), []);
         assert_eq!(mode(&dest), mode(source) & 0o777);
     });
 }
@@ -276,8 +296,8 @@ fn a_new_mode_is_the_source_s_less_the_umask() {
     ];
     for (wished, expected) in cases {
         let dest = folder.path().join("g");
-        let made = create(&dest, &source, &wishes(wished), &who);
-        assert_eq!(put(&source, &dest, made, &wishes(wished), &who), []);
+        let creation = create(&dest, &source, &wishes(wished), &who);
+        assert_eq!(put(&source, &dest, creation, &wishes(wished), &who), []);
         assert_eq!(mode(&dest), expected);
         fs::remove_file(dest).unwrap();
     }
@@ -290,7 +310,10 @@ fn what_was_there_keeps_its_mode_unless_it_is_wished() {
     let dest = file(folder.path(), "g", 0o604);
     let put = |wished: fn(&mut Preserve)| {
         let wishes = wishes(wished);
-        assert_eq!(put(&source, &dest, Made::Before, &wishes, &process()), []);
+        assert_eq!(
+            put(&source, &dest, Creation::Existing, &wishes, &process()),
+            []
+        );
         mode(&dest)
     };
     assert_eq!(put(|_| ()), 0o604);
@@ -306,21 +329,21 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited() {
     fs::create_dir(&source).unwrap();
     fs::create_dir(&dest).unwrap();
     fs::set_permissions(&source, Permissions::from_mode(0o555)).unwrap();
-    let made = Made::New(mode_at_first(
+    let creation = Creation::New(mode_at_first(
         &stat(&source),
         &Preserve::default(),
         &process(),
     ));
-    assert_eq!(made, Made::New(0o755));
+    assert_eq!(creation, Creation::New(0o755));
     fs::set_permissions(&dest, Permissions::from_mode(0o2755)).unwrap();
     let none = Preserve::default();
-    assert_eq!(put(&source, &dest, made, &none, &process()), []);
+    assert_eq!(put(&source, &dest, creation, &none, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
     let mode_wished = wishes(|to| to.mode = Wish::Required);
-    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(put(&source, &dest, creation, &mode_wished, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
     fs::set_permissions(&source, Permissions::from_mode(0o1555)).unwrap();
-    assert_eq!(put(&source, &dest, made, &mode_wished, &process()), []);
+    assert_eq!(put(&source, &dest, creation, &mode_wished, &process()), []);
     assert_eq!(mode(&dest), 0o1555);
 }
 
@@ -332,8 +355,8 @@ fn a_list_goes_along_with_the_mode_alone() {
     assert_eq!(mode(&source), 0o670);
     let copy = |name: &str, wished: fn(&mut Preserve)| {
         let (dest, wishes) = (folder.path().join(name), wishes(wished));
-        let made = create(&dest, &source, &wishes, &process());
-        assert_eq!(put(&source, &dest, made, &wishes, &process()), []);
+        let creation = create(&dest, &source, &wishes, &process());
+        assert_eq!(put(&source, &dest, creation, &wishes, &process()), []);
         (attribute(&dest, ACCESS), mode(&dest))
     };
     let with_list = (Some(list(7)), 0o670);
@@ -353,7 +376,7 @@ fn lists_that_the_source_lacks_are_removed() {
     set_attribute(&dest, DEFAULT, &list(7));
     let mode_wished = wishes(|to| to.mode = Wish::Required);
     assert_eq!(
-        put(&source, &dest, Made::Before, &mode_wished, &process()),
+        put(&source, &dest, Creation::Existing, &mode_wished, &process()),
         []
     );
     assert_eq!(mode(&dest), 0o705);
@@ -361,7 +384,7 @@ fn lists_that_the_source_lacks_are_removed() {
     assert_eq!(attribute(&dest, DEFAULT), None);
     set_attribute(&source, DEFAULT, &list(5));
     assert_eq!(
-        put(&source, &dest, Made::Before, &mode_wished, &process()),
+        put(&source, &dest, Creation::Existing, &mode_wished, &process()),
         []
     );
     assert_eq!(attribute(&dest, DEFAULT), Some(list(5)));
@@ -377,7 +400,7 @@ fn a_mode_that_does_not_go_along_leaves_no_list() {
     File::create(&dest).unwrap();
     assert!(attribute(&dest, ACCESS).is_some());
     assert_eq!(
-        put(source, &dest, Made::New(0o666), &refused, &process()),
+        put(source, &dest, Creation::New(0o666), &refused, &process()),
         []
     );
     assert_eq!((attribute(&dest, ACCESS), mode(&dest)), (None, 0o644));
@@ -391,10 +414,16 @@ fn refused_attributes_are_told_if_they_were_demanded() {
     set_attribute(&source, "user.two", b"2");
     let put = |dest: &Path, wish| {
         let wishes = wishes(|to| to.xattr = wish);
-        let found = put(&source, dest, Made::Before, &wishes, &ordinary_process());
+        let found = put(
+            &source,
+            dest,
+            Creation::Existing,
+            &wishes,
+            &ordinary_process(),
+        );
         found
             .into_iter()
-            .map(|trouble| (trouble.errno, trouble.attribute))
+            .map(|error| (error.errno, error.attribute))
             .collect::<Vec<_>>()
     };
     // procfs has none at all.
@@ -451,7 +480,7 @@ fn a_link_is_changed_itself() {
         .unwrap();
     }
     let before = stat(&target);
-    assert_eq!(put_named(&source, &dest, Made::New(0o777), &all()), []);
+    assert_eq!(put_named(&source, &dest, Creation::New(0o777), &all()), []);
     let (old, new) = (stat(&source), stat(&dest));
     assert_eq!((old.st_uid, old.st_gid), (new.st_uid, new.st_gid));
     assert_eq!(old.st_mtime_nsec, new.st_mtime_nsec);
@@ -477,16 +506,16 @@ fn a_folder_that_may_not_be_entered_gives_its_mode() {
         let pointed = OFlags::PATH | OFlags::DIRECTORY;
         let source_fd = rustix::fs::open(&source, pointed, Mode::empty()).unwrap();
         let dest_fd = File::open(&dest).unwrap();
-        let from = Held::Named(source_fd.as_fd(), c".");
-        let to = Held::Open(dest_fd.as_fd());
+        let from = MetadataTarget::Named(source_fd.as_fd(), c".");
+        let to = MetadataTarget::Open(dest_fd.as_fd());
         let (stat, wishes) = (stat(&source), wishes(|to| to.mode = Wish::Required));
-        let made = Made::New(0o700);
-        let found = preserve(from, &stat, to, made, &wishes, &ordinary_process());
+        let creation = Creation::New(0o700);
+        let found = preserve(from, &stat, to, creation, &wishes, &ordinary_process());
         assert_eq!(found, []);
         assert_eq!(mode(&dest), 0o070);
     });
-    let here = Held::Named(CWD, c".");
-    assert!(Grip::on_source(here, &stat(Path::new("."))).is_ok());
+    let here = MetadataTarget::Named(CWD, c".");
+    assert!(FileHandle::on_source(here, &stat(Path::new("."))).is_ok());
 }
 
 #[test]
@@ -498,7 +527,7 @@ fn a_fifo_gets_all_without_being_opened() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     set_attribute(&source, ACCESS, &list(6));
-    assert_eq!(put_named(&source, &dest, Made::New(0o600), &all()), []);
+    assert_eq!(put_named(&source, &dest, Creation::New(0o600), &all()), []);
     assert_eq!(
         (mode(&dest), attribute(&dest, ACCESS)),
         (0o660, Some(list(6)))
@@ -513,19 +542,19 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
     rustix::fs::mknodat(CWD, &source, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     let victim = file(folder.path(), "victim", 0o600);
     fs::hard_link(&victim, &dest).unwrap();
-    let stale = |found: Vec<Trouble>| {
+    let stale = |found: Vec<MetadataError>| {
         assert_eq!(found.len(), 1);
         assert_eq!(
             (&found[0].what, found[0].errno),
             (&What::Replaced, Errno::STALE)
         );
     };
-    stale(put_named(&source, &dest, Made::New(0o600), &all()));
+    stale(put_named(&source, &dest, Creation::New(0o600), &all()));
     assert_eq!(mode(&victim), 0o600);
 
     // Of the same kind, but with a name elsewhere.
     let [source, dest] = ["l", "m"].map(|name| folder.path().join(name));
     std::os::unix::fs::symlink("nowhere", &source).unwrap();
     fs::hard_link(&source, &dest).unwrap();
-    stale(put_named(&source, &dest, Made::New(0o777), &all()));
+    stale(put_named(&source, &dest, Creation::New(0o777), &all()));
 }

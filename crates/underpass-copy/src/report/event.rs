@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 
+use rustix::fs::{FileType, Stat};
 use underpass::{Account, Plan};
 
+use crate::fs::stat::file_type;
 use crate::report::problem::Problem;
 
 /// Whoever listens. Events of one name come together, and names in the order of the walk, however
@@ -144,6 +146,17 @@ pub enum EntryKind {
     Symlink,
     /// A FIFO, socket or device.
     Special,
+}
+
+impl EntryKind {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        match file_type(stat) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Special,
+        }
+    }
 }
 
 /// A question of `-i`.

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 
-use crate::entry::decide::file_type;
+use crate::fs::stat::{is_regular, size};
 
 /// Counters that only grow. Read them whenever you like; they say nothing of each other's order.
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ impl Progress {
 
     /// A file whose destination stays: nothing of it is left to do.
     pub(crate) fn passed_over(&self, file: &Stat) {
-        if file_type(file) == FileType::RegularFile {
-            self.advanced(file.st_size.max(0).cast_unsigned());
+        if is_regular(file) {
+            self.advanced(size(file));
             self.file_done();
         }
     }

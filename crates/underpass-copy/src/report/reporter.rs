@@ -1,134 +1,118 @@
-//! What is told, in the order of the walk, however many files are copied at once; and what it all
-//! comes to.
+//! Events in the order of the walk, however many files are copied at once; and their sum.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::metadata::Trouble;
 use crate::report::event::{Curiosity, Event, Observer};
 use crate::report::problem::{Problem, Severity};
 use crate::report::summary::Summary;
 
-/// Names that may be done before an earlier one is: what they have to say is kept that long.
+/// Entries that may be done before an earlier one is: their events are kept that long.
 const AHEAD_MAX: u64 = 1 << 16;
 
-/// Gives out turns to speak, and keeps to them.
-pub(crate) struct Ledger<'a> {
+/// The place of an entry in the order of the walk.
+pub(crate) type SequenceNumber = u64;
+
+/// Delivers the events of all entries in order.
+pub(crate) struct OrderedReporter<'a> {
     observer: &'a dyn Observer,
-    order: Order,
-    state: Mutex<State>,
-    told: Condvar,
+    delivery: Delivery,
+    state: Mutex<ReporterState>,
+    advanced: Condvar,
 }
 
-/// When events are told.
+/// When events are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// At once: there is one who speaks.
-    AtOnce,
-    /// Each in its turn.
-    InTurn,
+pub(crate) enum Delivery {
+    /// At once: one thread copies.
+    Immediate,
+    /// When all earlier entries are done.
+    Ordered,
 }
 
 #[derive(Default)]
-struct State {
-    next_ticket: u64,
-    /// The first turn that is not over.
-    speaks: u64,
-    /// Turns that are over before theirs came.
-    early: BTreeMap<u64, Vec<Event>>,
-    /// Those who wait for the next turn to be given out.
+struct ReporterState {
+    /// The next one to be given out.
+    next: SequenceNumber,
+    /// The first one that is not done.
+    delivered: SequenceNumber,
+    /// Entries that are done before an earlier one is.
+    early: BTreeMap<SequenceNumber, Vec<Event>>,
+    /// Threads in [`OrderedReporter::sequence`].
     waiting: usize,
     summary: Summary,
 }
 
-impl<'a> Ledger<'a> {
-    pub(crate) fn new(observer: &'a dyn Observer, order: Order) -> Self {
+impl<'a> OrderedReporter<'a> {
+    pub(crate) fn new(observer: &'a dyn Observer, delivery: Delivery) -> Self {
         Self {
             observer,
-            order,
+            delivery,
             state: Mutex::default(),
-            told: Condvar::new(),
+            advanced: Condvar::new(),
         }
     }
 
-    /// The next turn. Blocks while too many are waiting for an earlier one.
-    pub(crate) fn ticket(&self) -> u64 {
+    /// The next sequence number. Blocks while too many entries wait for an earlier one.
+    pub(crate) fn sequence(&self) -> SequenceNumber {
         let mut state = self.state();
-        while state.next_ticket - state.speaks > AHEAD_MAX {
+        while state.next - state.delivered > AHEAD_MAX {
             state.waiting += 1;
-            state = self
-                .told
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let woken = self.advanced.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
-        state.next_ticket += 1;
-        state.next_ticket - 1
+        state.next += 1;
+        state.next - 1
     }
 
-    /// The voice of a turn. Every turn needs one, and every voice must be settled.
-    pub(crate) fn voice(&self, ticket: u64) -> Voice<'_> {
-        Voice {
-            ledger: self,
-            ticket,
-            held: Vec::new(),
+    /// The events of one entry. Every sequence number needs a buffer, and every buffer must be
+    /// submitted.
+    pub(crate) fn buffer(&self, sequence: SequenceNumber) -> EventBuffer<'_> {
+        EventBuffer {
+            reporter: self,
+            sequence,
+            events: Vec::new(),
             counts: Summary::default(),
         }
     }
 
-    pub(crate) fn curiosity(&self) -> Curiosity {
-        self.observer.curiosity()
+    /// Reports a problem that belongs to no entry.
+    pub(crate) fn problem(&self, problem: Problem) {
+        let mut events = self.buffer(self.sequence());
+        events.problem(problem);
+        events.submit();
     }
 
     pub(crate) fn observer(&self) -> &dyn Observer {
         self.observer
     }
 
-    /// What it all came to.
+    /// The sum of all entries.
     pub(crate) fn finish(self) -> Summary {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).summary
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReporterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn settle(&self, ticket: u64, events: Vec<Event>, counts: &Summary) {
-        let mut state = self.state();
-        state.summary.add(counts);
-        state.early.insert(ticket, events);
-        loop {
-            let turn = state.speaks;
-            let Some(events) = state.early.remove(&turn) else {
-                break;
-            };
-            for event in events {
-                self.observer.told(event);
-            }
-            state.speaks += 1;
-        }
-        if state.waiting > 0 {
-            self.told.notify_all();
-        }
     }
 }
 
-/// One name's turn to speak.
-pub(crate) struct Voice<'l> {
-    ledger: &'l Ledger<'l>,
-    ticket: u64,
-    held: Vec<Event>,
-    /// What this name adds to the summary.
+/// The events of one entry, until it is its turn.
+pub(crate) struct EventBuffer<'r> {
+    reporter: &'r OrderedReporter<'r>,
+    sequence: SequenceNumber,
+    events: Vec<Event>,
+    /// What this entry adds to the sum.
     pub(crate) counts: Summary,
 }
 
-impl Voice<'_> {
-    pub(crate) fn say(&mut self, event: Event) {
-        match self.ledger.order {
-            Order::AtOnce => self.ledger.observer.told(event),
-            Order::InTurn => self.held.push(event),
+impl EventBuffer<'_> {
+    pub(crate) fn push(&mut self, event: Event) {
+        match self.reporter.delivery {
+            Delivery::Immediate => self.reporter.observer.told(event),
+            Delivery::Ordered => self.events.push(event),
         }
     }
 
@@ -137,39 +121,47 @@ impl Voice<'_> {
             Severity::Error => self.counts.errors += 1,
             Severity::Warning => self.counts.warnings += 1,
         }
-        self.say(Event::Problem(Box::new(problem)));
-    }
-
-    /// What could not be put on a copy.
-    pub(crate) fn troubles(&mut self, troubles: Vec<Trouble>, shown: impl Fn() -> OsString) {
-        for trouble in troubles {
-            let mut problem = Problem::of(trouble.what, shown(), trouble.errno).by(trouble.call);
-            problem.other = trouble.attribute;
-            problem.severity = trouble.severity;
-            self.problem(problem);
-        }
+        self.push(Event::Problem(Box::new(problem)));
     }
 
     pub(crate) fn wants(&self, curiosity: Curiosity) -> bool {
-        self.ledger.curiosity() >= curiosity
+        self.reporter.observer.curiosity() >= curiosity
     }
 
-    /// The turn is over.
-    pub(crate) fn settle(self) {
-        self.ledger.settle(self.ticket, self.held, &self.counts);
+    /// The entry is done: delivers its events, and those of later entries that waited for it.
+    pub(crate) fn submit(self) {
+        let Self { reporter, .. } = self;
+        let mut state = reporter.state();
+        state.summary.add(&self.counts);
+        state.early.insert(self.sequence, self.events);
+        loop {
+            let next = state.delivered;
+            let Some(events) = state.early.remove(&next) else {
+                break;
+            };
+            for event in events {
+                reporter.observer.told(event);
+            }
+            state.delivered += 1;
+        }
+        if state.waiting > 0 {
+            reporter.advanced.notify_all();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use crate::report::event::Overwriting;
 
-    /// Remembers what it is told to have been removed.
+    /// The names that were removed.
     #[derive(Default)]
-    struct Heard(Mutex<Vec<OsString>>);
+    struct Removals(Mutex<Vec<OsString>>);
 
-    impl Observer for Heard {
+    impl Observer for Removals {
         fn told(&self, event: Event) {
             if let Event::Removed(name) = event {
                 self.0.lock().expect("nobody panicked").push(name);
@@ -185,25 +177,33 @@ mod tests {
         }
     }
 
-    fn said(order: Order, settled: [usize; 3]) -> Vec<OsString> {
-        let heard = Heard::default();
-        let ledger = Ledger::new(&heard, order);
-        let tickets = [ledger.ticket(), ledger.ticket(), ledger.ticket()];
-        for turn in settled {
-            let mut voice = ledger.voice(tickets[turn]);
-            voice.say(Event::Removed(turn.to_string().into()));
-            voice.counts.files += 1;
-            voice.settle();
+    fn delivered(delivery: Delivery, done: [usize; 3]) -> Vec<OsString> {
+        let removals = Removals::default();
+        let reporter = OrderedReporter::new(&removals, delivery);
+        let sequence = [
+            reporter.sequence(),
+            reporter.sequence(),
+            reporter.sequence(),
+        ];
+        for turn in done {
+            let mut events = reporter.buffer(sequence[turn]);
+            events.push(Event::Removed(turn.to_string().into()));
+            events.counts.files += 1;
+            events.submit();
         }
-        assert_eq!(ledger.finish().files, 3);
-        heard.0.into_inner().expect("nobody panicked")
+        assert_eq!(reporter.finish().files, 3);
+        removals.0.into_inner().expect("nobody panicked")
     }
 
     #[test]
-    fn what_is_told_keeps_the_order_of_turns() {
-        for settled in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
-            assert_eq!(said(Order::InTurn, settled), ["0", "1", "2"], "{settled:?}");
+    fn events_keep_the_order_of_their_sequence_numbers() {
+        for done in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            assert_eq!(
+                delivered(Delivery::Ordered, done),
+                ["0", "1", "2"],
+                "{done:?}"
+            );
         }
-        assert_eq!(said(Order::AtOnce, [1, 0, 2]), ["1", "0", "2"]);
+        assert_eq!(delivered(Delivery::Immediate, [1, 0, 2]), ["1", "0", "2"]);
     }
 }

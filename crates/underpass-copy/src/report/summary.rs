@@ -2,6 +2,8 @@
 
 use underpass::Account;
 
+use crate::report::event::EntryKind;
+
 /// All that was done, counted.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -44,7 +46,17 @@ pub enum Ended {
 }
 
 impl Summary {
-    /// Adds what another part came to.
+    pub(crate) fn count_copied(&mut self, kind: EntryKind) {
+        let counter = match kind {
+            EntryKind::File => &mut self.files,
+            EntryKind::Directory => &mut self.directories,
+            EntryKind::Symlink => &mut self.symlinks,
+            EntryKind::Special => &mut self.specials,
+        };
+        *counter += 1;
+    }
+
+    /// Adds the counts of another part.
     pub(crate) fn add(&mut self, other: &Summary) {
         self.files += other.files;
         self.directories += other.directories;

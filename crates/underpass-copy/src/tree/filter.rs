@@ -19,7 +19,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{Error, Match};
 
 use crate::options::Rule;
-use crate::report::event::EntryKind;
+use rustix::fs::FileType;
 
 /// Patterns, read.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl Filter {
 
     /// Whether a name takes part: `path` is what stands below the operand, without a slash in
     /// front. Asked of what is in a folder only if the folder takes part.
-    pub(crate) fn admits(&self, path: &[u8], kind: EntryKind) -> bool {
-        let is_folder = kind == EntryKind::Directory;
+    pub(crate) fn admits(&self, path: &[u8], kind: FileType) -> bool {
+        let is_folder = kind == FileType::Directory;
         let found = self.patterns.matched(OsStr::from_bytes(path), is_folder);
         !matches!(found, Match::Ignore(_))
     }
@@ -106,8 +106,8 @@ mod tests {
     /// Whether a path takes part; one that ends in a slash is a folder.
     fn admits(lines: &[&str], path: &str) -> bool {
         match path.strip_suffix('/') {
-            Some(path) => filter(lines).admits(path.as_bytes(), EntryKind::Directory),
-            None => filter(lines).admits(path.as_bytes(), EntryKind::File),
+            Some(path) => filter(lines).admits(path.as_bytes(), FileType::Directory),
+            None => filter(lines).admits(path.as_bytes(), FileType::RegularFile),
         }
     }
 
@@ -182,17 +182,17 @@ mod tests {
     #[test]
     fn a_link_is_no_folder() {
         let filter = filter(&["a/"]);
-        assert!(filter.admits(b"a", EntryKind::Symlink));
-        assert!(filter.admits(b"a", EntryKind::Special));
-        assert!(!filter.admits(b"a", EntryKind::Directory));
+        assert!(filter.admits(b"a", FileType::Symlink));
+        assert!(filter.admits(b"a", FileType::Fifo));
+        assert!(!filter.admits(b"a", FileType::Directory));
     }
 
     #[test]
     fn names_may_be_any_bytes() {
         let filter = filter(&["*.o"]);
-        assert!(!filter.admits(b"\xff/\xfe.o", EntryKind::File));
-        assert!(filter.admits(b"\xff/\xfe.c", EntryKind::File));
-        assert!(!filter.admits(b"two\nlines.o", EntryKind::File));
+        assert!(!filter.admits(b"\xff/\xfe.o", FileType::RegularFile));
+        assert!(filter.admits(b"\xff/\xfe.c", FileType::RegularFile));
+        assert!(!filter.admits(b"two\nlines.o", FileType::RegularFile));
     }
 
     #[test]

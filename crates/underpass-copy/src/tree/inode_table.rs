@@ -1,157 +1,161 @@
-//! What this run has met and made: so that several names of one file stay names of one file, no
-//! folder is copied into itself, and nothing that was just made is overwritten.
+//! The files and folders that this run has met and made: so that several names of one file stay
+//! names of one file, no folder is copied into itself, and nothing just created is overwritten.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::tree::level::{Folders, Identity, Level, identity};
+use crate::fs::folder::{Folder, PLACE};
+use crate::fs::path::{joined, without_slashes};
+use crate::fs::stat::{Identity, identity};
+use crate::tree::level::{Folders, Level};
 
-/// A name in a folder that was copied into, wherever that is by now.
+/// The copy of a file, wherever its folder is by now.
 #[derive(Clone, Debug)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedFile {
     pub(crate) level: Arc<Level>,
     pub(crate) folders: Weak<Folders>,
     pub(crate) name: CString,
     pub(crate) identity: Identity,
 }
 
-/// What has become of files with several names, and what was made.
+/// The files with several names, and what was named on the command line or made for it.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    files: Mutex<HashMap<Identity, Copying>>,
-    settled: Condvar,
-    operands: Mutex<Operands>,
+pub(crate) struct InodeTable {
+    files: Mutex<HashMap<Identity, FileState>>,
+    changed: Condvar,
+    operands: Mutex<OperandTable>,
 }
 
 #[derive(Debug)]
-enum Copying {
-    UnderWay,
-    Done(Box<Copied>),
+enum FileState {
+    InProgress,
+    Copied(Box<CopiedFile>),
 }
 
 #[derive(Debug, Default)]
-struct Operands {
-    sources: HashSet<Named>,
-    made: HashSet<Named>,
-    folders: HashMap<Identity, MetFolder>,
-    /// Folders that are there, and the names that would be made in them (`--dry-run`).
+struct OperandTable {
+    sources: HashSet<NamedFile>,
+    created: HashSet<NamedFile>,
+    folders: HashMap<Identity, KnownFolder>,
+    /// Existing folders, and the names that would be made in them (`--dry-run`).
     imagined: HashMap<Identity, Vec<CString>>,
 }
 
-/// A name in a folder, and what it stood for.
+/// A name in a folder, without slashes at its end, and the file that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Named {
-    pub(crate) folder: Option<Identity>,
-    pub(crate) name: Vec<u8>,
-    pub(crate) identity: Identity,
+pub(crate) struct NamedFile {
+    folder: Option<Identity>,
+    name: Vec<u8>,
+    identity: Identity,
+}
+
+impl NamedFile {
+    pub(crate) fn new(folder: &Folder, name: &CStr, stat: &Stat) -> Self {
+        Self {
+            folder: folder.identity(),
+            name: without_slashes(name.to_bytes()).to_vec(),
+            identity: identity(stat),
+        }
+    }
 }
 
 /// A folder that was named on the command line, or the first that was made for one that was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MetFolder {
+pub(crate) enum KnownFolder {
     /// It is being copied to this name of this folder.
-    Copied(Identity, Vec<u8>),
+    Source(Identity, Vec<u8>),
     /// This run has made it.
     Made,
 }
 
-impl Seen {
-    /// Somebody begins with a file. Answers where it was copied to before; blocks while somebody
-    /// else is copying it. After nothing, [`Seen::copied`] or [`Seen::failed`] must follow.
-    pub(crate) fn begin(&self, source: Identity) -> Option<Box<Copied>> {
+impl InodeTable {
+    /// Begins a file. Returns its copy if another name of it was copied before; blocks while
+    /// another worker copies it. After `None`, [`Self::file_copied`] or [`Self::file_failed`] must
+    /// follow.
+    pub(crate) fn begin_file(&self, source: Identity) -> Option<Box<CopiedFile>> {
         let mut files = lock(&self.files);
         loop {
             match files.get(&source) {
                 None => {
-                    files.insert(source, Copying::UnderWay);
+                    files.insert(source, FileState::InProgress);
                     return None;
                 }
-                Some(Copying::Done(copied)) => return Some(copied.clone()),
-                Some(Copying::UnderWay) => {
-                    let woken = self.settled.wait(files);
+                Some(FileState::Copied(copied)) => return Some(copied.clone()),
+                Some(FileState::InProgress) => {
+                    let woken = self.changed.wait(files);
                     files = woken.unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
     }
 
-    pub(crate) fn copied(&self, source: Identity, copied: Copied) {
-        lock(&self.files).insert(source, Copying::Done(Box::new(copied)));
-        self.settled.notify_all();
+    pub(crate) fn file_copied(&self, source: Identity, copied: CopiedFile) {
+        lock(&self.files).insert(source, FileState::Copied(Box::new(copied)));
+        self.changed.notify_all();
     }
 
     /// It was not copied: the next of its names is.
-    pub(crate) fn failed(&self, source: Identity) {
+    pub(crate) fn file_failed(&self, source: Identity) {
         lock(&self.files).remove(&source);
-        self.settled.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Whether a source stands on the command line for the first time.
-    pub(crate) fn first_time(&self, source: Named) -> Met {
-        match lock(&self.operands).sources.insert(source) {
-            true => Met::First,
-            false => Met::Again,
-        }
+    /// Notes a source of the command line. Returns whether it was noted before.
+    pub(crate) fn is_repeated(&self, source: NamedFile) -> bool {
+        !lock(&self.operands).sources.insert(source)
     }
 
-    /// An operand's copy was made.
-    pub(crate) fn made(&self, dest: Named) {
-        lock(&self.operands).made.insert(dest);
+    /// Notes the copy of an operand.
+    pub(crate) fn note_created(&self, dest: NamedFile) {
+        lock(&self.operands).created.insert(dest);
     }
 
-    /// Whether an existing destination was made for an earlier operand.
-    pub(crate) fn just_made(&self, dest: &Named) -> Met {
-        match lock(&self.operands).made.contains(dest) {
-            true => Met::Again,
-            false => Met::First,
-        }
+    /// Whether an existing destination is the copy of an earlier operand.
+    pub(crate) fn is_just_created(&self, dest: &NamedFile) -> bool {
+        lock(&self.operands).created.contains(dest)
     }
 
-    /// What is known of a folder.
-    pub(crate) fn folder(&self, folder: Identity) -> Option<MetFolder> {
+    pub(crate) fn folder(&self, folder: Identity) -> Option<KnownFolder> {
         lock(&self.operands).folders.get(&folder).cloned()
     }
 
-    /// Its copy failed: the next time is another matter.
+    /// Forgets a folder whose copy failed: it may be copied again.
     pub(crate) fn forget_folder(&self, folder: Identity) {
         lock(&self.operands).folders.remove(&folder);
     }
 
-    pub(crate) fn met_folder(&self, folder: Identity, what: MetFolder) {
-        lock(&self.operands).folders.entry(folder).or_insert(what);
+    pub(crate) fn note_folder(&self, folder: Identity, known: KnownFolder) {
+        lock(&self.operands).folders.entry(folder).or_insert(known);
     }
 
-    /// A folder would have been made in `above`, had anything been done: the first one that was
-    /// made for an operand is what [`MetFolder::Made`] stands for.
-    pub(crate) fn imagined_in(&self, above: Identity, name: CString) {
+    /// Notes the first folder that a dry run would make for an operand, in `above`: what
+    /// [`KnownFolder::Made`] is in a real run.
+    pub(crate) fn note_imagined(&self, above: Identity, name: CString) {
         let mut operands = lock(&self.operands);
         operands.imagined.entry(above).or_default().push(name);
     }
 
-    /// Names of folders that would be met in `above`, had anything been done.
+    /// The names of folders that a real run would meet in `above`.
     pub(crate) fn imagined(&self, above: Identity) -> Vec<CString> {
         let operands = lock(&self.operands);
         operands.imagined.get(&above).cloned().unwrap_or_default()
     }
 }
 
-/// Whether something was met before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
-    First,
-    Again,
-}
+impl CopiedFile {
+    pub(crate) fn shown(&self) -> OsString {
+        joined(&self.level.dest(), self.name.to_bytes())
+    }
 
-impl Copied {
     /// Gives it the name `name` in `folder`, where nothing may be.
     ///
     /// # Errors
-    /// `ENOENT` where it isn't what was copied any more.
+    /// `ENOENT` where its name names another file by now.
     pub(crate) fn link(&self, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
         let folder = folder.as_fd();
         if let Some(folders) = self.folders.upgrade() {
@@ -162,15 +166,14 @@ impl Copied {
         let mut walked: Option<OwnedFd> = None;
         for step in way {
             let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            walked = Some(openat(from, step, flags, Mode::empty())?);
+            walked = Some(openat(from, step, PLACE | OFlags::NOFOLLOW, Mode::empty())?);
         }
         let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
         self.link_from(from, folder, name)
     }
 
-    /// Whoever can rename in the destination could put another file in the place of the copy: so
-    /// what was linked is looked at afterwards.
+    /// Another process that can rename in the destination could replace the copy by another file:
+    /// so the new name is checked afterwards.
     fn link_from(&self, from: impl AsFd, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
         linkat(from, &self.name, folder.as_fd(), name, AtFlags::empty())?;
         let linked = statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;

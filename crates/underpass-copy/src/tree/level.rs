@@ -10,61 +10,29 @@
 //!
 //! A folder gets its times and its mode when the last of its children is done, whoever did it.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{CWD, Stat};
+use rustix::fs::Stat;
 
-use crate::metadata::Made;
-use crate::walk::operands::without_slashes;
-
-/// What tells a file from every other one while it exists.
-pub(crate) type Identity = (u64, u64);
-
-pub(crate) fn identity(stat: &Stat) -> Identity {
-    (stat.st_dev, stat.st_ino)
-}
+use crate::fs::folder::Folder;
+use crate::fs::path::{append, plain};
+use crate::metadata::Creation;
+use crate::report::reporter::SequenceNumber;
 
 /// A folder that is copied from and the one that is copied into.
 #[derive(Debug)]
 pub(crate) struct Folders {
     pub(crate) source: Folder,
     pub(crate) dest: Folder,
-    pub(crate) surroundings: Surroundings,
-}
-
-/// An open folder, or what stands for one.
-#[derive(Debug)]
-pub(crate) enum Folder {
-    /// Open for reading.
-    Open(OwnedFd),
-    /// Open as a place only (`O_PATH`): it can't be read.
-    Place(OwnedFd),
-    /// The same, for many operands.
-    Target(Arc<OwnedFd>),
-    /// The working directory.
-    Working,
-    /// It would have been made, had anything been done.
-    Imagined,
-}
-
-impl Folder {
-    /// For calls that name something in it.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Open(fd) | Self::Place(fd) => fd.as_fd(),
-            Self::Target(fd) => fd.as_fd(),
-            Self::Working | Self::Imagined => CWD,
-        }
-    }
+    pub(crate) origin: DestinationOrigin,
 }
 
 /// What may be in a folder that is copied into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Surroundings {
+pub(crate) enum DestinationOrigin {
     /// This run has made it: whatever is in it and isn't ours was planted.
     Fresh,
     /// It was there.
@@ -101,11 +69,11 @@ enum Name {
 pub(crate) struct Closing {
     pub(crate) folders: Arc<Folders>,
     pub(crate) stat: Stat,
-    pub(crate) made: Made,
+    pub(crate) creation: Creation,
     /// Permission bits that it had, and gets again unless it gets others.
     pub(crate) narrowed: Option<u32>,
-    /// In which turn problems of closing are told.
-    pub(crate) ticket: u64,
+    /// Where problems of closing are reported.
+    pub(crate) sequence: SequenceNumber,
 }
 
 impl Level {
@@ -242,27 +210,4 @@ impl Drop for Level {
             up = level.up.take();
         }
     }
-}
-
-/// A folder's name as it stands before what is in it: one slash is enough.
-pub(crate) fn plain(name: &CStr) -> CString {
-    match without_slashes(name.to_bytes()) {
-        b"" => name.to_owned(),
-        plain => CString::new(plain).unwrap_or_default(),
-    }
-}
-
-/// Appends a name to a path as it is shown.
-pub(crate) fn append(path: &mut Vec<u8>, name: &[u8]) {
-    if !path.is_empty() && !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-}
-
-/// A path as it is shown, and a name in it.
-pub(crate) fn joined(path: &OsStr, name: &[u8]) -> OsString {
-    let mut joined = path.as_bytes().to_vec();
-    append(&mut joined, name);
-    OsString::from_vec(joined)
 }

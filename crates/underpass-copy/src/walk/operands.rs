@@ -8,40 +8,44 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{CWD, Mode, openat};
 use rustix::io::Errno;
 
-use crate::entry::decide::file_type;
-use crate::entry::execute::Hand;
+use crate::entry::execute::CopyWorker;
+use crate::entry::look;
 use crate::fs::backup;
-use crate::options::{Backup, MakingWay, Naming, Slashes, Target};
+use crate::fs::folder::{Folder, PLACE};
+use crate::fs::path::{joined, split, without_slashes};
+use crate::fs::stat::{is_folder, is_regular};
+use crate::options::{Backup, MakingWay, Naming, Options, Slashes, Target};
 use crate::report::problem::{Problem, What};
-use crate::run::{Role, Run, Task};
-use crate::tree::level::{Folder, Folders, Level, Surroundings, identity, joined};
+use crate::run::Run;
+use crate::tree::level::{DestinationOrigin, Folders, Level};
+use crate::tree::task::{Role, Task};
 use crate::walk::parents::Parents;
-use crate::walk::tree::Walk;
+use crate::walk::tree::TreeWalk;
 
 /// Copies all operands.
-pub(crate) fn copy_all(hand: &Hand<'_>, operands: &[OsString]) {
-    let run = hand.run;
-    let (sources, to) = match targets(run, operands) {
+pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
+    let run = worker.run;
+    let (sources, to) = match targets(run.options, operands) {
         Ok(targets) => targets,
-        Err(problem) => return tell(run, problem),
+        Err(problem) => return run.reporter.problem(problem),
     };
-    let mut copying = Copying {
+    let mut walk = OperandWalk {
         run,
-        hand,
+        worker,
         to,
-        under_way: HashSet::new(),
+        in_progress: HashSet::new(),
         last: None,
     };
     for source in sources {
         if run.stopped() {
             break;
         }
-        copying.copy(source);
+        walk.copy(source);
     }
-    run.crew.drain(&|task| hand.perform(task));
+    worker.drain();
 }
 
 /// Where copies go.
@@ -52,13 +56,13 @@ enum To {
     Folder(OsString, Arc<OwnedFd>),
 }
 
-fn targets<'o>(run: &Run<'_>, operands: &'o [OsString]) -> Result<(&'o [OsString], To), Problem> {
-    let open = |path: &OsStr| {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(CWD, path, flags, Mode::empty()).map(Arc::new)
-    };
+fn targets<'o>(
+    options: &Options,
+    operands: &'o [OsString],
+) -> Result<(&'o [OsString], To), Problem> {
+    let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
     let nothing: &[OsString] = &[];
-    match (&run.options.target, operands.split_last()) {
+    match (&options.target, operands.split_last()) {
         (Target::Folder(folder), _) => {
             let folder = folder.as_os_str();
             let fd =
@@ -69,7 +73,7 @@ fn targets<'o>(run: &Run<'_>, operands: &'o [OsString]) -> Result<(&'o [OsString
         (Target::LastOperandAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
         (Target::LastOperand, Some((last, sources))) => match open(last) {
             Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
-            Err(errno) if sources.len() > 1 || run.options.naming == Naming::Parents => {
+            Err(errno) if sources.len() > 1 || options.naming == Naming::Parents => {
                 Err(Problem::of(What::Target, last.clone(), errno))
             }
             Err(_) => Ok((sources, To::Name(last.clone()))),
@@ -77,18 +81,18 @@ fn targets<'o>(run: &Run<'_>, operands: &'o [OsString]) -> Result<(&'o [OsString
     }
 }
 
-struct Copying<'a> {
+struct OperandWalk<'a> {
     run: &'a Run<'a>,
-    hand: &'a Hand<'a>,
+    worker: &'a CopyWorker<'a>,
     to: To,
     /// Names of copies that may not be done yet, in small letters: some file systems see no
     /// difference.
-    under_way: HashSet<Vec<u8>>,
+    in_progress: HashSet<Vec<u8>>,
     /// The folders of the operand before: mostly they are the next one's, too.
     last: Option<(Vec<u8>, Arc<Level>, Arc<Folders>)>,
 }
 
-impl Copying<'_> {
+impl OperandWalk<'_> {
     fn copy(&mut self, source: &OsString) {
         let mut path = source.as_bytes();
         let into_folder = matches!(self.to, To::Folder(..));
@@ -120,7 +124,10 @@ impl Copying<'_> {
         };
         match made {
             Ok(task) => self.begin(task),
-            Err(errno) => tell(self.run, Problem::of(What::Stat, source.clone(), errno)),
+            Err(errno) => {
+                let problem = Problem::of(What::Stat, source.clone(), errno);
+                self.run.reporter.problem(problem);
+            }
         }
     }
 
@@ -131,7 +138,7 @@ impl Copying<'_> {
         let folders = Arc::new(Folders {
             source: source_folder,
             dest: dest_folder,
-            surroundings: Surroundings::Old,
+            origin: DestinationOrigin::Old,
         });
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
@@ -147,12 +154,12 @@ impl Copying<'_> {
     /// itself will tell.
     fn own_backup(&self, (prefix, last): (&[u8], &[u8])) -> Result<Task, Errno> {
         let task = self.pair((prefix, last), (prefix, last))?;
-        let folder = task.folders.dest.fd();
-        let stat = statat(folder, &task.dest, AtFlags::empty());
-        if !stat.is_ok_and(|stat| file_type(&stat) == FileType::RegularFile) {
+        let folder = &task.folders.dest;
+        let stat = folder.look_behind(&task.dest);
+        if !stat.is_ok_and(|stat| is_regular(&stat)) {
             return Ok(task);
         }
-        let dest = backup::name_for(folder, &task.dest, &self.run.options.backup)?;
+        let dest = backup::name_for(folder.fd(), &task.dest, &self.run.options.backup)?;
         Ok(Task {
             dest,
             role: Role::OwnBackup,
@@ -178,7 +185,7 @@ impl Copying<'_> {
         let folders = Arc::new(Folders {
             source: source_folder,
             dest: Folder::Target(Arc::clone(fd)),
-            surroundings: Surroundings::Old,
+            origin: DestinationOrigin::Old,
         });
         let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
         let task = self.task(&level, &folders, &source, dest);
@@ -204,55 +211,47 @@ impl Copying<'_> {
             source,
             dest,
             role: Role::Operand,
-            ticket: self.run.ledger.ticket(),
+            sequence: self.run.reporter.sequence(),
         })
     }
 
     /// Has a task done: by somebody else, where it is no folder and nothing depends on the order.
     fn begin(&mut self, task: Task) {
-        let (run, hand) = (self.run, self.hand);
+        let (run, worker) = (self.run, self.worker);
         let name = task.dest.to_bytes().to_ascii_lowercase();
-        if !self.under_way.insert(name) || self.copies_from_target(&task) {
-            run.crew.drain(&|task| hand.perform(task));
-            self.under_way.clear();
+        if !self.in_progress.insert(name) || self.copies_from_target(&task) {
+            worker.drain();
+            self.in_progress.clear();
         }
-        let flags = match run.follows(Role::Operand) {
-            true => AtFlags::empty(),
-            false => AtFlags::SYMLINK_NOFOLLOW,
-        };
-        let looked = || statat(task.folders.source.fd(), &task.source, flags);
-        let is_file = run.crew.has_others()
-            && looked().is_ok_and(|stat| file_type(&stat) != FileType::Directory);
+        let looked = || look::source(&worker.entry(&task));
+        let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
         if is_file {
-            run.crew.submit([task].into(), &|task| hand.perform(task));
+            worker.submit([task].into());
         } else {
-            Walk::operand(hand, task);
+            TreeWalk::operand(worker, task);
         }
     }
 
     /// Whether the source may be what an earlier operand is becoming.
     fn copies_from_target(&self, task: &Task) -> bool {
-        let folder = |folder: &Folder| {
-            let stat = statat(folder.fd(), c".", AtFlags::empty());
-            stat.ok().map(|stat| identity(&stat))
-        };
-        self.run.crew.has_others() && folder(&task.folders.source) == folder(&task.folders.dest)
+        let Folders { source, dest, .. } = &*task.folders;
+        self.run.pool.has_others() && source.identity() == dest.identity()
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
     fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
-        let (run, hand) = (self.run, self.hand);
+        let (run, worker) = (self.run, self.worker);
         let (prefix, last) = split(path);
         match Parents::make(run, (prefix, last), folder, fd) {
             Ok(parents) => {
                 let dest = without_slashes(last);
                 if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
-                    Walk::operand(hand, task);
+                    TreeWalk::operand(worker, task);
                 }
-                run.crew.drain(&|task| hand.perform(task));
+                worker.drain();
                 parents.finish(run);
             }
-            Err(problem) => tell(run, *problem),
+            Err(problem) => run.reporter.problem(problem),
         }
     }
 }
@@ -264,53 +263,11 @@ fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
     if prefix.is_empty() {
         return (Folder::Working, name.to_vec(), shown);
     }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(CWD, OsStr::from_bytes(prefix), flags, Mode::empty()) {
+    match openat(CWD, OsStr::from_bytes(prefix), PLACE, Mode::empty()) {
         Ok(fd) => (Folder::Place(fd), name.to_vec(), shown),
         Err(_) => {
             let whole = joined(&shown, name).into_vec();
             (Folder::Working, whole, OsString::new())
-        }
-    }
-}
-
-/// What stands before the last component of a path, with its slash, and the last component, with
-/// the slashes behind it.
-pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let end = without_slashes(path).len();
-    let start = path[..end].iter().rposition(|byte| *byte == b'/');
-    path.split_at(start.map_or(0, |slash| slash + 1))
-}
-
-pub(crate) fn without_slashes(path: &[u8]) -> &[u8] {
-    let last = path.iter().rposition(|byte| *byte != b'/');
-    &path[..last.map_or(0, |last| last + 1)]
-}
-
-pub(crate) fn tell(run: &Run<'_>, problem: Problem) {
-    let mut voice = run.ledger.voice(run.ledger.ticket());
-    voice.problem(problem);
-    voice.settle();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_split_before_their_last_component() {
-        for (path, prefix, last) in [
-            ("a", "", "a"),
-            ("a/b", "a/", "b"),
-            ("a/b//", "a/", "b//"),
-            ("//a//b", "//a//", "b"),
-            ("/", "", "/"),
-            ("", "", ""),
-            ("..", "", ".."),
-            ("a/..", "a/", ".."),
-        ] {
-            let split = split(path.as_bytes());
-            assert_eq!(split, (prefix.as_bytes(), last.as_bytes()), "{path}");
         }
     }
 }

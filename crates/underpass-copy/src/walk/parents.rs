@@ -6,17 +6,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use crate::entry::decide::file_type;
-use crate::metadata::{self, Held, Made};
+use crate::fs::folder::{Folder, PLACE, READ};
+use crate::fs::path::append;
+use crate::fs::stat::is_folder;
+use crate::metadata::{self, Creation, MetadataTarget};
 use crate::options::Effect;
 use crate::report::event::{Curiosity, Event};
 use crate::report::problem::{Problem, What};
-use crate::report::reporter::Voice;
+use crate::report::reporter::EventBuffer;
 use crate::run::Run;
-use crate::tree::level::{Folder, Folders, Level, Surroundings, append};
+use crate::tree::level::{DestinationOrigin, Folders, Level};
 
 /// Folders that were walked through, source beside destination.
 pub(crate) struct Parents {
@@ -30,15 +32,10 @@ struct Passed {
     source: OwnedFd,
     stat: Stat,
     dest: Folder,
-    made: Made,
+    creation: Creation,
     shown: OsString,
-    component: Component,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Component {
-    Name,
-    Dots,
+    /// `.` or `..`: a folder of the target that is the copy of nothing.
+    is_dots: bool,
 }
 
 impl Parents {
@@ -48,9 +45,9 @@ impl Parents {
         (path, last): (&[u8], &[u8]),
         target: &OsStr,
         fd: &Arc<OwnedFd>,
-    ) -> Result<Self, Box<Problem>> {
-        let mut voice = run.ledger.voice(run.ledger.ticket());
-        let way = Way {
+    ) -> Result<Self, Problem> {
+        let mut events = run.reporter.buffer(run.reporter.sequence());
+        let descent = Descent {
             run,
             passed: Vec::new(),
             source: Vec::new(),
@@ -58,33 +55,30 @@ impl Parents {
             target: target.as_bytes().to_vec(),
             operand: [path, last].concat(),
         };
-        let made = way.down(path, fd, &mut voice);
-        voice.settle();
+        let made = descent.down(path, fd, &mut events);
+        events.submit();
         made
     }
 
     /// All that is in them is done.
     pub(crate) fn finish(self, run: &Run<'_>) {
-        let mut voice = run.ledger.voice(run.ledger.ticket());
-        // `.` and `..` of the target are no copies of anything.
+        let mut events = run.reporter.buffer(run.reporter.sequence());
         let real = run.options.effect == Effect::Real;
-        let copies = |passed: &&Passed| real && passed.component == Component::Name;
+        let copies = |passed: &&Passed| real && !passed.is_dots;
         for passed in self.passed.iter().rev().filter(copies) {
-            let troubles = metadata::preserve(
-                Held::Open(passed.source.as_fd()),
+            run.preserve(
+                MetadataTarget::Open(passed.source.as_fd()),
                 &passed.stat,
-                Held::Open(passed.dest.fd()),
-                passed.made,
-                &run.options.preserve,
-                &run.process,
+                MetadataTarget::Open(passed.dest.fd()),
+                passed.creation,
+                (&mut events, &|| passed.shown.clone()),
             );
-            voice.troubles(troubles, || passed.shown.clone());
         }
-        voice.settle();
+        events.submit();
     }
 }
 
-struct Way<'a> {
+struct Descent<'a> {
     run: &'a Run<'a>,
     passed: Vec<Passed>,
     /// Both, as they are shown.
@@ -95,13 +89,13 @@ struct Way<'a> {
     operand: Vec<u8>,
 }
 
-impl Way<'_> {
+impl Descent<'_> {
     fn down(
         mut self,
         path: &[u8],
         target: &Arc<OwnedFd>,
-        voice: &mut Voice<'_>,
-    ) -> Result<Parents, Box<Problem>> {
+        events: &mut EventBuffer<'_>,
+    ) -> Result<Parents, Problem> {
         if path.starts_with(b"/") {
             self.source.push(b'/');
         }
@@ -111,25 +105,25 @@ impl Way<'_> {
         {
             append(&mut self.source, name);
             append(&mut self.dest, name);
-            self.step(path, name, target, voice)?;
+            self.step(path, name, target, events)?;
         }
         let source = match self.passed.last() {
             Some(passed) => Folder::Place(self.again(&passed.source)?),
             None if path.is_empty() => Folder::Working,
             None => Folder::Place(self.root()?),
         };
-        let (dest, surroundings) = match self.passed.last() {
+        let (dest, origin) = match self.passed.last() {
             Some(Passed {
                 dest: Folder::Open(fd) | Folder::Place(fd),
                 ..
-            }) => (Folder::Place(self.again(fd)?), Surroundings::Old),
-            Some(_) => (Folder::Imagined, Surroundings::Imagined),
-            None => (Folder::Target(Arc::clone(target)), Surroundings::Old),
+            }) => (Folder::Place(self.again(fd)?), DestinationOrigin::Old),
+            Some(_) => (Folder::Imagined, DestinationOrigin::Imagined),
+            None => (Folder::Target(Arc::clone(target)), DestinationOrigin::Old),
         };
         let folders = Arc::new(Folders {
             source,
             dest,
-            surroundings,
+            origin,
         });
         // As it was given, with all its dots and slashes.
         let inside = path.iter().position(|byte| *byte != b'/');
@@ -149,13 +143,10 @@ impl Way<'_> {
         path: &[u8],
         name: &[u8],
         target: &Arc<OwnedFd>,
-        voice: &mut Voice<'_>,
-    ) -> Result<(), Box<Problem>> {
+        events: &mut EventBuffer<'_>,
+    ) -> Result<(), Problem> {
         let shown = OsString::from_vec(self.dest.clone());
-        let component = match name {
-            b"." | b".." => Component::Dots,
-            _ => Component::Name,
-        };
+        let is_dots = matches!(name, b"." | b"..");
         let name = CString::new(name)
             .map_err(|_nul| Problem::of(What::MakeParent, shown.clone(), Errno::INVAL))?;
         let place = match self.passed.last() {
@@ -169,8 +160,8 @@ impl Way<'_> {
         let there = place.map_or(Err(Errno::NOENT), |place| {
             statat(place, &name, AtFlags::empty())
         });
-        if there.is_ok_and(|there| file_type(&there) != FileType::Directory) {
-            return Err(Box::new(Problem::said(What::ParentNotDirectory, shown)));
+        if there.is_ok_and(|there| !is_folder(&there)) {
+            return Err(Problem::said(What::ParentNotDirectory, shown));
         }
         let source = self.open_source(path, &name).map_err(|errno| match there {
             // Where the target has such a folder, nobody has asked for the source's yet.
@@ -179,16 +170,19 @@ impl Way<'_> {
         })?;
         let stat = fstat(&source)
             .map_err(|errno| Problem::of(What::ParentAttributes, self.source_shown(), errno))?;
-        let (dest, made) = match (place, self.run.options.effect) {
+        let (dest, creation) = match (place, self.run.options.effect) {
             (Some(place), Effect::Real) => self.make_or_open(place, &name, &stat)?,
             (Some(place), Effect::ToldOnly) if there.is_ok() => {
                 let opened = open(place, &name);
-                (opened.map_or(Folder::Imagined, Folder::Place), Made::Before)
+                (
+                    opened.map_or(Folder::Imagined, Folder::Place),
+                    Creation::Existing,
+                )
             }
-            _ => (Folder::Imagined, Made::New(0)),
+            _ => (Folder::Imagined, Creation::New(0)),
         };
-        if matches!(made, Made::New(_)) && voice.wants(Curiosity::Changes) {
-            voice.say(Event::MadeParent {
+        if matches!(creation, Creation::New(_)) && events.wants(Curiosity::Changes) {
+            events.push(Event::MadeParent {
                 source: self.source_shown(),
                 dest: shown.clone(),
             });
@@ -197,9 +191,9 @@ impl Way<'_> {
             source,
             stat,
             dest,
-            made,
+            creation,
             shown,
-            component,
+            is_dots,
         });
         Ok(())
     }
@@ -217,19 +211,19 @@ impl Way<'_> {
         place: BorrowedFd<'_>,
         name: &CStr,
         source: &Stat,
-    ) -> Result<(Folder, Made), Box<Problem>> {
+    ) -> Result<(Folder, Creation), Problem> {
         let shown = || OsString::from_vec(self.dest.clone());
         let wishes = &self.run.options.preserve;
         let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
-        let made = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Made::New(mode),
-            Err(Errno::EXIST) => Made::Before,
-            Err(errno) => return Err(Box::new(Problem::of(What::MakeParent, shown(), errno))),
+        let creation = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Creation::New(mode),
+            Err(Errno::EXIST) => Creation::Existing,
+            Err(errno) => return Err(Problem::of(What::MakeParent, shown(), errno)),
         };
         match open(place, name) {
-            Ok(dest) => Ok((Folder::Open(dest), made)),
-            Err(Errno::NOTDIR) => Err(Box::new(Problem::said(What::ParentNotDirectory, shown()))),
-            Err(errno) => Err(Box::new(Problem::of(What::MakeParent, shown(), errno))),
+            Ok(dest) => Ok((Folder::Open(dest), creation)),
+            Err(Errno::NOTDIR) => Err(Problem::said(What::ParentNotDirectory, shown())),
+            Err(errno) => Err(Problem::of(What::MakeParent, shown(), errno)),
         }
     }
 
@@ -237,19 +231,18 @@ impl Way<'_> {
         OsString::from_vec(self.source.clone())
     }
 
-    fn root(&self) -> Result<OwnedFd, Box<Problem>> {
-        open(CWD, c"/").map_err(|errno| Box::new(Problem::of(What::Stat, "/", errno)))
+    fn root(&self) -> Result<OwnedFd, Problem> {
+        open(CWD, c"/").map_err(|errno| Problem::of(What::Stat, "/", errno))
     }
 
-    fn again(&self, fd: &OwnedFd) -> Result<OwnedFd, Box<Problem>> {
+    fn again(&self, fd: &OwnedFd) -> Result<OwnedFd, Problem> {
         let shown = || OsString::from_vec(self.dest.clone());
         let cloned = rustix::io::fcntl_dupfd_cloexec(fd, 0);
-        cloned.map_err(|errno| Box::new(Problem::of(What::Stat, shown(), errno)))
+        cloned.map_err(|errno| Problem::of(What::Stat, shown(), errno))
     }
 }
 
 fn open(folder: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(folder.as_fd(), name, flags, Mode::empty())
-        .or_else(|_| openat(folder, name, flags | OFlags::PATH, Mode::empty()))
+    openat(folder.as_fd(), name, READ, Mode::empty())
+        .or_else(|_| openat(folder, name, PLACE, Mode::empty()))
 }

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::entry::decide::file_type;
+use crate::fs::folder::READ;
 use crate::fs::listing::Listing;
+use crate::fs::path::append;
+use crate::fs::stat::{file_type, size};
 use crate::options::{Links, Options, Recursion, Target};
-use crate::report::event::EntryKind;
 use crate::report::progress::Progress;
 use crate::tree::filter::Filter;
-use crate::tree::level::append;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;
@@ -58,7 +58,7 @@ struct Survey<'a> {
 }
 
 /// A folder that is being counted.
-struct Frame {
+struct SurveyedFolder {
     fd: OwnedFd,
     listing: Listing,
     /// Below the operand.
@@ -93,32 +93,30 @@ impl Survey<'_> {
         }
     }
 
-    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<Frame>) {
-        let (flags, mut opening) = match self.follows {
+    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<SurveyedFolder>) {
+        let (flags, opening) = match self.follows {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
         let Ok(stat) = statat(&folder, name, flags) else {
             return;
         };
-        let kind = match file_type(&stat) {
-            FileType::Directory => EntryKind::Directory,
-            FileType::RegularFile => EntryKind::File,
-            _ => return,
-        };
+        let kind = file_type(&stat);
+        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            return;
+        }
         let admitted = |filter: &Filter| path.is_empty() || filter.admits(&path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
-        if kind == EntryKind::File {
-            return self.progress.found(stat.st_size.max(0).cast_unsigned());
+        if kind == FileType::RegularFile {
+            return self.progress.found(size(&stat));
         }
-        opening |= OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if self.recursive
             && stack.len() < DEPTH_MAX
-            && let Ok(fd) = openat(folder, name, opening, Mode::empty())
+            && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {
-            stack.push(Frame {
+            stack.push(SurveyedFolder {
                 fd,
                 listing: Listing::default(),
                 path,

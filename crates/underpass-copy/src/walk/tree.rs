@@ -2,32 +2,31 @@
 //!
 //! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened
 //! again from its child by `..`, and must then be the folder that it was: so a tree may be a
-//! hundred thousand levels deep, and who moves a folder meanwhile leads the walk nowhere.
-
-mod imagined;
+//! hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
 
 use std::collections::{HashSet, VecDeque};
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ffi::{CStr, CString, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmod, fstat, mkdirat, openat, statat};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
-use crate::entry::decide::file_type;
-use crate::entry::execute::{Begun, Entry, Hand, Made, Way};
+use crate::entry::execute::{CopyWorker, Progressed};
+use crate::entry::folder::{FolderCopy, open_source};
+use crate::entry::{Destination, Entry, EntryResult};
+use crate::fs::folder::{Folder, PLACE};
 use crate::fs::listing::Listing;
-use crate::metadata;
+use crate::fs::path::{append, plain};
+use crate::fs::stat::{Identity, file_type, identity, is_link};
+use crate::metadata::Creation;
 use crate::options::{Borders, Effect};
-use crate::report::event::{EntryKind, Outcome};
+use crate::report::event::Outcome;
 use crate::report::problem::{Problem, What};
-use crate::report::reporter::Voice;
-use crate::run::{Role, Run, Task};
-use crate::tree::inode_table::MetFolder;
-use crate::tree::level::{
-    Closing, Folder, Folders, Identity, Level, Surroundings, append, identity,
-};
+use crate::report::reporter::EventBuffer;
+use crate::run::Run;
+use crate::tree::inode_table::KnownFolder;
+use crate::tree::level::{Closing, DestinationOrigin, Folders, Level};
+use crate::tree::task::{Role, Task};
 use crate::workers::pool::BATCH_MAX;
 
 /// Folders of the stack that stay open, two descriptors each.
@@ -40,67 +39,55 @@ const UNCLOSED_MAX: usize = 64;
 const WAITS_MAX: u64 = 1024;
 
 /// A walk below one operand.
-pub(crate) struct Walk<'a> {
+pub(crate) struct TreeWalk<'a> {
     run: &'a Run<'a>,
-    hand: &'a Hand<'a>,
-    stack: Vec<Frame>,
-    /// Frames below this one are closed.
+    worker: &'a CopyWorker<'a>,
+    stack: Vec<WalkedFolder>,
+    /// Folders of the stack below this one are closed.
     open_from: usize,
-    /// The folders on the stack, to tell a loop of symbolic links.
+    /// The folders on the stack, to find a loop of symbolic links.
     above: HashSet<Identity>,
-    /// Their copies, to tell a folder that is copied into itself.
+    /// Their copies, to find a folder that is copied into itself.
     filling: HashSet<Identity>,
     device: u64,
-    first_made: FirstMade,
-    /// Names of the folder on top that nobody has got yet.
+    /// This operand has made a folder.
+    has_made: bool,
+    /// Names of the folder on top that are not submitted yet.
     batch: VecDeque<Task>,
-    top: (std::ffi::OsString, std::ffi::OsString),
-}
-
-/// Whether this operand has made a folder yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FirstMade {
-    No,
-    Yes,
+    operand: (OsString, OsString),
 }
 
 /// A folder that is being walked.
-struct Frame {
+struct WalkedFolder {
     level: Arc<Level>,
+    /// `None` while it is closed.
     folders: Option<Arc<Folders>>,
     listing: Listing,
     stat: Stat,
     dest: Option<Identity>,
-    made: metadata::Made,
+    creation: Creation,
     narrowed: Option<u32>,
-    surroundings: Surroundings,
-    reached: Reached,
+    origin: DestinationOrigin,
+    /// It was reached by a link: it is not the `..` of what is in it.
+    is_linked: bool,
 }
 
-/// How a folder was reached: only what is a name in its parent has it as its `..`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reached {
-    ByName,
-    ByLink,
-}
-
-impl<'a> Walk<'a> {
-    /// Copies an operand, and all that is below it. The stack is empty afterwards.
-    pub(crate) fn operand(hand: &'a Hand<'a>, task: Task) {
+impl<'a> TreeWalk<'a> {
+    /// Copies an operand, and all that is below it.
+    pub(crate) fn operand(worker: &'a CopyWorker<'a>, task: Task) {
+        let entry = worker.entry(&task);
         let mut walk = Self {
-            run: hand.run,
-            hand,
+            run: worker.run,
+            worker,
             stack: Vec::new(),
             open_from: 0,
             above: HashSet::new(),
             filling: HashSet::new(),
             device: 0,
-            first_made: FirstMade::No,
+            has_made: false,
             batch: VecDeque::new(),
-            top: Default::default(),
+            operand: (entry.source_shown(), entry.dest_shown()),
         };
-        let entry = hand.entry(&task);
-        walk.top = (entry.source_shown(), entry.dest_shown());
         walk.folder_or_not(task);
         while !walk.stack.is_empty() {
             walk.step();
@@ -112,104 +99,98 @@ impl<'a> Walk<'a> {
         if self.run.stopped() {
             return self.leave();
         }
-        let Some(frame) = self.stack.last_mut() else {
+        let Some(top) = self.stack.last_mut() else {
             return;
         };
-        let Some(folders) = frame.folders.clone() else {
-            return self.reopen();
+        let Some(folders) = top.folders.clone() else {
+            // It was closed and can't be found again.
+            let moved = Problem::said(What::Moved, top.level.source());
+            self.run.reporter.problem(moved);
+            return self.leave();
         };
-        match frame.listing.next(folders.source.fd()) {
+        match top.listing.next(folders.source.fd()) {
             Ok(Some((name, hint))) => self.name(&folders, name, hint),
             Ok(None) => self.leave(),
             Err(errno) => {
-                let shown = frame.level.source();
-                self.tell(Problem::of(What::ReadDirectory, shown, errno));
+                let unread = Problem::of(What::ReadDirectory, top.level.source(), errno);
+                self.run.reporter.problem(unread);
                 self.leave();
             }
         }
     }
 
     fn name(&mut self, folders: &Arc<Folders>, name: CString, hint: FileType) {
-        let Some(frame) = self.stack.last() else {
+        let Some(top) = self.stack.last() else {
             return;
         };
         let hint = self.certain(folders, &name, hint);
-        if !self.admits(&frame.level, &name, hint) {
+        if !self.admits(&top.level, &name, hint) {
             return;
         }
-        frame.level.expect_child();
+        top.level.expect_child();
         let task = Task {
-            level: Arc::clone(&frame.level),
+            level: Arc::clone(&top.level),
             folders: Arc::clone(folders),
             dest: name.clone(),
             source: name,
             role: Role::Inside,
-            ticket: self.run.ledger.ticket(),
+            sequence: self.run.reporter.sequence(),
         };
         if hint == FileType::Directory || hint == FileType::Unknown {
-            let turn = task.ticket;
+            let sequence = task.sequence;
             self.folder_or_not(task);
-            // What waits here keeps all later names from being told of, and the walk from going on.
-            if self
-                .batch
-                .front()
-                .is_some_and(|first| turn - first.ticket > WAITS_MAX)
-            {
-                self.hand_out();
+            // What waits in the batch holds back the events of all later names, and then the walk.
+            let first = self.batch.front();
+            if first.is_some_and(|first| sequence - first.sequence > WAITS_MAX) {
+                self.submit();
             }
         } else {
             self.batch.push_back(task);
-            if self.batch.len() >= BATCH_MAX || !self.run.crew.has_others() {
-                self.hand_out();
+            if self.batch.len() >= BATCH_MAX || !self.run.pool.has_others() {
+                self.submit();
             }
         }
     }
 
-    fn hand_out(&mut self) {
+    fn submit(&mut self) {
         if !self.batch.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
-            self.run.crew.submit(batch, &|task| self.hand.perform(task));
+            self.worker.submit(std::mem::take(&mut self.batch));
         }
     }
 
     /// What a name is, where its folder doesn't say or where links are followed.
     fn certain(&self, folders: &Folders, name: &CStr, hint: FileType) -> FileType {
-        let follows = self.run.follows(Role::Inside);
-        let flags = match (hint, follows) {
-            (FileType::Symlink | FileType::Unknown, true) => AtFlags::empty(),
-            (FileType::Unknown, false) => AtFlags::SYMLINK_NOFOLLOW,
+        let looked = match (hint, self.run.options.follows(Role::Inside)) {
+            (FileType::Symlink | FileType::Unknown, true) => folders.source.look_behind(name),
+            (FileType::Unknown, false) => folders.source.look_at(name),
             _ => return hint,
         };
-        statat(folders.source.fd(), name, flags).map_or(hint, |stat| file_type(&stat))
+        looked.map_or(hint, |stat| file_type(&stat))
     }
 
-    fn admits(&self, level: &Level, name: &CStr, hint: FileType) -> bool {
+    fn admits(&self, level: &Level, name: &CStr, kind: FileType) -> bool {
         let Some(filter) = &self.run.filter else {
             return true;
         };
         let mut path = level.below_operand();
         append(&mut path, name.to_bytes());
-        let kind = match hint {
-            FileType::Directory => EntryKind::Directory,
-            _ => EntryKind::File,
-        };
         filter.admits(&path, kind)
     }
 
-    /// Something that may be a folder: looked at here, since only the walk enters folders.
+    /// What may be a folder is looked at here, since only the walk enters folders.
     fn folder_or_not(&mut self, task: Task) {
-        let (run, hand) = (self.run, self.hand);
-        let mut voice = run.ledger.voice(task.ticket);
-        let entry = hand.entry(&task);
-        if let Begun::Folder(folder) = entry.begin(&mut voice) {
-            let (source, way) = *folder;
-            if let Err(problem) = self.enter(&entry, &source, &way, &mut voice) {
-                voice.problem(*problem);
-                run.seen.forget_folder(identity(&source));
-                entry.finished(&source, Outcome::Failed, Made::default(), &mut voice);
+        let (run, worker) = (self.run, self.worker);
+        let mut events = run.reporter.buffer(task.sequence);
+        let entry = worker.entry(&task);
+        if let Progressed::Folder(folder) = entry.execute(&mut events) {
+            let (source, dest) = *folder;
+            if let Err(problem) = self.enter(&entry, &source, &dest, &mut events) {
+                events.problem(problem);
+                run.inodes.forget_folder(identity(&source));
+                entry.finished(&source, EntryResult::of(Outcome::Failed), &mut events);
             }
         }
-        voice.settle();
+        events.submit();
         run.child_done(&task.level);
     }
 
@@ -218,88 +199,75 @@ impl<'a> Walk<'a> {
         &mut self,
         entry: &Entry<'_>,
         source: &Stat,
-        way: &Way,
-        voice: &mut Voice<'_>,
-    ) -> Result<(), Box<Problem>> {
-        if !self.may_enter(entry, source, voice)? {
+        dest: &Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<(), Problem> {
+        if !self.may_enter(entry, source, events)? {
             return Ok(());
         }
-        let (dest, made, surroundings) = self.destination(entry, source, way, voice)?;
-        let (dest, narrowed) = match made {
-            metadata::Made::New(_) => fillable(entry, dest)?,
-            metadata::Made::Before => (dest, None),
-        };
+        self.note_operand(entry, source);
+        let mut copy = FolderCopy::make_or_open(entry, source, dest, events)?;
+        self.note_made(entry, &copy);
+        copy.widen(entry)?;
         if entry.task.role == Role::Operand {
             self.device = source.st_dev;
         }
-        let device_kept = self.run.options.borders == Borders::Kept && source.st_dev != self.device;
-        let done = match surroundings {
-            Surroundings::Imagined => Outcome::Planned,
-            _ => Outcome::Copied,
+        let done = match copy.origin {
+            DestinationOrigin::Imagined => EntryResult::of(Outcome::Planned),
+            _ => EntryResult::of(Outcome::Copied),
         };
-        if device_kept {
-            entry.finished(source, done, Made::default(), voice);
-            self.close_at_once(entry, source, dest, made);
+        if self.run.options.borders == Borders::Kept && source.st_dev != self.device {
+            entry.finished(source, done, events);
+            self.close_at_once(entry, source, copy);
             return Ok(());
         }
-        let folder = match self.open_source(entry, source) {
+        let folder = match open_source(entry, source) {
             Ok(folder) => folder,
             Err(problem) if problem.what == What::Replaced => return Err(problem),
             Err(problem) => {
-                voice.problem(*problem);
-                self.close_at_once(entry, source, dest, made);
+                events.problem(problem);
+                self.close_at_once(entry, source, copy);
                 return Ok(());
             }
         };
-        let dest_identity = match &dest {
-            Folder::Imagined => None,
-            dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
-        };
-        if matches!(made, metadata::Made::New(_)) {
-            entry.finished(source, done, Made::default(), voice);
+        if matches!(copy.creation, Creation::New(_)) {
+            entry.finished(source, done, events);
         }
-        self.hand_out();
-        self.above.insert(identity(source));
-        self.filling.extend(dest_identity);
-        self.stack.push(Frame {
-            level: entry.task.level.below(&entry.task.source, &entry.task.dest),
-            folders: Some(Arc::new(Folders {
-                source: Folder::Open(folder),
-                dest,
-                surroundings,
-            })),
-            listing: Listing::default(),
-            stat: *source,
-            dest: dest_identity,
-            made,
-            narrowed,
-            surroundings,
-            reached: self.reached(entry, way),
-        });
-        self.meet_imagined(source, voice);
+        self.submit();
+        self.push(entry, source, dest, (Folder::Open(folder), copy));
+        self.meet_imagined(source, events);
         self.close_one();
         Ok(())
     }
 
-    /// Opens a folder that is what was seen.
-    fn open_source(&self, entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Box<Problem>> {
-        let task = entry.task;
-        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if !self.run.follows(task.role) {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let failed = |errno| Problem::of(What::OpenDirectory, entry.source_shown(), errno);
-        let folder = task.folders.source.fd();
-        let opened = openat(folder, &task.source, flags, Mode::empty()).map_err(failed)?;
-        let stat = fstat(&opened).map_err(failed)?;
-        if identity(&stat) == identity(seen) {
-            Ok(opened)
-        } else {
-            Err(Box::new(Problem::said(
-                What::Replaced,
-                entry.source_shown(),
-            )))
-        }
+    fn push(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        dest: &Destination,
+        (folder, copy): (Folder, FolderCopy),
+    ) {
+        let dest_identity = match &copy.folder {
+            Folder::Imagined => None,
+            dest => fstat(dest.fd()).ok().map(|stat| identity(&stat)),
+        };
+        self.above.insert(identity(source));
+        self.filling.extend(dest_identity);
+        self.stack.push(WalkedFolder {
+            level: entry.task.level.below(&entry.task.source, &entry.task.dest),
+            folders: Some(Arc::new(Folders {
+                source: folder,
+                dest: copy.folder,
+                origin: copy.origin,
+            })),
+            listing: Listing::default(),
+            stat: *source,
+            dest: dest_identity,
+            creation: copy.creation,
+            narrowed: copy.narrowed,
+            origin: copy.origin,
+            is_linked: is_linked(entry, dest),
+        });
     }
 
     /// Whether a folder is entered: not below itself, and not a second time.
@@ -307,136 +275,122 @@ impl<'a> Walk<'a> {
         &self,
         entry: &Entry<'_>,
         source: &Stat,
-        voice: &mut Voice<'_>,
-    ) -> Result<bool, Box<Problem>> {
+        events: &mut EventBuffer<'_>,
+    ) -> Result<bool, Problem> {
         if self.filling.contains(&identity(source)) {
-            return Err(Box::new(self.met_itself()));
+            return Err(self.copied_into_itself());
         }
         if self.above.contains(&identity(source)) {
-            let problem = Problem::said(What::Cycle, entry.source_shown());
-            return Err(Box::new(problem));
+            return Err(Problem::said(What::Cycle, entry.source_shown()));
         }
-        match entry.met(source) {
-            None => Ok(true),
-            Some(MetFolder::Made) => Err(Box::new(self.met_itself())),
-            Some(MetFolder::Copied(folder, name)) => {
-                let here = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty());
-                let again = here.is_ok_and(|here| identity(&here) == folder)
-                    && name == entry.task.dest.to_bytes();
-                if again {
-                    let (top_source, _) = &self.top;
-                    let twice = Problem::said(What::DirectoryTwice, top_source.clone());
-                    voice.problem(twice.warning());
-                    return Ok(false);
-                }
-                if self.run.follows(entry.task.role) {
-                    return Ok(true);
-                }
-                let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
-                Err(Box::new(problem.and(entry.source_shown())))
-            }
+        let (folder, name) = match self.run.inodes.folder(identity(source)) {
+            None => return Ok(true),
+            Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
+            Some(KnownFolder::Source(folder, name)) => (folder, name),
+        };
+        let here = entry.task.folders.dest.identity();
+        if here == Some(folder) && name == entry.task.dest.to_bytes() {
+            let (operand, _) = &self.operand;
+            events.problem(Problem::said(What::DirectoryTwice, operand.clone()).warning());
+            return Ok(false);
         }
+        if entry.follows() {
+            return Ok(true);
+        }
+        let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
+        Err(problem.and(entry.source_shown()))
     }
 
-    fn destination(
-        &mut self,
-        entry: &Entry<'_>,
-        source: &Stat,
-        way: &Way,
-        voice: &mut Voice<'_>,
-    ) -> Result<(Folder, metadata::Made, Surroundings), Box<Problem>> {
+    fn note_operand(&self, entry: &Entry<'_>, source: &Stat) {
         if entry.task.role == Role::Operand
-            && let Ok(folder) = statat(entry.task.folders.dest.fd(), c".", AtFlags::empty())
+            && let Some(folder) = entry.task.folders.dest.identity()
         {
             let name = entry.task.dest.to_bytes().to_vec();
-            let met = MetFolder::Copied(identity(&folder), name);
-            self.run.seen.met_folder(identity(source), met);
+            let known = KnownFolder::Source(folder, name);
+            self.run.inodes.note_folder(identity(source), known);
         }
-        let Way::New { backup } = way else {
-            let dest = open_dest(entry, way)?;
-            return Ok((dest, metadata::Made::Before, Surroundings::Old));
-        };
-        if self.run.options.effect == Effect::ToldOnly {
-            entry.say_making(backup.as_deref(), voice);
-            self.imagine(entry);
-            let made = metadata::Made::New(0o700);
-            return Ok((Folder::Imagined, made, Surroundings::Imagined));
-        }
-        let wishes = &self.run.options.preserve;
-        let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
-        let folder = entry.task.folders.dest.fd();
-        mkdirat(folder, &entry.task.dest, Mode::from_raw_mode(mode))
-            .map_err(|errno| Problem::of(What::CreateDirectory, entry.dest_shown(), errno))?;
-        entry.say_making(backup.as_deref(), voice);
-        let dest = open_dest(entry, way)?;
-        if self.first_made == FirstMade::No {
-            if let Ok(stat) = fstat(dest.fd()) {
-                self.run.seen.met_folder(identity(&stat), MetFolder::Made);
-            }
-            self.first_made = FirstMade::Yes;
-        }
-        entry.note_made();
-        Ok((dest, metadata::Made::New(mode), Surroundings::Fresh))
     }
 
-    fn met_itself(&self) -> Problem {
-        let (source, dest) = &self.top;
+    /// Notes a folder that was made, or that a dry run would make. The first one of an operand is
+    /// met again where a folder is copied into itself: a real run finds it by its identity, a dry
+    /// run by the folder and the name that it would have.
+    fn note_made(&mut self, entry: &Entry<'_>, copy: &FolderCopy) {
+        let is_first = !self.has_made;
+        match copy.origin {
+            DestinationOrigin::Old => return,
+            DestinationOrigin::Fresh => {
+                if is_first && let Ok(stat) = fstat(copy.folder.fd()) {
+                    let inodes = &self.run.inodes;
+                    inodes.note_folder(identity(&stat), KnownFolder::Made);
+                }
+                entry.note_created();
+            }
+            DestinationOrigin::Imagined => {
+                let folders = &entry.task.folders;
+                if folders.origin == DestinationOrigin::Imagined {
+                    return;
+                }
+                if is_first && let Some(above) = folders.dest.identity() {
+                    let name = plain(&entry.task.dest);
+                    self.run.inodes.note_imagined(above, name);
+                }
+            }
+        }
+        self.has_made = true;
+    }
+
+    /// Reports what a real run would meet in the folder on top, which has just been entered.
+    fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+        if self.run.options.effect == Effect::Real {
+            return;
+        }
+        let Some(top) = self.stack.last() else {
+            return;
+        };
+        for name in self.run.inodes.imagined(identity(source)) {
+            if self.admits(&top.level, &name, FileType::Directory) {
+                events.problem(self.copied_into_itself());
+            }
+        }
+    }
+
+    fn copied_into_itself(&self) -> Problem {
+        let (source, dest) = &self.operand;
         Problem::said(What::IntoItself, source.clone()).and(dest.clone())
     }
 
-    fn reached(&self, entry: &Entry<'_>, way: &Way) -> Reached {
-        let dest_link = matches!(way, Way::Into(there) if there.link.is_some());
+    /// A folder that is not entered has its copy all the same, which gets its metadata.
+    fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, copy: FolderCopy) {
         let task = entry.task;
-        let source_link = || {
-            let (folder, flags) = (task.folders.source.fd(), AtFlags::SYMLINK_NOFOLLOW);
-            statat(folder, &task.source, flags)
-                .is_ok_and(|name| file_type(&name) == FileType::Symlink)
-        };
-        if dest_link || (self.run.follows(task.role) && source_link()) {
-            Reached::ByLink
-        } else {
-            Reached::ByName
-        }
-    }
-
-    /// A folder that can't be read has its copy all the same, which gets its metadata.
-    fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, dest: Folder, made: metadata::Made) {
-        let level = entry.task.level.below(&entry.task.source, &entry.task.dest);
-        let surroundings = match dest {
-            Folder::Imagined => Surroundings::Imagined,
-            _ => Surroundings::Old,
-        };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (folder, name) = (entry.task.folders.source.fd(), &entry.task.source);
-        let source_folder = openat(folder, name, flags, Mode::empty());
+        let (folder, flags) = (task.folders.source.fd(), PLACE | OFlags::NOFOLLOW);
+        let opened = openat(folder, &task.source, flags, Mode::empty());
         let folders = Arc::new(Folders {
-            source: source_folder.map_or(Folder::Imagined, Folder::Place),
-            dest,
-            surroundings,
+            source: opened.map_or(Folder::Imagined, Folder::Place),
+            origin: match copy.folder {
+                Folder::Imagined => DestinationOrigin::Imagined,
+                _ => DestinationOrigin::Old,
+            },
+            dest: copy.folder,
         });
-        self.close_later(&level, folders, source, (made, None));
+        let level = task.level.below(&task.source, &task.dest);
+        self.close_later(&level, folders, source, (copy.creation, None));
     }
 
     /// The walk through the folder on top is over.
     fn leave(&mut self) {
-        self.hand_out();
-        let Some(frame) = self.stack.pop() else {
+        self.submit();
+        let Some(top) = self.stack.pop() else {
             return;
         };
-        self.above.remove(&identity(&frame.stat));
-        if let Some(dest) = frame.dest {
+        self.above.remove(&identity(&top.stat));
+        if let Some(dest) = top.dest {
             self.filling.remove(&dest);
         }
-        let Some(folders) = frame.folders else {
-            return self.run.child_done(&frame.level);
+        let Some(folders) = top.folders else {
+            return self.run.child_done(&top.level);
         };
-        self.parent_again(&folders);
-        self.close_later(
-            &frame.level,
-            folders,
-            &frame.stat,
-            (frame.made, frame.narrowed),
-        );
+        self.open_parent(&folders);
+        self.close_later(&top.level, folders, &top.stat, (top.creation, top.narrowed));
     }
 
     fn close_later(
@@ -444,20 +398,20 @@ impl<'a> Walk<'a> {
         level: &Arc<Level>,
         folders: Arc<Folders>,
         source: &Stat,
-        (made, narrowed): (metadata::Made, Option<u32>),
+        (creation, narrowed): (Creation, Option<u32>),
     ) {
         let run = self.run;
         level.close_with(Closing {
             folders,
             stat: *source,
-            made,
+            creation,
             narrowed,
-            ticket: run.ledger.ticket(),
+            sequence: run.reporter.sequence(),
         });
         run.unclosed.fetch_add(1, Relaxed);
         run.child_done(level);
         if run.unclosed.load(Relaxed) > UNCLOSED_MAX {
-            run.crew.drain(&|task| self.hand.perform(task));
+            self.worker.drain();
         }
     }
 
@@ -467,149 +421,51 @@ impl<'a> Walk<'a> {
             return;
         }
         // One that was entered by a link can't be found again from its child, and stays open.
-        let child = &self.stack[self.open_from + 1];
-        if child.reached == Reached::ByLink {
+        if self.stack[self.open_from + 1].is_linked {
             self.open_from += 1;
             return;
         }
-        let frame = &mut self.stack[self.open_from];
-        let Some(folders) = frame.folders.take() else {
+        let outermost = &mut self.stack[self.open_from];
+        let Some(folders) = outermost.folders.take() else {
             return;
         };
         self.open_from += 1;
-        if let Err(errno) = frame.listing.read_all(folders.source.fd()) {
-            let shown = frame.level.source();
-            self.tell(Problem::of(What::ReadDirectory, shown, errno));
+        if let Err(errno) = outermost.listing.read_all(folders.source.fd()) {
+            let shown = outermost.level.source();
+            let problem = Problem::of(What::ReadDirectory, shown, errno);
+            self.run.reporter.problem(problem);
         }
     }
 
     /// Opens the folder above the one that was left, if it was closed.
-    fn parent_again(&mut self, child: &Folders) {
-        let Some(frame) = self.stack.last_mut() else {
+    fn open_parent(&mut self, child: &Folders) {
+        let Some(parent) = self.stack.last_mut() else {
             return;
         };
-        if frame.folders.is_some() {
+        if parent.folders.is_some() {
             return;
         }
-        let source = parent_of(&child.source, identity(&frame.stat));
-        let dest = match (&child.dest, frame.dest) {
+        let source = child.source.parent(identity(&parent.stat));
+        let dest = match (&child.dest, parent.dest) {
             (Folder::Imagined, _) | (_, None) => Ok(Folder::Imagined),
-            (dest, Some(identity)) => parent_of(dest, identity),
+            (dest, Some(identity)) => dest.parent(identity),
         };
         if let (Ok(source), Ok(dest)) = (source, dest) {
-            frame.folders = Some(Arc::new(Folders {
+            parent.folders = Some(Arc::new(Folders {
                 source,
                 dest,
-                surroundings: frame.surroundings,
+                origin: parent.origin,
             }));
         }
         self.open_from = self.open_from.min(self.stack.len() - 1);
     }
-
-    /// The folder on top is closed and can't be found again: it was moved.
-    fn reopen(&mut self) {
-        if let Some(frame) = self.stack.last() {
-            let shown = frame.level.source();
-            self.tell(Problem::said(What::Moved, shown));
-        }
-        self.leave();
-    }
-
-    fn tell(&self, problem: Problem) {
-        let mut voice = self.run.ledger.voice(self.run.ledger.ticket());
-        voice.problem(problem);
-        voice.settle();
-    }
 }
 
-/// `..` of an open folder, if it is the folder it should be.
-fn parent_of(folder: &Folder, parent: Identity) -> Result<Folder, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = open_folder(folder.fd(), c"..", flags)?;
-    if identity(&fstat(opened.fd())?) == parent {
-        Ok(opened)
-    } else {
-        Err(Errno::NOENT)
-    }
-}
-
-/// Opens the copy of a folder: what was seen there, or what was just made.
-fn open_dest(entry: &Entry<'_>, way: &Way) -> Result<Folder, Box<Problem>> {
+/// Whether a symbolic link led to a folder or its copy: only a name in its parent has it as its
+/// `..`.
+fn is_linked(entry: &Entry<'_>, dest: &Destination) -> bool {
     let task = entry.task;
-    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let seen = match way {
-        Way::Into(there) => Some(there),
-        Way::New { .. } => None,
-    };
-    if seen.is_none_or(|there| there.link.is_none()) {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let failed = |errno| {
-        Box::new(Problem::of(
-            What::CreateDirectory,
-            entry.dest_shown(),
-            errno,
-        ))
-    };
-    let folder = open_folder(task.folders.dest.fd(), &task.dest, flags).map_err(failed)?;
-    let stat = fstat(folder.fd()).map_err(failed)?;
-    if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
-        return Err(Box::new(Problem::said(What::Replaced, entry.dest_shown())));
-    }
-    Ok(folder)
-}
-
-/// A folder that was just made is widened where it can't be filled: an access control list of its
-/// parent may have narrowed it. Answers what it had.
-fn fillable(entry: &Entry<'_>, folder: Folder) -> Result<(Folder, Option<u32>), Box<Problem>> {
-    if matches!(folder, Folder::Imagined) {
-        return Ok((folder, None));
-    }
-    let failed = |errno| Box::new(Problem::of(What::Mode, entry.dest_shown(), errno));
-    let mode = fstat(folder.fd()).map_err(failed)?.st_mode & 0o7777;
-    if mode & 0o700 == 0o700 {
-        return Ok((folder, None));
-    }
-    let itself = format!("/proc/self/fd/{}", folder.fd().as_raw_fd());
-    chmod(itself, Mode::from_raw_mode(mode | 0o700)).map_err(failed)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let again = open_folder(folder.fd(), c".", flags).map_err(failed)?;
-    Ok((again, Some(mode)))
-}
-
-/// Opens a folder for reading, or as a place where that isn't allowed.
-fn open_folder(folder: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Folder, Errno> {
-    match openat(folder, name, flags, Mode::empty()) {
-        Ok(fd) => Ok(Folder::Open(fd)),
-        Err(Errno::ACCESS) => {
-            let fd = openat(folder.as_fd(), name, flags | OFlags::PATH, Mode::empty())?;
-            Ok(Folder::Place(fd))
-        }
-        Err(errno) => Err(errno),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::fs::CWD;
-
-    use super::*;
-
-    #[test]
-    fn a_folder_that_was_moved_does_not_lead_to_its_old_parent() {
-        let root = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| root.path().join(name);
-        for name in ["parent", "parent/child", "elsewhere"] {
-            std::fs::create_dir(path(name)).expect("room");
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |name: &str| openat(CWD, path(name), flags, Mode::empty()).expect("a folder");
-        let parent = identity(&fstat(open("parent")).expect("open"));
-        let child = Folder::Open(open("parent/child"));
-        let found = parent_of(&child, parent).expect("it is there");
-        assert_eq!(identity(&fstat(found.fd()).expect("open")), parent);
-        std::fs::rename(path("parent/child"), path("elsewhere/child")).expect("ours");
-        let found = parent_of(&child, parent).map(drop);
-        assert_eq!(found, Err(Errno::NOENT));
-    }
+    let source = || task.folders.source.look_at(&task.source);
+    matches!(dest, Destination::Existing(there) if there.link.is_some())
+        || (entry.follows() && source().is_ok_and(|name| is_link(&name)))
 }

@@ -11,6 +11,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
+use crate::tree::task::Task;
+
 /// Batches that wait for a hand, per crew. Each holds two descriptors of its folder at most.
 const QUEUE_MAX: usize = 64;
 
@@ -18,20 +20,20 @@ const QUEUE_MAX: usize = 64;
 pub(crate) const BATCH_MAX: usize = 64;
 
 /// What is to be done, or the end of all.
-type Order<T> = Option<Batch<T>>;
+type Order = Option<Batch>;
 
 /// Names of one folder.
-type Batch<T> = VecDeque<T>;
+pub(crate) type Batch = VecDeque<Task>;
 
 #[derive(Debug)]
-struct Queue<T> {
-    to: Sender<Order<T>>,
-    from: Receiver<Order<T>>,
+struct Queue {
+    to: Sender<Order>,
+    from: Receiver<Order>,
 }
 
 /// Where tasks go.
-pub(crate) struct Crew<T> {
-    queue: Option<Queue<T>>,
+pub(crate) struct WorkerPool {
+    queue: Option<Queue>,
     /// Batches handed out and not done.
     under_way: Mutex<usize>,
     /// Those who wait for something to do.
@@ -39,7 +41,7 @@ pub(crate) struct Crew<T> {
     all_done: Condvar,
 }
 
-impl<T> Crew<T> {
+impl WorkerPool {
     /// A crew of `jobs` threads, the one that walks included.
     pub(crate) fn of(jobs: usize) -> Self {
         let queue = || {
@@ -60,7 +62,7 @@ impl<T> Crew<T> {
     }
 
     /// The work of one of the others, until it is dismissed.
-    pub(crate) fn work(&self, run: &dyn Fn(T)) {
+    pub(crate) fn work(&self, run: &dyn Fn(Task)) {
         let Some(queue) = &self.queue else { return };
         loop {
             self.idle.fetch_add(1, Relaxed);
@@ -74,14 +76,14 @@ impl<T> Crew<T> {
     }
 
     /// Has a batch done, by somebody, some time, or here and now.
-    pub(crate) fn submit(&self, batch: Batch<T>, run: &dyn Fn(T)) {
+    pub(crate) fn submit(&self, batch: Batch, run: &dyn Fn(Task)) {
         *self.under_way() += 1;
         if let Err(batch) = self.offer(batch) {
             self.perform(batch, run);
         }
     }
 
-    fn offer(&self, batch: Batch<T>) -> Result<(), Batch<T>> {
+    fn offer(&self, batch: Batch) -> Result<(), Batch> {
         let Some(queue) = &self.queue else {
             return Err(batch);
         };
@@ -94,7 +96,7 @@ impl<T> Crew<T> {
     }
 
     /// Blocks until all that was handed out is done, and helps.
-    pub(crate) fn drain(&self, run: &dyn Fn(T)) {
+    pub(crate) fn drain(&self, run: &dyn Fn(Task)) {
         let Some(queue) = &self.queue else { return };
         while let Ok(Some(batch)) = queue.from.try_recv() {
             self.perform(batch, run);
@@ -113,7 +115,7 @@ impl<T> Crew<T> {
         }
     }
 
-    fn perform(&self, mut batch: Batch<T>, run: &dyn Fn(T)) {
+    fn perform(&self, mut batch: Batch, run: &dyn Fn(Task)) {
         let _done = Done(self);
         while let Some(task) = batch.pop_front() {
             self.share(&mut batch);
@@ -122,7 +124,7 @@ impl<T> Crew<T> {
     }
 
     /// Gives half of what is left to whoever has nothing to do.
-    fn share(&self, batch: &mut Batch<T>) {
+    fn share(&self, batch: &mut Batch) {
         let Some(queue) = &self.queue else { return };
         if batch.is_empty() || self.idle.load(Relaxed) == 0 || !queue.to.is_empty() {
             return;
@@ -143,9 +145,9 @@ impl<T> Crew<T> {
 }
 
 /// A task counts as done also where it panicked: whoever waits for it must not wait for ever.
-struct Done<'c, T>(&'c Crew<T>);
+struct Done<'c>(&'c WorkerPool);
 
-impl<T> Drop for Done<'_, T> {
+impl Drop for Done<'_> {
     fn drop(&mut self) {
         let mut under_way = self.0.under_way();
         *under_way -= 1;

@@ -3,6 +3,7 @@
 //! A count is a load and a store without a lock, on memory that no other worker writes to. Who asks
 //! for metrics reads the numbers of all workers and adds them up; they need not be of one moment.
 
+use std::borrow::Cow;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -391,10 +392,10 @@ impl WorkerMetrics {
 }
 
 /// The word for a cause in logs and metrics.
-pub(crate) fn cause_name(cause: Cause) -> &'static str {
+pub(crate) fn cause_name(cause: Cause) -> Cow<'static, str> {
     match cause {
         Cause::Errno(errno) => underpass::errno::name(errno),
-        Cause::SaidNothing => "said_nothing",
+        Cause::SaidNothing => "said_nothing".into(),
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use underpass::drive::{Ends, RelayBuffers, perform};
-//! use underpass::{Account, Error, Kernel, Policy, Sink, Source, Step, Transfer, plan};
+//! use underpass::{Account, Kernel, Policy, Sink, Source, Step, Transfer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
@@ -19,7 +19,7 @@
 //! # let to = std::fs::File::create(to)?;
 //! let kernel = Kernel::probe();
 //! let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
-//! let plan = plan(&source, &sink, &kernel, &Policy::default());
+//! let plan = kernel.plan(&source, &sink, &Policy::default());
 //! let mut transfer = Transfer::new(&source, &sink, plan);
 //! let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
 //! while let Some(op) = transfer.next_op() {
@@ -36,7 +36,9 @@
 //! ```
 
 pub mod blocking;
+pub(crate) mod half_close;
 mod perform;
+mod signals;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 

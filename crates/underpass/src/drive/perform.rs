@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::kernel::Kernel;
 use crate::kernel::pool::Pipe;
+use crate::kernel::{Kernel, probe};
 use crate::sys;
 use crate::transfer::Transfer;
 use crate::transfer::op::{Held, Middle, Op};
@@ -147,7 +147,7 @@ pub fn perform(
 fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
     match op {
         Op::Peek { from } => rustix::io::pread(input, &mut [0_u8][..], from).map(|n| n as u64),
-        Op::Probe(mechanism) => Err(sys::probe(mechanism)),
+        Op::Probe(mechanism) => Err(probe(mechanism)),
         Op::SeekSink { to } => rustix::fs::seek(output, SeekFrom::Start(to)),
         Op::SeekData { from } => rustix::fs::seek(input, SeekFrom::Data(from)),
         Op::SeekHole { from } => rustix::fs::seek(input, SeekFrom::Hole(from)),

@@ -10,12 +10,16 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::kernel::pool::Idle;
+use crate::plan::facts::{KernelFacts, Pipes};
+use crate::plan::policy::Policy;
+use crate::plan::{Plan, plan};
 use crate::sys;
+use crate::transfer::verdict::call_missing;
 use crate::vocabulary::account::{Cause, Refusal, Scope};
-use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
 use crate::vocabulary::limits::REMEMBERED_REFUSALS_MAX;
 use crate::vocabulary::mechanism::Mechanism;
+use pool::Idle;
 
 /// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ impl Kernel {
     pub fn probe() -> Self {
         let kernel = Self::unprobed();
         for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
-            if let Some(errno) = call_missing(sys::probe(mechanism)) {
+            if let Some(errno) = call_missing(probe(mechanism)) {
                 let cause = Cause::Errno(errno);
                 kernel.remember(Key::Kernel(mechanism), cause);
             }
@@ -78,24 +82,48 @@ impl Kernel {
         source: &Endpoint,
         sink: &Endpoint,
     ) -> Option<(Scope, Errno)> {
+        self.facts(source, sink).refused[mechanism.index()]
+    }
+
+    /// What planning between two ends needs to know, at this moment. No system calls; takes a lock
+    /// for the time of a few look-ups.
+    pub fn facts(&self, source: &Endpoint, sink: &Endpoint) -> KernelFacts {
+        let pipes = match self.idle.has_pipe() {
+            true => Pipes::Available,
+            false => Pipes::Exhausted,
+        };
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = KernelFacts {
+            pipes,
+            ..KernelFacts::default()
+        };
         if refused.is_empty() {
-            return None;
+            return facts;
         }
         let known = |scope, key| Some((scope, *refused.get(&key)?));
-        known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| {
-            known(
-                Scope::Devices,
-                Key::Devices(mechanism, source.device, sink.device),
-            )
-        })
+        facts.refused = Mechanism::ALL.map(|mechanism| {
+            let devices = Key::Devices(mechanism, source.device, sink.device);
+            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| known(Scope::Devices, devices))
+        });
+        facts
+    }
+
+    /// Plans a move by what is known of this kernel now ([`plan()`]). The same question may get
+    /// another answer when its pipes are all lent, or one is free again.
+    pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>, policy: &Policy) -> Plan {
+        plan(source, sink, &self.facts(&source.end, &sink.end), policy)
     }
 }
 
-/// The probe is a call with no descriptors: "bad descriptor" means that the call is there and
-/// allowed (and so does a signal that came in between), anything else that it is gone for good.
-pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
-    (![Errno::BADF, Errno::INTR].contains(&probed)).then_some(probed)
+/// Asks the kernel whether it has a mechanism's call, by making it without descriptors.
+pub(crate) fn probe(mechanism: Mechanism) -> Errno {
+    sys::probe(match mechanism {
+        Mechanism::Clone => sys::Probe::FileClone,
+        Mechanism::CopyRange => sys::Probe::CopyFileRange,
+        Mechanism::Sendfile => sys::Probe::Sendfile,
+        Mechanism::Splice => sys::Probe::Splice,
+        Mechanism::ReadWrite => sys::Probe::Read,
+    })
 }
 
 #[cfg(test)]

@@ -11,19 +11,17 @@
 //! `MSG_MORE`; nothing that is followed by nothing ever does, since the kernel would hold it back
 //! for 200 ms.
 
-pub(crate) mod shared_file;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::outbox::shared_file::SharedFile;
-use crate::plan::Policy;
+use crate::plan::policy::Policy;
+use crate::shared_file::SharedFile;
 use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Source, Waits};
+use crate::vocabulary::endpoint::{Kind, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::vocabulary::mechanism::Mechanism;
@@ -37,16 +35,6 @@ pub struct FileRange {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-}
-
-impl FileRange {
-    /// The range as the source of a transfer. The kernel is asked what the file is the first time.
-    ///
-    /// # Errors
-    /// As [`Source::range`].
-    pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
-        Source::range_of(&*self.file, self.file.end()?, self.offset, self.len)
-    }
 }
 
 /// Something a socket is owed.
@@ -159,6 +147,7 @@ pub struct Outbox {
 
 /// What happened beside the payload that the [`Account`] tells of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Beside {
     /// Bytes of heads that the socket took.
     pub bytes: u64,

@@ -1,186 +1,24 @@
 //! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
 //!
-//! Planning is pure: it looks at what is known of both ends, at what the kernel is known to refuse
-//! and has pipes for, and at what the caller allows. `docs/decisions.md` is this module's answer
-//! for every pair of kinds.
+//! Planning is pure: it looks at what is known of both ends, at [`KernelFacts`] and at what the
+//! caller allows. `docs/decisions.md` is this module's answer for every pair of kinds.
+
+mod accepts;
+pub(crate) mod facts;
+pub(crate) mod policy;
+pub(crate) mod reason;
 
 use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::kernel::Kernel;
-use crate::vocabulary::account::Scope;
-use crate::vocabulary::endpoint::{Kind, Owed, Side, Sink, Source};
-use crate::vocabulary::errno;
+use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
 use crate::vocabulary::mechanism::Mechanism;
-
-/// What the caller allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Which mechanisms.
-    pub choice: Choice,
-    /// Whether files may share blocks.
-    pub cloning: Cloning,
-    /// What becomes of holes and zeros in a file.
-    pub holes: Holes,
-    /// Whether a socket or pipe may hold references to the source's pages.
-    pub aliasing: Aliasing,
-}
-
-impl Policy {
-    /// Only this mechanism: an error rather than a fallback.
-    pub fn only(mechanism: Mechanism) -> Self {
-        Self {
-            choice: Choice::Only(mechanism),
-            ..Self::default()
-        }
-    }
-
-    /// Whether payload may travel by it at all.
-    pub fn allows(&self, mechanism: Mechanism) -> bool {
-        match self.choice {
-            Choice::Auto => true,
-            Choice::Only(only) => only == mechanism,
-        }
-    }
-}
-
-/// Which mechanisms may be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The best that works, falling back visibly.
-    #[default]
-    Auto,
-    /// This one or an error.
-    Only(Mechanism),
-}
-
-/// Whether a copy may share blocks with its source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cloning {
-    /// Where the file system can.
-    #[default]
-    Auto,
-    /// It must, or it is an error.
-    Always,
-    /// It must not: `copy_file_range` is left out too, for it clones where it can.
-    Never,
-}
-
-/// What becomes of a source's holes, and of zeros, where the sink is a regular file.
-///
-/// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
-/// any other one nothing is skipped, since old bytes would shine through, and `Find` is `Keep`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Holes {
-    /// Holes of the source stay holes, zeros in its data stay data.
-    #[default]
-    Keep,
-    /// Every byte is written, holes as zeros, and has room on the disk: `Clone` and `CopyRange`
-    /// are left out, since they may keep holes, or share them.
-    Fill,
-    /// Holes stay holes, and runs of zeros in data become holes too. Only `ReadWrite` sees them,
-    /// so that the others are left out.
-    ///
-    /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
-    /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
-    /// which the last may be shorter where the transfer ends, if it is known beforehand where that
-    /// is ([`Owed::Exactly`]). Shorter runs are written, and so are those that a short read tears
-    /// apart.
-    ///
-    /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
-    Find,
-}
-
-/// Whether bytes may leave as references to pages of the page cache.
-///
-/// Such bytes stay references until the peer has acknowledged them: a file that is overwritten *in
-/// place* meanwhile changes what the peer receives. Replacing files by `rename` is always safe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Aliasing {
-    /// Accepted: the source's range is not overwritten in place while it is under way.
-    #[default]
-    Accepted,
-    /// Refused: towards sockets and pipes only copying mechanisms are used.
-    Refused,
-}
-
-/// Why a mechanism is left out of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It works between regular files only.
-    NotRegular(Side),
-    /// sendfile reads from an offset; pipes and sockets have none.
-    NotSeekable,
-    /// The sink was opened with `O_APPEND`, which in-kernel copies refuse.
-    SinkAppends,
-    /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
-    SizeUnknown,
-    /// Some drivers can, some can't, some (terminals) do it badly: reading and writing always
-    /// works.
-    DriverDecides(Side),
-    /// Ranges are cloned in whole blocks, and whole files into empty ones.
-    Unaligned,
-    /// The caller asked for no shared blocks, and this call may share them.
-    MayShareBlocks,
-    /// The caller asked for shared blocks or nothing.
-    CopiesBytes,
-    /// The caller asked for every byte to be written, and this call may keep holes.
-    MayKeepHoles,
-    /// The caller asked for zeros to become holes, and this call does not see them.
-    SeesNoZeros,
-    /// The caller asked for another mechanism only.
-    NotAsked,
-    /// The caller wants no references to the source's pages under way.
-    Aliases,
-    /// It has been refused before, so far that it holds here too.
-    Refused(Scope, Errno),
-}
-
-impl Reason {
-    /// Whether an explicit wish for the mechanism may override it: the kernel might do it, it just
-    /// isn't the wise choice.
-    const fn is_advice(self) -> bool {
-        matches!(self, Self::SizeUnknown | Self::DriverDecides(_))
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotRegular(side) => write!(f, "the {side} is not a regular file"),
-            Self::NotSeekable => f.write_str("the source has no offsets"),
-            Self::SinkAppends => f.write_str("the sink is open for appending"),
-            Self::SizeUnknown => f.write_str("the source's size is 0: only reading tells"),
-            Self::DriverDecides(side) => write!(f, "depends on the driver of the {side}"),
-            Self::Unaligned => f.write_str("range not in whole blocks, or the sink not empty"),
-            Self::MayShareBlocks => f.write_str("may share blocks"),
-            Self::CopiesBytes => f.write_str("shares no blocks"),
-            Self::MayKeepHoles => f.write_str("may keep holes"),
-            Self::SeesNoZeros => f.write_str("sees no zeros"),
-            Self::NotAsked => f.write_str("not asked for"),
-            Self::Aliases => f.write_str("would alias the source's pages"),
-            Self::Refused(Scope::Kernel, errno) => {
-                write!(f, "not to be had on this kernel: {}", errno::Named(*errno))
-            }
-            Self::Refused(_, errno) => {
-                write!(
-                    f,
-                    "refused before between these devices: {}",
-                    errno::Named(*errno)
-                )
-            }
-        }
-    }
-}
-
-#[cfg(feature = "serde")]
-impl serde::Serialize for Reason {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+use accepts::accepts;
+use facts::{KernelFacts, Pipes};
+use policy::{Aliasing, Choice, Cloning, Holes, Policy};
+use reason::Reason;
 
 /// The mechanisms worth trying for a pair of ends, in order, and why the others are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,9 +101,25 @@ impl serde::Serialize for Plan {
     }
 }
 
-/// Plans a move: pure, no system calls. The same question may get another answer when the kernel's
-/// pipes are all lent, or one is free again.
-pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &Kernel, policy: &Policy) -> Plan {
+/// Plans a move. No system calls, no locks: the answer depends on the arguments alone.
+/// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans by them.
+///
+/// ```
+/// use underpass::{Kind, KernelFacts, Mechanism, Policy, Sink, Source, plan};
+///
+/// let (source, sink) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+/// let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
+/// assert_eq!(plan.first(), Some(Mechanism::Splice));
+/// for (mechanism, reason) in plan.left_out() {
+///     println!("not {mechanism}: {reason}"); // not clone: the sink is not a regular file
+/// }
+/// ```
+pub fn plan<F, G>(
+    source: &Source<F>,
+    sink: &Sink<G>,
+    kernel: &KernelFacts,
+    policy: &Policy,
+) -> Plan {
     let mut plan = Plan {
         tiers: [None; 5],
         left_out: [None; 5],
@@ -283,12 +137,12 @@ pub fn plan<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &Kernel, policy: &
 
 /// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
 /// socket it moves more at once, which pays for ranges that are large enough.
-fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &Kernel) -> [Mechanism; 5] {
+fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &KernelFacts) -> [Mechanism; 5] {
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
     let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
     match sink.end.kind {
         Kind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
-        Kind::Tcp if is_large() && kernel.idle.has_pipe() => {
+        Kind::Tcp if is_large() && kernel.pipes == Pipes::Available => {
             [Clone, CopyRange, Splice, Sendfile, ReadWrite]
         }
         _ => Mechanism::ALL,
@@ -299,10 +153,10 @@ fn admit<F, G>(
     mechanism: Mechanism,
     source: &Source<F>,
     sink: &Sink<G>,
-    kernel: &Kernel,
+    kernel: &KernelFacts,
     policy: &Policy,
 ) -> Result<(), Reason> {
-    match mechanism.accepts(&source.end, &sink.end) {
+    match accepts(mechanism, &source.end, &sink.end) {
         Err(reason) if reason.is_advice() && policy.choice == Choice::Only(mechanism) => (),
         Err(reason) if reason.is_advice() && requires_clone(mechanism, policy) => (),
         otherwise => otherwise?,
@@ -311,7 +165,7 @@ fn admit<F, G>(
         clonable(source, sink)?;
     }
     allowed(mechanism, source, sink, policy)?;
-    match kernel.refusal(mechanism, &source.end, &sink.end) {
+    match kernel.refused[mechanism.index()] {
         Some((scope, errno)) => Err(Reason::Refused(scope, errno)),
         None => Ok(()),
     }
@@ -393,7 +247,7 @@ mod tests {
     use crate::vocabulary::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
 
     fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
-        plan(source, sink, &Kernel::unprobed(), policy)
+        plan(source, sink, &KernelFacts::default(), policy)
             .tiers()
             .collect()
     }
@@ -552,7 +406,7 @@ mod tests {
         for from in Kind::ALL {
             for to in Kind::ALL {
                 let (source, sink) = (Source::sample(from), Sink::sample(to));
-                let plan = plan(&source, &sink, &Kernel::unprobed(), &Policy::default());
+                let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
                 assert_eq!(
                     plan.tiers().count() + plan.left_out().count(),
                     5,

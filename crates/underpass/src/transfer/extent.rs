@@ -11,9 +11,9 @@
 
 use rustix::io::Errno;
 
-use crate::plan::Holes;
+use crate::plan::policy::Holes;
 use crate::transfer::op::Op;
-use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
+use crate::vocabulary::endpoint::{Kind, Owed, Side, Sink, Source};
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Extents {
             Self::DataUntil(end) if at < end => None,
             Self::Unknown | Self::DataUntil(_) => Some(Op::SeekData { from: at }),
             Self::DataFrom(data) => Some(Op::SeekHole { from: data }),
-            Self::NoMoreData => Some(Op::Length(crate::Side::Source)),
+            Self::NoMoreData => Some(Op::Length(Side::Source)),
         }
     }
 
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!((extents.question(8), extents.data_after(8)), (None, 12));
         let ask = extents.question(20).expect("past the data");
         extents.record(ask, Err(Errno::NXIO), 100);
-        assert_eq!(extents.question(20), Some(Op::Length(crate::Side::Source)));
+        assert_eq!(extents.question(20), Some(Op::Length(Side::Source)));
     }
 
     #[test]

@@ -14,77 +14,28 @@ mod holes;
 pub(crate) mod op;
 mod questions;
 mod relay;
+mod state;
 pub(crate) mod verdict;
 pub(crate) mod zeros;
 
 use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
-use crate::transfer::extent::Extents;
-use crate::transfer::op::{Middle, Op};
-use crate::transfer::relay::Relay;
-use crate::transfer::verdict::{Situation, Verdict, Wait, verdict};
-use crate::transfer::zeros::Zeros;
-use crate::vocabulary::account::{Account, Cause, Refusal, Scope};
-use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source};
+use crate::vocabulary::account::{Account, Cause, Scope};
+use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source, Writes};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
 };
 use crate::vocabulary::mechanism::Mechanism;
-use holes::Punching;
-use questions::Question;
+use extent::Extents;
+use op::{Middle, Op};
+use relay::Relay;
+use state::{Phase, Punching, Question};
+use verdict::{Situation, Verdict, verdict};
+use zeros::Zeros;
 
-/// What a result meant, and what the driver has to do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Ask for the next call.
-    Again,
-    /// Ask for the next call when this side is ready.
-    Wait(Wait),
-    /// A mechanism was refused, the next one has its turn. The kernel may want to learn of it.
-    Refused(Refusal),
-    /// All that was owed has reached the sink.
-    Done,
-    /// Nothing more can be done; [`Transfer::finish`] tells why.
-    Failed,
-}
-
-/// A plan in progress.
-#[derive(Clone, Debug)]
-pub struct Transfer {
-    plan: Plan,
-    source: Endpoint,
-    sink: Endpoint,
-    from: u64,
-    to: u64,
-    owed: Owed,
-    /// The whole source goes into an empty sink.
-    whole: bool,
-    /// Bytes the sink has got, holes included: the cursor.
-    done: u64,
-    phase: Phase,
-    relay: Relay,
-    extents: Extents,
-    zeros: Zeros,
-    punching: Punching,
-    /// Where the last hole ended: the cursor, while nothing has been written behind it.
-    hole_until: u64,
-    /// Where the sink's own file position is, if that is known: sendfile writes there.
-    sink_position: Option<u64>,
-    call_bytes_max: u64,
-    account: Account,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Moving by this mechanism.
-    Moving(Mechanism),
-    /// A question that stands before everything else.
-    Asking(Mechanism, Question),
-    Done,
-    Failed(Option<Mechanism>, Fault, Option<Errno>),
-}
+pub use state::{Step, Transfer};
 
 impl Transfer {
     /// A transfer at its beginning. An empty plan fails at the first step.
@@ -127,19 +78,6 @@ impl Transfer {
     /// hold.
     pub fn limit_calls(&mut self, bytes: u64) {
         self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
-    }
-
-    /// Bytes the sink has got, holes included.
-    pub fn done(&self) -> u64 {
-        self.done
-    }
-
-    /// Bytes owed in all, if that is known.
-    pub fn total(&self) -> Option<u64> {
-        match self.owed {
-            Owed::Exactly(total) => Some(total),
-            Owed::ToEnd => None,
-        }
     }
 
     /// What has happened so far.
@@ -264,14 +202,6 @@ impl Transfer {
         self.source.kind == Kind::Pipe || self.sink.kind == Kind::Pipe
     }
 
-    /// Bytes still owed; the largest number where the source itself will tell.
-    fn left(&self) -> u64 {
-        match self.owed {
-            Owed::Exactly(total) => total - self.done,
-            Owed::ToEnd => u64::MAX,
-        }
-    }
-
     fn source_offset(&self) -> Option<u64> {
         (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
     }
@@ -279,8 +209,8 @@ impl Transfer {
     /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
     /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
-        let explicit = self.sink.kind.offsets() == Offsets::Explicit
-            && self.sink.writes == crate::vocabulary::endpoint::Writes::AtOffset;
+        let explicit =
+            self.sink.kind.offsets() == Offsets::Explicit && self.sink.writes == Writes::AtOffset;
         explicit.then_some(self.to + self.done)
     }
 
@@ -303,13 +233,6 @@ impl Transfer {
                 self.account.asides += u64::from(!op.is_look());
                 self.map(op, result)
             }
-        }
-    }
-
-    fn over(&self) -> Step {
-        match self.phase {
-            Phase::Failed(..) => Step::Failed,
-            _ => Step::Done,
         }
     }
 
@@ -362,21 +285,6 @@ impl Transfer {
         self.arrived(mechanism, arrived)
     }
 
-    /// The sink has got `bytes` more.
-    fn arrived(&mut self, mechanism: Mechanism, bytes: u64) -> Step {
-        self.account.moved(mechanism, bytes);
-        self.done += bytes;
-        self.finish_if_complete()
-    }
-
-    fn finish_if_complete(&mut self) -> Step {
-        if self.left() > 0 {
-            return Step::Again;
-        }
-        self.phase = Phase::Done;
-        Step::Done
-    }
-
     /// The call moved 0 bytes, which reading a stream may be believed.
     fn ended(&mut self, op: Op, mechanism: Mechanism) -> Step {
         let read = matches!(
@@ -390,61 +298,5 @@ impl Transfer {
             return self.source_ended(mechanism);
         }
         self.ask_next(mechanism, Question::Peek)
-    }
-
-    fn source_ended(&mut self, mechanism: Mechanism) -> Step {
-        match self.owed {
-            Owed::ToEnd => {
-                self.owed = Owed::Exactly(self.done);
-                if self.done > 0 && self.hole_until == self.done {
-                    return self.ask_next(mechanism, Question::Lengthen);
-                }
-                self.finish_if_complete()
-            }
-            Owed::Exactly(_) => self.fail(mechanism, Fault::Truncated, None),
-        }
-    }
-
-    fn reading_after(&self, mechanism: Mechanism) -> Option<Mechanism> {
-        let reading = Mechanism::ReadWrite;
-        (mechanism != reading && self.plan.includes(reading)).then_some(reading)
-    }
-
-    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
-    /// that a pipe that holds bytes is always read out.
-    fn refused(
-        &mut self,
-        mechanism: Mechanism,
-        cause: Cause,
-        scope: Scope,
-        next: Option<Mechanism>,
-    ) -> Step {
-        let refusal = Refusal {
-            mechanism,
-            cause,
-            scope,
-            after: self.done,
-        };
-        self.account.refused(refusal);
-        if self.relay.held() > 0 {
-            self.relay.read_out();
-        }
-        match next {
-            Some(next) => self.phase = Phase::Moving(next),
-            None => {
-                let errno = if let Cause::Errno(errno) = cause {
-                    Some(errno)
-                } else {
-                    None
-                };
-                self.phase = Phase::Failed(Some(mechanism), Fault::Refused, errno);
-            }
-        }
-        Step::Refused(refusal)
-    }
-
-    fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {
-        self.phase = Phase::Failed(Some(mechanism), fault, errno);
-        Step::Failed
     }
 }

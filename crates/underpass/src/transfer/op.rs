@@ -26,6 +26,7 @@ impl Middle {
 
 /// What the middle buffer holds, seen by the blocks of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Held {
     /// Offset in the sink of the first byte.
     pub to: u64,
@@ -42,6 +43,7 @@ pub struct Held {
 ///
 /// Its result is the count that the call returned, an offset for seeks, or 0 for success alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Op {
     /// `ioctl(sink, FICLONE, source)`.
     Clone,

@@ -247,6 +247,12 @@ fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
     }
 }
 
+/// The probe is a call with no descriptors: "bad descriptor" means that the call is there and
+/// allowed (and so does a signal that came in between), anything else that it is gone for good.
+pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
+    (![Errno::BADF, Errno::INTR].contains(&probed)).then_some(probed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@
 
 use rustix::io::Errno;
 
-use crate::plan::Holes;
+use crate::plan::policy::Holes;
 use crate::transfer::extent::Found;
 use crate::transfer::op::{Held, Op};
 use crate::vocabulary::endpoint::Sink;

@@ -1,4 +1,4 @@
-//! The five ways the kernel offers to move payload, and what each of them accepts.
+//! The five ways the kernel offers to move payload.
 //!
 //! ```text
 //!  direct, one call                      relayed, two calls through a middle
@@ -10,9 +10,6 @@
 //! ```
 
 use std::fmt;
-
-use crate::plan::Reason;
-use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Side, Writes};
 
 /// A kernel operation that moves payload, in the order they are tried between files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,65 +64,6 @@ impl Mechanism {
 
     pub(crate) const fn index(self) -> usize {
         self as usize
-    }
-
-    /// Whether the kernel can do this between such endpoints at all, and whether it is wise.
-    pub(crate) fn accepts(self, source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-        match self {
-            Self::Clone | Self::CopyRange => between_files(source, sink),
-            Self::Sendfile => from_pages(source, sink),
-            Self::Splice => through_pipe(source, sink),
-            Self::ReadWrite => Ok(()),
-        }
-    }
-}
-
-fn between_files(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    if source.kind != Kind::File {
-        return Err(Reason::NotRegular(Side::Source));
-    }
-    if sink.kind != Kind::File {
-        return Err(Reason::NotRegular(Side::Sink));
-    }
-    appends(sink)?;
-    size_known(source)
-}
-
-fn from_pages(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    if source.kind.offsets() == Offsets::None && source.kind != Kind::Char {
-        return Err(Reason::NotSeekable);
-    }
-    appends(sink)?;
-    spliceable(source, sink)
-}
-
-fn through_pipe(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    appends(sink)?;
-    spliceable(source, sink)
-}
-
-fn spliceable(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    for (side, end) in [(Side::Source, source), (Side::Sink, sink)] {
-        if matches!(end.kind, Kind::Char | Kind::Other) {
-            return Err(Reason::DriverDecides(side));
-        }
-    }
-    size_known(source)
-}
-
-fn appends(sink: &Endpoint) -> Result<(), Reason> {
-    match sink.writes {
-        Writes::Appends => Err(Reason::SinkAppends),
-        Writes::AtOffset => Ok(()),
-    }
-}
-
-/// A regular file of size 0 may still have content (procfs, sysfs), and the in-kernel copies say
-/// "0 bytes" there. Only reading tells.
-fn size_known(source: &Endpoint) -> Result<(), Reason> {
-    match (source.kind, source.size) {
-        (Kind::File, 0) => Err(Reason::SizeUnknown),
-        _ => Ok(()),
     }
 }
 

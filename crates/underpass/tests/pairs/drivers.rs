@@ -12,7 +12,7 @@ use rustix::net::SendFlags;
 use underpass::drive::{Ends, RelayBuffers, perform};
 use underpass::{
     Due, Error, Fault, FileRange, Kernel, Mechanism, More, Outbox, Piece, Policy, Sink, Step,
-    Transfer, Unsent, plan,
+    Transfer, Unsent,
 };
 
 use crate::content::{self, Random, assert_same, within};
@@ -63,7 +63,7 @@ fn flush_range<F: AsFd>(
         Ok(source) => source,
         Err(errno) => return outbox.ended(Err(errno.into())),
     };
-    let plan = plan(&source, sink, kernel, policy);
+    let plan = kernel.plan(&source, sink, policy);
     let mut transfer = Transfer::new(&source, sink, plan);
     let (ends, mut buffers) = (Ends::of(&source, sink), RelayBuffers::default());
     while let Some(op) = transfer.next_op() {

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
 use underpass::drive::tokio::{Sender, Stream, Turn, recv_file, relay_streams, send_file};
-use underpass::limits::TURN_BYTES_MIN;
+use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
     Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
 };
 
 use crate::content::{self, assert_same, within};
-use crate::ends::{Mode, content_of, file, file_of, first_to_tcp, set_mode, tcp, unix};
+use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::relays::{check_half_close, check_reset};
 
 pub(crate) fn runtime() -> Runtime {
@@ -269,4 +269,12 @@ fn a_cold_file_is_sent_whole_and_never_read() {
         assert_eq!(moved, 9_000_001, "{account}");
         assert_same(&reader.join().expect("reads"), &content, "a cold file");
     });
+}
+
+/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
+pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
+    match len >= SPLICED_BYTES_MIN {
+        true => Mechanism::Splice,
+        false => Mechanism::Sendfile,
+    }
 }

@@ -14,3 +14,5 @@ mod matrix;
 mod outbox;
 mod peers;
 mod relays;
+#[cfg(feature = "tokio")]
+mod resumable;

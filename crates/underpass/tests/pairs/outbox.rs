@@ -12,8 +12,8 @@ use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy}
 
 use crate::content::{self, Random, assert_same, within};
 use crate::drivers::flush;
-use crate::ends::{Mode, file_of, first_to_tcp, memory, set_mode, tcp};
-use crate::event_loop::{cool, range, reader, runtime, short_turn, stream};
+use crate::ends::{Mode, file_of, memory, set_mode, tcp};
+use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
 
 /// Which driver sends.
 #[derive(Clone, Copy, Debug)]

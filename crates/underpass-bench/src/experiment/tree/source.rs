@@ -1,4 +1,4 @@
-//! What is copied: made of noise, the same everywhere, and told from what is not the same.
+//! The source of copies: made of the same noise everywhere, and compared with its copies.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,15 +16,15 @@ use crate::error::{ErrorContext as _, Result};
 /// Files of a folder of a tree.
 const FILES_PER_FOLDER: u64 = 100;
 
-/// Data of a sparse file: so many pieces of so many bytes, far from each other.
+/// The data of a sparse file: this many pieces of this many bytes, far from each other.
 const PIECES: u64 = 16;
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What is compared at a time; where all of it is zeros it may be a hole.
+/// The unit of comparison; where all of it is zeros it may be a hole.
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What an entry takes beside its data, with its name, about.
+/// About what an entry takes besides its data, including its name.
 const INODE_BYTES: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) enum CopySource {
     },
 }
 
-/// How much there is of something.
+/// How large a source or a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TreeSize {
     pub(crate) entries: u64,
@@ -52,7 +52,7 @@ pub(crate) struct TreeSize {
 }
 
 impl CopySource {
-    /// Makes it at `path`, where nothing is.
+    /// Creates it at `path`, which must not exist.
     pub(crate) fn make(&self, path: &Path) -> Result<()> {
         match *self {
             CopySource::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
@@ -76,7 +76,7 @@ impl CopySource {
         }
     }
 
-    /// What one of it takes on a disk, about.
+    /// About how much disk space one of it takes.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let data = match *self {
             CopySource::Tree { files, file_bytes } => {
@@ -139,32 +139,32 @@ pub(crate) fn digest(root: &Path) -> Result<Sha256Hash> {
     Ok(hash.finalize().into())
 }
 
-/// Reads it, so that it is in the page cache; how much it is.
+/// Reads it, so that it is in the page cache; returns its size.
 pub(crate) fn warm(root: &Path) -> Result<TreeSize> {
-    let mut amount = TreeSize::default();
+    let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {
-        amount.add(metadata);
+        size.add(metadata);
         match metadata.is_file() {
             true => of_data(path, |_, _| ()),
             false => Ok(()),
         }
     })?;
-    Ok(amount)
+    Ok(size)
 }
 
-/// Drops what is written to disk from the page cache; how much it is.
-pub(crate) fn forget(root: &Path) -> Result<TreeSize> {
-    let mut amount = TreeSize::default();
+/// Drops it from the page cache as far as it is on disk; returns its size.
+pub(crate) fn drop_from_cache(root: &Path) -> Result<TreeSize> {
+    let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {
-        amount.add(metadata);
+        size.add(metadata);
         if !metadata.is_file() {
             return Ok(());
         }
-        let forgotten = File::open(path)
+        let dropped = File::open(path)
             .and_then(|file| fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from));
-        forgotten.context(|| format!("evicting {}", path.display()))
+        dropped.context(|| format!("evicting {}", path.display()))
     })?;
-    Ok(amount)
+    Ok(size)
 }
 
 impl TreeSize {
@@ -176,15 +176,12 @@ impl TreeSize {
     }
 }
 
-/// Removes what is there.
+/// Removes a file or a whole directory, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    };
-    removed.context(|| format!("removing {}", path.display()))
+    match fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        true => fs::remove_dir_all(path).context(|| format!("removing {}", path.display())),
+        false => content::remove(path),
+    }
 }
 
 /// Whether files of this folder can share blocks.
@@ -201,7 +198,7 @@ pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
     Ok(shared.is_ok())
 }
 
-/// Everything below a path and itself, each folder before what is in it, by names.
+/// Visits a path and everything below it, each directory before its entries, in the order of names.
 fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
     let mut pending = vec![root.to_owned()];
     while let Some(path) = pending.pop() {
@@ -219,7 +216,7 @@ fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> 
     Ok(())
 }
 
-/// Reads a file and shows every page that is not zeros, with its offset; holes are passed over.
+/// Reads a file and passes every page that isn't all zeros, with its offset; skips holes.
 fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
     let context = || format!("reading {}", path.display());
     let file = File::open(path).context(context)?;
@@ -240,7 +237,7 @@ fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
                     look(offset, page);
                 }
             }
-            // It was cut off meanwhile.
+            // It was truncated meanwhile.
             if read == 0 {
                 return Ok(());
             }
@@ -263,10 +260,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().join("tree");
         TREE.make(&tree).unwrap();
-        let amount = warm(&tree).unwrap();
+        let size = warm(&tree).unwrap();
         assert_eq!((TREE.entries(), TREE.files()), (1 + 3 + 250, 250));
-        assert_eq!((amount.entries, amount.bytes), (254, 2500));
-        assert_eq!(forget(&tree).unwrap(), amount);
+        assert_eq!((size.entries, size.bytes), (254, 2500));
+        assert_eq!(drop_from_cache(&tree).unwrap(), size);
     }
 
     #[test]

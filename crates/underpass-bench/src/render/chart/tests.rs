@@ -229,7 +229,7 @@ fn marks_of_line_charts_read_back_as_the_medians() {
             .filter(|plot| !plot.group.is_empty() && plot.narrow.is_some())
         {
             let metric = plot
-                .words()
+                .words
                 .id
                 .trim_start_matches("e-")
                 .trim_end_matches("-narrow");
@@ -282,7 +282,7 @@ fn bars_end_at_the_medians() {
             // The outermost label may stand aside of its tick; a line through the others is exact.
             let ticks: Vec<_> = svg.iter().filter(is_tick).map(tick).skip(1).collect();
             let reading = HoldWorkload::of(&ticks);
-            let metric = plot.words().id.trim_start_matches("e-");
+            let metric = plot.words.id.trim_start_matches("e-");
             for place in 0..experiment.contenders.len() {
                 let ink = hex(colour(place));
                 let bar = svg
@@ -310,7 +310,7 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
     let (experiment, plots) = all_plots().swap_remove(2);
     let plot = plots
         .iter()
-        .find(|plot| plot.words().id == "e-times")
+        .find(|plot| plot.words.id == "e-times")
         .unwrap();
     let svg = elements(&plot.svg);
     let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
@@ -356,7 +356,7 @@ fn latencies_and_timelines_read_back() {
         elements(
             &plots
                 .iter()
-                .find(|one| one.words().id.starts_with(id))
+                .find(|one| one.words.id.starts_with(id))
                 .unwrap()
                 .svg,
         )

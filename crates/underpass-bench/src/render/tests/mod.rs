@@ -45,7 +45,7 @@ fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() 
             for group in super::table::groups(experiment) {
                 assert!(group.figures.rows.iter().all(|row| row.name != *name));
                 match group.ratios {
-                    Some(super::table::Ratios::ReportTable(ratios)) => {
+                    Some(super::table::Ratios::Table(ratios)) => {
                         assert!(failed > 0 && ratios.rows.iter().all(|row| row.name != *name));
                     }
                     Some(super::table::Ratios::TooFewRounds) => assert!(failed > 0),

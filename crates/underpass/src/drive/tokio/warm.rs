@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-use crate::outbox::shared_file::SharedFile;
+use crate::shared_file::SharedFile;
 use crate::sys;
 use crate::vocabulary::limits::READ_AHEAD_BYTES;
 

@@ -1,0 +1,115 @@
+//! The copy of a folder: made or found, and open.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, Stat, chmod, fstat, mkdirat, openat};
+
+use crate::entry::{Destination, Entry};
+use crate::fs::folder::{Folder, READ};
+use crate::fs::stat::identity;
+use crate::metadata::{self, Creation};
+use crate::options::Effect;
+use crate::report::problem::{Problem, What};
+use crate::report::reporter::EventBuffer;
+use crate::tree::level::DestinationOrigin;
+
+/// The copy of a folder.
+pub(crate) struct FolderCopy {
+    pub(crate) folder: Folder,
+    pub(crate) creation: Creation,
+    pub(crate) origin: DestinationOrigin,
+    /// The permission bits that it had before [`FolderCopy::widen`] changed them.
+    pub(crate) narrowed: Option<u32>,
+}
+
+impl FolderCopy {
+    /// Makes the copy, or opens the one that is there.
+    pub(crate) fn make_or_open(
+        entry: &Entry<'_>,
+        source: &Stat,
+        dest: &Destination,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<Self, Problem> {
+        let run = entry.run;
+        let copy = |folder, creation, origin| Self {
+            folder,
+            creation,
+            origin,
+            narrowed: None,
+        };
+        if let Destination::Existing(_) = dest {
+            let folder = open(entry, dest)?;
+            return Ok(copy(folder, Creation::Existing, DestinationOrigin::Old));
+        }
+        if run.options.effect == Effect::ToldOnly {
+            entry.say_making(dest.renamed(), events);
+            let creation = Creation::New(0o700);
+            return Ok(copy(
+                Folder::Imagined,
+                creation,
+                DestinationOrigin::Imagined,
+            ));
+        }
+        let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
+        let (parent, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
+        mkdirat(parent, name, Mode::from_raw_mode(mode))
+            .map_err(|errno| entry.at_dest(What::CreateDirectory, errno))?;
+        entry.say_making(dest.renamed(), events);
+        let folder = open(entry, dest)?;
+        Ok(copy(folder, Creation::New(mode), DestinationOrigin::Fresh))
+    }
+
+    /// Widens the permission bits of a folder that was just made, where it can't be filled: an
+    /// access control list of its parent may have narrowed them.
+    pub(crate) fn widen(&mut self, entry: &Entry<'_>) -> Result<(), Problem> {
+        if matches!(self.folder, Folder::Imagined) || self.creation == Creation::Existing {
+            return Ok(());
+        }
+        let failed = |errno| entry.at_dest(What::Mode, errno);
+        let mode = fstat(self.folder.fd()).map_err(failed)?.st_mode & 0o7777;
+        if mode & 0o700 == 0o700 {
+            return Ok(());
+        }
+        let itself = format!("/proc/self/fd/{}", self.folder.fd().as_raw_fd());
+        chmod(itself, Mode::from_raw_mode(mode | 0o700)).map_err(failed)?;
+        self.folder = Folder::open(self.folder.fd(), c".", OFlags::empty()).map_err(failed)?;
+        self.narrowed = Some(mode);
+        Ok(())
+    }
+}
+
+/// Opens the copy of a folder: what was seen there, or what was just made.
+fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
+    let seen = match dest {
+        Destination::Existing(there) => Some(there),
+        Destination::New { .. } => None,
+    };
+    let flags = match seen.is_none_or(|there| there.link.is_none()) {
+        true => OFlags::NOFOLLOW,
+        false => OFlags::empty(),
+    };
+    let failed = |errno| entry.at_dest(What::CreateDirectory, errno);
+    let parent = entry.task.folders.dest.fd();
+    let folder = Folder::open(parent, &entry.task.dest, flags).map_err(failed)?;
+    let stat = fstat(folder.fd()).map_err(failed)?;
+    if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
+        return Err(Problem::said(What::Replaced, entry.dest_shown()));
+    }
+    Ok(folder)
+}
+
+/// Opens a source folder, if it is the one that was seen.
+pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Problem> {
+    let flags = match entry.follows() {
+        true => READ,
+        false => READ | OFlags::NOFOLLOW,
+    };
+    let failed = |errno| entry.at_source(What::OpenDirectory, errno);
+    let parent = entry.task.folders.source.fd();
+    let opened = openat(parent, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
+    let stat = fstat(&opened).map_err(failed)?;
+    match identity(&stat) == identity(seen) {
+        true => Ok(opened),
+        false => Err(Problem::said(What::Replaced, entry.source_shown())),
+    }
+}
