@@ -21,10 +21,11 @@ use underpass_net::{Connection, ConnectionError, ReadOutcome, ShutdownPhase, Whi
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::{BodyLength, CpuMeter, Exchange, ObservationLevel};
+use crate::connection::exchange::{BodyLength, CpuMeter, Exchange};
 use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
+use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
 use crate::request::head::{
     Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,

@@ -188,7 +188,7 @@ pub(crate) struct CountedRefusal {
 
 /// Whether a refusal could be counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Listed {
+pub(crate) enum AddedRefusal {
     /// It is the first of its kind.
     New,
     Known,
@@ -198,17 +198,17 @@ pub(crate) enum Listed {
 
 impl CountedRefusal {
     /// Adds it to `list`, which has at most `kinds_max` kinds (mechanism and cause).
-    pub(crate) fn add_to(self, list: &mut Vec<CountedRefusal>, kinds_max: usize) -> Listed {
+    pub(crate) fn add_to(self, list: &mut Vec<CountedRefusal>, kinds_max: usize) -> AddedRefusal {
         let kind = |counted: &CountedRefusal| (counted.refusal.mechanism, counted.refusal.cause);
         if let Some(known) = list.iter_mut().find(|known| kind(known) == kind(&self)) {
             known.answers += self.answers;
-            return Listed::Known;
+            return AddedRefusal::Known;
         }
         if list.len() >= kinds_max {
-            return Listed::No;
+            return AddedRefusal::No;
         }
         list.push(self);
-        Listed::New
+        AddedRefusal::New
     }
 }
 
@@ -323,9 +323,9 @@ impl WorkerMetrics {
                 answers: 1,
             };
             match counted.add_to(&mut list, TALLIED_REFUSALS_MAX) {
-                Listed::New => new.push(refusal),
-                Listed::Known => {}
-                Listed::No => self.refusals_unlisted.add(1),
+                AddedRefusal::New => new.push(refusal),
+                AddedRefusal::Known => {}
+                AddedRefusal::No => self.refusals_unlisted.add(1),
             }
         }
         new

@@ -20,14 +20,14 @@ use crate::site::rules::{EtagRecipe, RepresentationHeaders, push_field};
 #[derive(Clone, Debug)]
 pub(crate) struct SiteFile {
     pub(crate) path: SitePath,
-    pub(crate) state: Rc<FileState>,
+    pub(crate) state: Rc<FileSnapshot>,
     /// The name it is to be saved under, if it is not to be shown.
     pub(crate) save_as: Option<Box<[u8]>>,
 }
 
 /// What was true of a file when it was last looked at.
 #[derive(Debug)]
-pub(crate) struct FileState {
+pub(crate) struct FileSnapshot {
     pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) size: u64,
     pub(crate) validators: Validators,
@@ -53,7 +53,7 @@ pub(crate) enum Precompressed {
     #[default]
     Unknown,
     Missing,
-    There(Rc<FileState>),
+    There(Rc<FileSnapshot>),
 }
 
 impl SiteFile {
@@ -65,12 +65,12 @@ impl SiteFile {
         label: RepresentationHeaders,
         now: SystemTime,
     ) -> SiteFile {
-        let state = FileState::new(SharedFile::new(opened), stat, Rc::new(label), now);
+        let state = FileSnapshot::new(SharedFile::new(opened), stat, Rc::new(label), now);
         SiteFile::known(path, Rc::new(state))
     }
 
     /// A file whose state is known.
-    pub(crate) fn known(path: SitePath, state: Rc<FileState>) -> SiteFile {
+    pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
         let save_as = None;
         SiteFile {
             path,
@@ -93,20 +93,20 @@ impl SiteFile {
     }
 }
 
-impl FileState {
+impl FileSnapshot {
     fn new(
         descriptor: Arc<SharedFile>,
         stat: &Stat,
         label: Rc<RepresentationHeaders>,
         now: SystemTime,
-    ) -> FileState {
+    ) -> FileSnapshot {
         let (size, changed) = (size(stat), FileTime::of(stat));
         let inode = match label.etag {
             EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
             EtagRecipe::MtimeSize => None,
         };
         let validators = Validators::new(changed, size, inode, label.coding, now);
-        FileState {
+        FileSnapshot {
             descriptor,
             size,
             fields: written(&validators, RANGES, &label, label.coding),
@@ -121,9 +121,9 @@ impl FileState {
 
     /// The same state, compressed while it is sent: nobody knows how long it is, and ranges are of
     /// the plain file.
-    fn compressed(&self, coding: Coding) -> FileState {
+    fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
-        FileState {
+        FileSnapshot {
             descriptor: Arc::clone(&self.descriptor),
             size: self.size,
             fields: written(&validators, b"", &self.label, Some(coding)),
@@ -138,15 +138,15 @@ impl FileState {
 
     /// The same open file, as it is now.
     pub(crate) fn looked_at_again(
-        self: &Rc<FileState>,
+        self: &Rc<FileSnapshot>,
         stat: &Stat,
         now: SystemTime,
-    ) -> Rc<FileState> {
+    ) -> Rc<FileSnapshot> {
         match self.is_as(stat) {
             true => Rc::clone(self),
             false => {
                 let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(FileState::new(
+                Rc::new(FileSnapshot::new(
                     descriptor,
                     stat,
                     Rc::clone(&self.label),

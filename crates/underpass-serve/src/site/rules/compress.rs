@@ -168,14 +168,6 @@ impl MediaPattern {
     }
 }
 
-impl TryFrom<String> for MediaPattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<MediaPattern, String> {
-        MediaPattern::parse(&text)
-    }
-}
-
 impl fmt::Display for MediaPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.before)?;

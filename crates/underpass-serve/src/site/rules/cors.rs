@@ -95,21 +95,15 @@ impl CorsOrigin {
     }
 }
 
-impl TryFrom<String> for CorsOrigin {
-    type Error = String;
-
-    fn try_from(origin: String) -> Result<CorsOrigin, String> {
-        CorsOrigin::parse(&origin)
-    }
-}
-
-impl TryFrom<String> for FieldToken {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FieldToken, String> {
+impl FieldToken {
+    /// Checks the name of a field.
+    ///
+    /// # Errors
+    /// It is not a token.
+    pub fn parse(name: &str) -> Result<FieldToken, String> {
         match !name.is_empty() && name.bytes().all(is_token) {
-            true => Ok(FieldToken(name)),
-            false => Err(format!("{name:?} is no name of a field")),
+            true => Ok(FieldToken(name.to_owned())),
+            false => Err(format!("{name:?} is not the name of a field")),
         }
     }
 }

@@ -103,22 +103,6 @@ impl FieldValue {
     }
 }
 
-impl TryFrom<String> for FieldName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FieldName, String> {
-        FieldName::parse(&name)
-    }
-}
-
-impl TryFrom<String> for FieldValue {
-    type Error = String;
-
-    fn try_from(value: String) -> Result<FieldValue, String> {
-        FieldValue::parse(&value)
-    }
-}
-
 /// Appends a field, which begins with the line end of what stands before it.
 pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
     for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {

@@ -63,14 +63,6 @@ fn fault(name: &str) -> Option<&'static str> {
     (!right).then_some("has a part that is empty, too long or not of letters, digits and dashes")
 }
 
-impl TryFrom<String> for HostName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<HostName, String> {
-        HostName::parse(&name)
-    }
-}
-
 impl PartialEq<&str> for HostName {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other

@@ -46,11 +46,3 @@ impl PageStatus {
         self.0
     }
 }
-
-impl TryFrom<String> for PageStatus {
-    type Error = String;
-
-    fn try_from(status: String) -> Result<PageStatus, String> {
-        PageStatus::parse(&status)
-    }
-}

@@ -57,14 +57,6 @@ impl Pattern {
     }
 }
 
-impl TryFrom<String> for Pattern {
-    type Error = String;
-
-    fn try_from(pattern: String) -> Result<Pattern, String> {
-        Pattern::parse(&pattern)
-    }
-}
-
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.glob().glob())

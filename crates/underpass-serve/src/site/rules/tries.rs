@@ -129,14 +129,6 @@ impl Candidate {
     }
 }
 
-impl TryFrom<String> for Candidate {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Candidate, String> {
-        Candidate::parse(&text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,14 +47,6 @@ pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
     SitePath::parse(path.as_bytes()).map_err(|refusal| format!("{path:?}: {}", refusal.why))
 }
 
-impl TryFrom<String> for UrlPath {
-    type Error = String;
-
-    fn try_from(path: String) -> Result<UrlPath, String> {
-        UrlPath::parse(&path)
-    }
-}
-
 impl fmt::Display for UrlPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{:?}", self.0)
@@ -79,13 +71,5 @@ impl FileName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl TryFrom<String> for FileName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FileName, String> {
-        FileName::parse(&name)
     }
 }
