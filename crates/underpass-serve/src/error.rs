@@ -87,7 +87,7 @@ impl fmt::Display for Error {
             }
             Error::NoBeneath { errno } => write!(
                 f,
-                "cannot keep requests beneath the served folder: openat2: {errno}"
+                "cannot confine requests to the served folder, which takes openat2 (Linux 5.6 or later, not forbidden by a filter): {errno}"
             ),
             Error::Config(what) => f.write_str(what),
             Error::ConfigFile { path, error } => {
@@ -98,10 +98,10 @@ impl fmt::Display for Error {
                 )
             }
             Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
-            Error::Fixed { what } => write!(f, "{what} is not changed by a reload"),
-            Error::Limits { what } => write!(f, "the limits contradict each other: {what}"),
-            Error::NoSite => f.write_str("there is no site to serve"),
-            Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
+            Error::Fixed { what } => write!(f, "a reload cannot change {what}; restart the server"),
+            Error::Limits { what } => write!(f, "contradicting limits: {what}"),
+            Error::NoSite => f.write_str("no site to serve"),
+            Error::NameTaken { name } => write!(f, "more than one site has the name {name}"),
             Error::Log { path, source } => {
                 write!(
                     f,

@@ -161,9 +161,9 @@ impl RequestLimits {
     /// [`Error::Limits`]: which, and what to change.
     pub(crate) fn check(&self, input_bytes_max: usize) -> Result<(), Error> {
         let what = if self.line_bytes_max < LINE_BYTES_MAX_MIN {
-            "requests.line-bytes-max is less than 64: no request would fit"
+            "requests.line-bytes-max is less than 64, too small for any request"
         } else if self.head_bytes_max < self.line_bytes_max.saturating_add(HEAD_BYTES_MORE) {
-            "requests.head-bytes-max has no room for requests.line-bytes-max and 64 bytes more"
+            "requests.head-bytes-max is less than requests.line-bytes-max + 64"
         } else if input_bytes_max < self.head_bytes_max {
             "connections.input-bytes-max is less than requests.head-bytes-max; raise it as well"
         } else {

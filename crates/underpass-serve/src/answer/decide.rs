@@ -235,8 +235,10 @@ pub(crate) fn decide(
 pub(crate) const ALLOWED_METHODS: &[u8] = b"GET, HEAD, OPTIONS";
 
 const NOT_ALLOWED: HttpError = HttpError::new(Status::MethodNotAllowed, "this server is read-only");
-const CHANGED: HttpError =
-    HttpError::new(Status::PreconditionFailed, "the file is in another state");
+const CHANGED: HttpError = HttpError::new(
+    Status::PreconditionFailed,
+    "the file does not match the condition",
+);
 const OUT_OF_RANGE: HttpError = HttpError::new(
     Status::RangeNotSatisfiable,
     "the range starts behind the end of the file",

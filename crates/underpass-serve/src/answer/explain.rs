@@ -43,7 +43,7 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
         Joining::Apart => {
             let tiers: Vec<_> = forecast.plan.tiers().map(|tier| tier.name()).collect();
             match tiers.is_empty() {
-                true => "nothing is allowed".to_owned(),
+                true => "no mechanism is allowed".to_owned(),
                 false => tiers.join(", "),
             }
         }

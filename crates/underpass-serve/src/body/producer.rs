@@ -32,7 +32,7 @@ pub(crate) trait BodyProducer: fmt::Debug + Send {
 
     /// How the body comes about, for those who debug.
     fn made(&self) -> &'static str {
-        "made in memory while it is sent"
+        "produced in memory while it is sent"
     }
 }
 

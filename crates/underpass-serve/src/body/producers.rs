@@ -128,8 +128,10 @@ impl From<io::Error> for StartError {
 }
 
 /// The response where a file or folder cannot be read.
-pub(crate) const UNREADABLE: HttpError =
-    HttpError::new(Status::InternalServerError, "it cannot be read");
+pub(crate) const UNREADABLE: HttpError = HttpError::new(
+    Status::InternalServerError,
+    "the file or folder cannot be read",
+);
 
 fn compress(
     file: SiteFile,

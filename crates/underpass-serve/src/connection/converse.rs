@@ -114,8 +114,10 @@ enum HeadError {
     Gone,
 }
 
-const HEAD_TIMED_OUT: HttpError =
-    HttpError::new(Status::RequestTimeout, "the request did not come in time");
+const HEAD_TIMED_OUT: HttpError = HttpError::new(
+    Status::RequestTimeout,
+    "the request head was not received in time",
+);
 
 impl<'c> Exchanges<'c> {
     /// Returns how the connection ends.

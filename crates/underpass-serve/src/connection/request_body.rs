@@ -129,4 +129,7 @@ impl RequestBody {
     }
 }
 
-const LATE: HttpError = HttpError::new(Status::RequestTimeout, "the body did not come in time");
+const LATE: HttpError = HttpError::new(
+    Status::RequestTimeout,
+    "the request body was not received in time",
+);

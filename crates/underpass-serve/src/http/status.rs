@@ -91,7 +91,7 @@ impl HttpError {
 /// What is made for each answer, and for too many at once.
 pub(crate) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
-    "too many such answers are being made; try again later",
+    "too many responses of this kind are in progress; try again later",
 );
 
 impl fmt::Display for HttpError {

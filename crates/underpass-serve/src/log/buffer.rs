@@ -190,7 +190,7 @@ impl LogWriter {
         let before = dropped.fetch_add(1, Ordering::Relaxed);
         if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
-                "lines of the access log are dropped, the disk does not follow: {} up to now",
+                "lines of the access log are dropped, the disk is too slow: {} so far",
                 before + 1
             );
         }

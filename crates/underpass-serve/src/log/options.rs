@@ -68,7 +68,7 @@ impl FromStr for LogFormat {
             "combined" => Ok(LogFormat::Combined),
             "json" => Ok(LogFormat::Json),
             _ => Err(format!(
-                "{word:?} is no format of logs; there are combined and json"
+                "{word:?} is not a log format; expected combined or json"
             )),
         }
     }

@@ -160,7 +160,7 @@ impl LogThread<LogSink> {
         match self.target.reopen() {
             Ok(()) => self.line = LineState::Ended,
             Err(error) => tracing::warn!(
-                "the access log goes on in the old file, {} cannot be opened: {error}",
+                "cannot reopen the access log {}, writing to the old file continues: {error}",
                 self.target.name()
             ),
         }
@@ -214,7 +214,7 @@ impl<T: Write> LogThread<T> {
             (Err(_), WriteFault::Told) => {}
             (Err(error), WriteFault::None) => {
                 self.fault = WriteFault::Told;
-                tracing::warn!("the access log cannot be written, lines are lost: {name}: {error}");
+                tracing::warn!("cannot write the access log {name}, lines are lost: {error}");
             }
         }
         self.batch = batch;

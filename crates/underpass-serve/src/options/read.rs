@@ -13,7 +13,7 @@ impl ServerOptions {
     /// Reads the configuration in a file. Roots that are relative are relative to its folder.
     ///
     /// # Errors
-    /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
+    /// [`Error::ConfigFile`] where the file or folder cannot be read, [`Error::Config`] where it makes no sense.
     pub fn load(file: &Path) -> Result<ServerOptions, Error> {
         ServerOptions::load_with(Some(file), &[])
     }

@@ -49,7 +49,7 @@ impl RequestLine {
             return Err(HttpError::bad("the method is not a token"));
         }
         if target.is_empty() || !target.iter().all(|&byte| is_target(byte)) {
-            return Err(HttpError::bad("the target has a character it may not have"));
+            return Err(HttpError::bad("the target contains an invalid character"));
         }
         let start = method.len() + 1;
         Ok(RequestLine {
@@ -88,7 +88,7 @@ impl HttpVersion {
             (b'1', b'1'..=b'9') => Ok(HttpVersion::Http11),
             (b'0'..=b'9', b'0'..=b'9') => Err(HttpError::new(
                 Status::VersionNotSupported,
-                "only HTTP/1.0 and HTTP/1.1 are spoken here",
+                "only HTTP/1.0 and HTTP/1.1 are supported",
             )),
             _ => Err(HttpError::bad("the version is not HTTP/x.y")),
         }

@@ -275,6 +275,6 @@ impl BodyProducer for Archive {
     }
 
     fn made(&self) -> &'static str {
-        "made while it is sent: contents leave as files do, the rest from memory"
+        "produced while it is sent: contents leave as files do, the rest from memory"
     }
 }

@@ -140,7 +140,7 @@ impl MediaPattern {
         let ends = text.starts_with('/') || text.ends_with('/');
         if !text.bytes().all(is_ours) || slashes + stars == 0 || slashes > 1 || stars > 1 || ends {
             return Err(format!(
-                "{text:?} is no media type, such as \"text/html\", \"text/*\" or \"*+json\""
+                "{text:?} is not a media type; expected for example \"text/html\", \"text/*\" or \"*+json\""
             ));
         }
         let text = text.to_ascii_lowercase();

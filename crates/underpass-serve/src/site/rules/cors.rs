@@ -88,8 +88,8 @@ impl CorsOrigin {
         match right {
             true => Ok(CorsOrigin(lower)),
             false => Err(format!(
-                "{origin:?} is no origin; one is https://host, or https://host:port with a port \
-                 that is not the usual one, without a slash at its end; `*` is any"
+                "{origin:?} is not an origin; expected https://host or https://host:port, without \
+                 the default port and without a trailing slash; or `*` for any"
             )),
         }
     }
@@ -103,7 +103,7 @@ impl FieldToken {
     pub fn parse(name: &str) -> Result<FieldToken, String> {
         match !name.is_empty() && name.bytes().all(is_token) {
             true => Ok(FieldToken(name.to_owned())),
-            false => Err(format!("{name:?} is not the name of a field")),
+            false => Err(format!("{name:?} is not a field name")),
         }
     }
 }
@@ -132,7 +132,7 @@ impl CorsRules {
         let allowed = match options.origins.len() {
             0 => return Ok(None),
             1 if any => AllowedOrigins::Everybody,
-            _ if any => return Err("cors: `*` allows everybody; leave the others out".to_owned()),
+            _ if any => return Err("cors: `*` allows every origin; remove the others".to_owned()),
             _ => AllowedOrigins::Listed(options.origins.clone()),
         };
         let list = |names: &[FieldToken]| -> String {

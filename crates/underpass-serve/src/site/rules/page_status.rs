@@ -35,7 +35,7 @@ impl PageStatus {
             None => {
                 let all = PAGES.map(|page| page.code().to_string());
                 Err(format!(
-                    "{status:?} has no page; those that may: {}",
+                    "{status:?} cannot have a page; expected one of {}",
                     all.join(", ")
                 ))
             }

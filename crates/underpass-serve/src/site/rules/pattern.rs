@@ -35,7 +35,7 @@ impl Pattern {
         };
         if pattern.trim_matches('/').is_empty() {
             return Err(format!(
-                "the pattern {pattern:?} names no files; all are `/**`"
+                "the pattern {pattern:?} matches no file; `/**` matches all"
             ));
         }
         let glob = GlobBuilder::new(&anchored)

@@ -80,7 +80,7 @@ impl SiteRules {
         ] {
             let twice = |(n, coding)| codings[..n].contains(coding);
             if codings.iter().enumerate().any(twice) {
-                return Err(format!("{key}: a coding stands twice"));
+                return Err(format!("{key}: a coding is listed twice"));
             }
         }
         options.tries.iter().try_for_each(TryRule::check)?;
