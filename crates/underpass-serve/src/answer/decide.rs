@@ -273,8 +273,8 @@ fn folder_location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// What a path leads to, or what stands in where there is nothing; and how a folder is called,
-/// where that is not its own path. A hidden path leads nowhere, or whoever looks for `.git` would
-/// learn of a page there.
+/// where that is not its own path. A hidden path leads nowhere, not even to the
+/// fallback.
 fn located(
     rewritten: RewrittenPath,
     query: &Query,
@@ -328,8 +328,8 @@ fn tried(
     (Resolved::Nothing, None)
 }
 
-/// What a path leads to that stands for another one alone. Of a folder the client is told where it
-/// is: relative links in its page would lead to paths that nothing stands for.
+/// What a path leads to that replaces another single path. A folder is redirected to: relative
+/// links in its page would lead to paths that no rewrite covers.
 fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved) -> Resolved {
     let folder = (path.form() == PathForm::Folder && rules.is_final(&path)).then(|| path.clone());
     match (seek(path), folder) {
@@ -338,7 +338,7 @@ fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved)
     }
 }
 
-/// What somebody wants of a file.
+/// What a request asks of a file.
 struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,

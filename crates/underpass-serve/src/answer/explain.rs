@@ -1,19 +1,19 @@
-//! What an answer says about its own way, for those who debug: two fields in its head.
+//! How a response explains how it is sent, for debugging: two fields in its head.
 //!
 //! ```text
 //! Underpass-Plan: splice, sendfile, read_write; cold; not clone (the sink is not a regular file)
 //! Underpass-Previous: 100000 bytes by sendfile (1 call)
 //! ```
 //!
-//! The head leaves before the body, so what it says of its own body is a plan: the kernel may still
-//! refuse. What was measured is that of the previous answer on the connection.
+//! The head leaves before the body, so it can report only the plan for its own body: the kernel may
+//! still refuse. The measured account is that of the previous response on the connection.
 
 use serde::Deserialize;
 use underpass::drive::tokio::{Forecast, Warmth};
 use underpass::{Account, Joining};
 
-/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
-/// system calls for each: for debugging.
+/// Whether responses explain how they are sent. For debugging: it exposes properties of files and
+/// kernel to clients, and costs some system calls for each response.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(from = "bool")]
 pub enum Explain {
@@ -33,10 +33,10 @@ impl From<bool> for Explain {
     }
 }
 
-/// What an answer says of a body that is in memory with its head already.
+/// The plan for a body that is in memory with its head.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
 
-/// What an answer says of its body, without the field's name.
+/// The plan for a body, without the name of the field.
 pub(crate) fn planned(forecast: &Forecast) -> String {
     let mut text = match forecast.joining {
         Joining::Joined => "joined with its head by read_write".to_owned(),

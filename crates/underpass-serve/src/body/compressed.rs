@@ -126,7 +126,7 @@ impl Encoder {
     }
 }
 
-/// Not told the size: for large bodies it would take tables four times as large.
+/// Without a size hint, which would make the tables of large bodies four times as large.
 fn brotli() -> CompressorWriter<Vec<u8>> {
     let parameters = BrotliEncoderParams {
         quality: BROTLI_QUALITY,

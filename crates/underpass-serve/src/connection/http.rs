@@ -1,4 +1,4 @@
-//! HTTP as a protocol of the network ground.
+//! HTTP/1.1 as a protocol of `underpass-net`.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::connection::converse;
 use crate::connection::worker::{HttpShared, Worker};
 use crate::metrics::worker_metrics::ServeSummary;
 
-/// What is spoken on connections, and what workers do before they take any.
+/// The protocol, and what workers do before they accept connections.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProtocol {
     pub(crate) shared: HttpShared,

@@ -1,7 +1,7 @@
-//! Request bodies: nobody wants them yet, but where they end the next request begins.
+//! Request bodies. No method uses them yet, but the next request begins where they end.
 //!
-//! A short one is read and thrown away before the answer, so that a malformed one is noticed and
-//! the connection can be kept. A long one is left where it is, and the connection ends.
+//! A short one is read and discarded before the response, so that a malformed one is noticed and
+//! the connection can be kept. A long one is not read, and the connection is closed.
 
 use underpass::Piece;
 use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
@@ -52,7 +52,7 @@ pub(crate) enum SkipError {
     TooLong,
     /// It is malformed or did not come in time.
     Invalid(HttpError),
-    /// There is nobody to answer.
+    /// The client is gone.
     Gone,
 }
 

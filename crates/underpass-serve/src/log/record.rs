@@ -1,4 +1,4 @@
-//! What a line of the log is made of.
+//! The data of a log line.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use underpass::{Account, Beside};
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 
-/// One answer, told after it has left, or has not.
+/// A completed or aborted exchange.
 #[derive(Debug)]
 pub(crate) struct LogRecord<'r> {
     /// When the first byte of the request was seen.
@@ -32,7 +32,7 @@ pub(crate) struct LogRecord<'r> {
     pub(crate) end: ExchangeEnd,
 }
 
-/// What the client said, as far as the log tells of it, in one buffer that is used again and again.
+/// What the client sent, as far as it is logged, in one reused buffer.
 #[derive(Debug, Default)]
 pub(crate) struct RequestText {
     bytes: Vec<u8>,
@@ -71,7 +71,7 @@ impl RequestText {
         self.bytes
     }
 
-    /// Takes down the head of a request that was understood, or as much of it as came.
+    /// Copies the head of a request that was understood, or as much of it as came.
     pub(crate) fn copy_from(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
         let [method, target, version] = split_line(first_line(head));
         let fields = request.map(|request| &request.fields);
@@ -115,7 +115,7 @@ fn first_line(head: &[u8]) -> &[u8] {
 }
 
 /// Method, target and version. Where the line is not made of these, what there is stands for the
-/// method, so that whoever reads the log sees it.
+/// method, so that it shows in the log.
 fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
     if line.is_empty() {
         return [None; 3];

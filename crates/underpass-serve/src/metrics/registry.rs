@@ -1,4 +1,4 @@
-//! What all workers of a server tell of, in one place for those who ask.
+//! The metrics of all workers of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub(crate) enum ObservationLevel {
     ProcessorTime,
 }
 
-/// The counts of all workers, and the log.
+/// The metrics of all workers, and the log.
 #[derive(Debug)]
 pub(crate) struct MetricsRegistry {
     tallies: Mutex<RegisteredMetrics>,
@@ -33,7 +33,7 @@ pub(crate) struct MetricsRegistry {
 }
 
 impl MetricsRegistry {
-    /// One that watches as closely as its log, and those who read metrics, need.
+    /// Observes as much as the log and the readers of metrics need.
     pub(crate) fn new(
         log: Option<AccessLog>,
         metrics: MetricsUse,
@@ -54,7 +54,7 @@ impl MetricsRegistry {
         }
     }
 
-    /// What one more worker counts with.
+    /// Metrics for one more worker.
     pub(crate) fn tally(&self) -> Arc<WorkerMetrics> {
         let tally = Arc::new(WorkerMetrics::default());
         if let Ok(mut tallies) = self.tallies.lock() {
@@ -64,7 +64,7 @@ impl MetricsRegistry {
         tally
     }
 
-    /// What all workers have counted up to now.
+    /// The current metrics of all workers.
     pub(crate) fn counts(&self) -> MetricsSnapshot {
         let Ok(mut tallies) = self.tallies.lock() else {
             return MetricsSnapshot::default();
@@ -84,7 +84,7 @@ impl MetricsRegistry {
     }
 }
 
-/// The tallies of workers, and one for all that have ended: each reload ends some.
+/// The metrics of running workers, and the sums of those that have ended.
 #[derive(Debug, Default)]
 struct RegisteredMetrics {
     working: Vec<Arc<WorkerMetrics>>,
@@ -92,8 +92,8 @@ struct RegisteredMetrics {
 }
 
 impl RegisteredMetrics {
-    /// Adds up what is final. A tally that somebody else still has is left as it is, be it a worker
-    /// or somebody who reads: who adds up meanwhile has each count once.
+    /// Adds up the metrics of workers that have ended. Metrics that a worker or a reader still
+    /// holds are left alone, so that a reader counts each number once.
     fn fold(&mut self) {
         let ended = &self.ended;
         self.working.retain_mut(|tally| match Arc::get_mut(tally) {
@@ -106,7 +106,7 @@ impl RegisteredMetrics {
     }
 }
 
-/// What workers have counted, to be added up.
+/// The metrics of all workers, to be added up.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsSnapshot {
     pub(crate) all: Vec<Arc<WorkerMetrics>>,

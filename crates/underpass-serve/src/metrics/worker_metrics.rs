@@ -1,7 +1,7 @@
-//! What one worker counts: plain numbers that only it writes and everybody may read.
+//! What one worker counts: numbers with one writer and any number of readers.
 //!
-//! A count is a load and a store without a lock, on memory that no other worker writes to. Who asks
-//! for metrics reads the numbers of all workers and adds them up; they need not be of one moment.
+//! Counting is a load and a store without a lock, on memory that no other worker writes to. A
+//! scrape adds up the numbers of all workers, which need not be of one moment.
 
 use std::borrow::Cow;
 use std::ops::AddAssign;
@@ -42,9 +42,9 @@ pub(crate) enum ExchangeEnd {
     Complete,
     /// The peer closed or reset the connection, or acknowledged nothing for too long.
     PeerGone,
-    /// The peer took nothing for too long.
+    /// The client reads nothing for too long.
     Stalled,
-    /// The peer took less than it has to.
+    /// The client reads slower than `rate-min`.
     TooSlow,
     /// The server was stopped.
     Stopped,
@@ -103,7 +103,7 @@ impl SlowClient {
     }
 }
 
-/// The label of methods that this server does not tell apart.
+/// Labels of methods.
 pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "other"];
 
 /// Statuses have three digits, the first one from 1 to 5.

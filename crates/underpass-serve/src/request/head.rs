@@ -1,4 +1,4 @@
-//! Reads a request head: bytes in, a checked [`RequestHead`] out, or why not.
+//! Parses a request head: bytes in, a valid [`RequestHead`] or an error out.
 //!
 //! `httparse` reads the fields. What it is more tolerant about than a server behind other servers
 //! may be (a line end without CR, any number of empty lines before the request line, versions) is
@@ -22,12 +22,12 @@ use crate::request::host;
 use crate::request::request_line::{HttpVersion, Method, RequestLine};
 use crate::request::target::HttpTarget;
 
-/// A request whose head makes sense, with everything an answer depends on.
+/// The head of a valid request, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct RequestHead<'b> {
     pub(crate) method: Method,
     pub(crate) version: HttpVersion,
-    /// Whom it is for, with its port: what the target names, else the `Host` field.
+    /// The host that it is for, with its port: from the target, else from the `Host` field.
     pub(crate) authority: Option<&'b [u8]>,
     pub(crate) target: HttpTarget<'b>,
     pub(crate) persistence: Persistence,
@@ -51,7 +51,7 @@ pub(crate) enum Persistence {
 pub(crate) enum Expectation {
     Nothing,
     Continue,
-    /// An expectation nobody knows.
+    /// An unknown expectation.
     Unknown,
 }
 
@@ -184,7 +184,7 @@ impl HeadScanner {
 const LINE_END_BYTES: usize = 2;
 
 /// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
-/// without LF is left to those who read the line.
+/// without LF is left to the parser of the line.
 fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
     let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Whom a request is for: the `Host` field and the authority of an absolute target, RFC 9112,
-//! section 3.2, and RFC 3986, section 3.2.2.
+//! The host that a request is for: the `Host` field and the authority of an absolute target, RFC
+//! 9112, section 3.2, and RFC 3986, section 3.2.2.
 //!
 //! Which site answers is decided by the name alone, without its port and in any case.
 

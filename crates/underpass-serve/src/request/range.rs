@@ -17,7 +17,7 @@ pub(crate) struct ByteRange {
 /// What a `Range` comes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RangeSelection {
-    /// Everything: there is nothing to heed.
+    /// Everything: there is no valid range.
     Whole,
     One(ByteRange),
     /// Two or more, disjoint, in the order asked for.

@@ -40,7 +40,7 @@ pub(crate) struct FileSnapshot {
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
     pub(crate) changed: FileTime,
-    /// When anything of it changed, its times included: nobody sets this one.
+    /// The change time, which cannot be set.
     touched: FileTime,
 }
 
@@ -79,7 +79,7 @@ impl SiteFile {
         }
     }
 
-    /// The same, as it is told when it is compressed while it is sent.
+    /// The same file, to be compressed while it is sent.
     pub(crate) fn into_compressed(self, coding: Coding) -> SiteFile {
         let state = Rc::new(self.state.compressed(coding));
         SiteFile { state, ..self }
@@ -119,8 +119,7 @@ impl FileSnapshot {
         }
     }
 
-    /// The same state, compressed while it is sent: nobody knows how long it is, and ranges are of
-    /// the plain file.
+    /// The same state, to be compressed while it is sent: of unknown length, without ranges.
     fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
         FileSnapshot {
@@ -179,7 +178,7 @@ impl FileSnapshot {
     }
 
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
-    /// shows could go unseen), and nobody has to wait for it. Says how many bytes that takes.
+    /// shows could go unseen), and it is in the page cache. Returns how many bytes that takes.
     pub(crate) fn keep_content(&self) -> usize {
         if self.size > CONTENT_BYTES_MAX
             || self.validators.modified.is_none()

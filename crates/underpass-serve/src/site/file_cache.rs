@@ -22,7 +22,7 @@
 //! size nor its times change: a hot answer is then one `recv` and one `send`.
 //!
 //! Whatever is answered is one state of one file that had this name within that time. An open file
-//! that was deleted keeps its space on disk; a sweep closes what is too old even if nobody asks.
+//! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -125,7 +125,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Has changes of a file told, from before it is looked at for the second time.
+    /// Watches a file, starting before it is looked at for the second time.
     fn watch(&self, state: &FileSnapshot) -> Option<Rc<WatchedFile>> {
         let watch = self.watch.get_or_init(FileWatcher::start).as_ref()?;
         watch.add(&*state.descriptor)
@@ -177,8 +177,8 @@ impl OpenFileCache {
 }
 
 impl CachedFile {
-    /// Whether what was seen of the file last still holds: nothing was told of it since, and its
-    /// date has settled, so that what it is answered with doesn't depend on the time.
+    /// Whether the last look at the file still holds: no event reported a change since, and its
+    /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
         let is_told = |watched: &Rc<WatchedFile>| watched.has_changed();
         self.state.validators.modified.is_some()

@@ -1,5 +1,5 @@
 //! A listing for people: one page without anything from elsewhere. All of it works without the
-//! script, which filters the rows while somebody types.
+//! script, which filters the rows during typing.
 
 use std::borrow::Cow;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Who may read answers from other sites: the CORS protocol of the Fetch standard.
+//! Which origins may read responses: the CORS protocol of the Fetch standard.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::field::push_field;
 use crate::request::request_line::is_token;
 
-/// Which web sites may read what is served here, by scripts.
+/// Which origins may read what is served, by scripts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CorsOptions {
@@ -121,7 +121,7 @@ pub(crate) struct CorsRules {
 #[derive(Debug)]
 enum AllowedOrigins {
     Everybody,
-    /// Answers depend on who asks.
+    /// Responses depend on the origin.
     Listed(Vec<CorsOrigin>),
 }
 
@@ -182,7 +182,7 @@ impl CorsRules {
         }
     }
 
-    /// Appends the fields of an answer to somebody who was admitted.
+    /// Appends the fields of a response to an allowed origin.
     pub(crate) fn push_to(&self, head: &mut Vec<u8>, admitted: &[u8]) {
         head.extend_from_slice(b"\r\nAccess-Control-Allow-Origin: ");
         head.extend_from_slice(admitted);

@@ -22,7 +22,7 @@ pub enum Symlinks {
     /// Relative ones that stay beneath the root.
     #[default]
     Inside,
-    /// All, wherever they lead: whoever may write to the folder chooses what is served.
+    /// All, wherever they lead: everyone who can write to the folder chooses what is served.
     All,
 }
 
@@ -53,7 +53,7 @@ impl From<bool> for Offer {
     }
 }
 
-/// What of a folder is seen by those who list it or take it along.
+/// Which entries of a folder show in listings and archives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visibility {
     pub(crate) hidden: Hidden,

@@ -60,7 +60,8 @@ fn fault(name: &str) -> Option<&'static str> {
         (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(right)
     };
     let right = name.len() <= NAME_BYTES_MAX && name.split('.').all(label);
-    (!right).then_some("has a label that is empty, too long, or contains other characters than letters, digits, `-` and `_`")
+    (!right)
+        .then_some("has a label that is empty, too long, or not of letters, digits, `-` and `_`")
 }
 
 impl PartialEq<&str> for HostName {

@@ -13,11 +13,11 @@ pub struct TypeOptions {
     /// What files get whose extension is not known: `application/octet-stream`, which clients
     /// save, where it is left out.
     pub default: Option<FieldValue>,
-    /// What text is told as: `utf-8` where it is left out; `none` leaves it to the browser, which
+    /// The charset of text: `utf-8` by default; `none` leaves it to the browser, which
     /// guesses by the language of its user.
     pub charset: Option<FieldValue>,
-    /// Types by extension, without its dot, before those that are built in. One with parameters
-    /// of its own gets no charset.
+    /// Types by extension, without its dot, before the built-in ones. A type with
+    /// parameters gets no charset.
     pub extensions: BTreeMap<String, FieldValue>,
 }
 

@@ -1,4 +1,4 @@
-//! Paths that lead elsewhere: redirects, which tell the client, and rewrites, which do not.
+//! Redirects, which send the client to another URL, and rewrites, which it does not see.
 //!
 //! ```text
 //!  from = "/old"     that path alone
@@ -14,7 +14,7 @@ use super::url_path::parse_path;
 use crate::http::status::Status;
 use crate::request::path::{PathForm, SitePath, encode_path};
 
-/// A redirect: `from` leads to `to`, and clients are told so.
+/// A redirect: requests for `from` are sent to `to`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
@@ -23,7 +23,7 @@ pub struct Redirect {
     status: Status,
 }
 
-/// A rewrite: `from` is answered with what `to` leads to, and clients see nothing of it.
+/// A rewrite: requests for `from` return what `to` leads to.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {

@@ -53,7 +53,7 @@ pub(crate) struct SiteRules {
 pub(crate) struct RepresentationHeaders {
     /// `Content-Type`, with the line end before it.
     pub(crate) content_type: Vec<u8>,
-    /// What answers with the file and those that it has not changed have in common.
+    /// Fields of 200, 206 and 304 responses for the file.
     pub(crate) fields: Vec<u8>,
     pub(crate) etag: EtagRecipe,
     pub(crate) coding: Option<Coding>,
@@ -194,7 +194,7 @@ impl SiteRules {
         !self.precompressed.is_empty() || !self.compress.is_off()
     }
 
-    /// Whether `?download` is heeded.
+    /// Whether `?download` has an effect.
     pub(crate) fn offers_downloads(&self) -> bool {
         self.download
     }
