@@ -23,7 +23,7 @@ impl ServerOptions {
     /// root that they set is relative to the current folder.
     ///
     /// # Errors
-    /// As [`load`](ServerOptions::load); and [`Error::Config`] names the settings that make no sense.
+    /// As [`load`](ServerOptions::load); and [`Error::Config`] names the invalid settings.
     pub fn load_with(
         file: Option<&Path>,
         settings: &[ConfigOverride],
