@@ -23,6 +23,7 @@ use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::{BodyLength, CpuMeter, Exchange};
 use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
+use crate::connection::service::HttpService;
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::registry::ObservationLevel;
@@ -46,7 +47,15 @@ enum NextStep {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connection) {
+pub(crate) async fn serve_connection(
+    worker: Rc<Worker>,
+    service: HttpService,
+    mut connection: Connection,
+) {
+    // Boxed, so that connections of clients are not larger for it.
+    if let HttpService::Metrics(metrics) = service {
+        return Box::pin(metrics.serve(connection)).await;
+    }
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
     let level = worker.observation_level();

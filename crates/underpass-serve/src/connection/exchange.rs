@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-use underpass::{Account, Beside, Outbox, Piece};
+use underpass::{Account, Outbox, Piece, SendStats};
 
 use crate::answer::writer::WrittenResponse;
 use crate::http::status::Status;
@@ -137,7 +137,7 @@ impl Exchange {
             BodyLength::Unknown => None,
         };
         current.ready = elapsed(current.start);
-        current.bytes_before = outbox.take_beside().bytes;
+        current.bytes_before = outbox.take_send_stats().bytes;
     }
 
     /// Bytes that were sent before the response and count for no part of it.
@@ -163,7 +163,7 @@ impl Exchange {
     pub(crate) fn record<'r>(
         &'r self,
         account: &'r Account,
-        beside: Beside,
+        beside: SendStats,
         duration: Option<Duration>,
         end: ExchangeEnd,
     ) -> LogRecord<'r> {

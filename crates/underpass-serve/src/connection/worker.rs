@@ -23,7 +23,7 @@ use crate::http::digest::FileDigest;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::registry::{MetricsRegistry, ObservationLevel, Presence};
+use crate::metrics::registry::{MetricsRegistry, ObservationLevel};
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
@@ -44,8 +44,7 @@ pub(crate) struct HttpShared {
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) board: Arc<MetricsRegistry>,
-    /// Dropped with the last worker.
-    pub(crate) _presence: Presence,
+    pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
 }
 
@@ -139,7 +138,7 @@ impl Worker {
 
     /// How much of exchanges is recorded.
     pub(crate) fn observation_level(&self) -> ObservationLevel {
-        self.shared.board.attention
+        self.shared.observation
     }
 
     /// Whether responses explain themselves.
@@ -316,7 +315,7 @@ impl Worker {
 
     /// Counts and logs an exchange that has ended, and takes its buffers back.
     pub(crate) fn record(&self, outbox: &mut Outbox, exchange: &mut Exchange, end: ExchangeEnd) {
-        let (sent, beside) = (outbox.take_account(), outbox.take_beside());
+        let (sent, beside) = (outbox.take_account(), outbox.take_send_stats());
         let duration = exchange.duration();
         let metrics = &self.metrics;
         metrics.exchange(exchange.method(), exchange.status(), end, duration);

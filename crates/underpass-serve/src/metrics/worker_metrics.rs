@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use underpass::{Account, Beside, Cause, Mechanism, Refusal};
+use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
 use underpass_net::Rejected;
 
 use crate::http::status::Status;
@@ -287,7 +287,7 @@ impl WorkerMetrics {
     }
 
     /// Counts what was sent of a response. Returns refusals that are the first of their kind.
-    pub(crate) fn sent(&self, account: &Account, beside: &Beside) -> Vec<Refusal> {
+    pub(crate) fn sent(&self, account: &Account, beside: &SendStats) -> Vec<Refusal> {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let tally = account.of(mechanism);
             if tally.calls > 0 {
