@@ -74,7 +74,7 @@ fn every_site_that_cannot_be_opened_is_told() {
     assert_eq!(output.code, Some(1));
     assert_contains(
         &output.errors,
-        &["none: No such file", "/none.html is to be sent"],
+        &["none: No such file", "the page /none.html does not exist"],
     );
     let missing = check(Path::new("/nowhere.toml"));
     missing.assert_failed(1, &["/nowhere.toml: No such file"]);
