@@ -9,7 +9,7 @@
 //! refuse. What was measured is that of the previous answer on the connection.
 
 use serde::Deserialize;
-use underpass::drive::tokio::{Forecast, Warmth};
+use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
 
 /// Whether answers explain themselves. It tells clients about files and kernel, and costs some
@@ -48,9 +48,9 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
             }
         }
     };
-    text.push_str(match forecast.warmth {
-        Warmth::Cached => "; in the page cache",
-        Warmth::Cold => "; cold",
+    text.push_str(match forecast.residency {
+        Residency::Cached => "; in the page cache",
+        Residency::Cold => "; cold",
     });
     for (mechanism, reason) in forecast.plan.left_out() {
         text.push_str(&format!("; not {mechanism} ({reason})"));

@@ -9,12 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::plan::Plan;
 use crate::plan::policy::Policy;
-use crate::sys::signals::Shield;
+use crate::sys::signals::SignalGuard;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
@@ -73,24 +73,24 @@ pub struct Driver<'a> {
     policy: Policy,
     watch: Option<&'a mut Watch<'a>>,
     call_bytes_max: Option<u64>,
-    shielded: Option<&'a Shielded>,
+    sigxfsz_guard: Option<&'a SigxfszGuard>,
 }
 
 /// While it lives, a write of this thread beyond the limit of file sizes (`RLIMIT_FSIZE`) is an
 /// error and not the end of the process by SIGXFSZ. A driver without it asks the kernel for that
 /// for every transfer, which copying many small files would feel.
 #[derive(Debug)]
-pub struct Shielded {
-    _shield: Shield,
+pub struct SigxfszGuard {
+    _guard: SignalGuard,
     /// Signals are masked by thread: it stays on the one it was made on.
     _here: PhantomData<*const ()>,
 }
 
-impl Shielded {
+impl SigxfszGuard {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(raised_by(EndpointKind::File)),
+            _guard: SignalGuard::against(raised_by(EndpointKind::File)),
             _here: PhantomData,
         }
     }
@@ -112,7 +112,7 @@ impl<'a> Driver<'a> {
             policy: Policy::default(),
             watch: None,
             call_bytes_max: None,
-            shielded: None,
+            sigxfsz_guard: None,
         }
     }
 
@@ -141,8 +141,8 @@ impl<'a> Driver<'a> {
 
     /// The calling thread is shielded already.
     #[must_use]
-    pub fn shielded(mut self, shielded: &'a Shielded) -> Self {
-        self.shielded = Some(shielded);
+    pub fn sigxfsz_guard(mut self, guard: &'a SigxfszGuard) -> Self {
+        self.sigxfsz_guard = Some(guard);
         self
     }
 
@@ -186,14 +186,14 @@ impl<'a> Driver<'a> {
         if let Some(bytes) = self.call_bytes_max {
             transfer.limit_calls(bytes);
         }
-        let ends = Ends::of(source, sink);
+        let ends = SourceAndSink::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut buffers = RelayBuffers::default();
-        let raised = match (self.shielded, sink.end.kind) {
+        let raised = match (self.sigxfsz_guard, sink.end.kind) {
             (Some(_), EndpointKind::File) => None,
             (_, kind) => raised_by(kind),
         };
-        let _shield = Shield::against(raised);
+        let _guard = SignalGuard::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
                 return end(transfer, buffers, self.kernel);
@@ -351,7 +351,7 @@ const WATCH_INTERVAL: Timespec = Timespec {
 };
 
 /// Waits until a side is ready, a signal comes, or patience ends.
-fn wait(side: Wait, ends: &Ends<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
+fn wait(side: Wait, ends: &SourceAndSink<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
     match side {
         Wait::Source => wait_for(ends.input, PollFlags::IN, patience),
         Wait::Sink => wait_for(ends.output, PollFlags::OUT, patience),

@@ -9,7 +9,7 @@
 //! waits in its own way.
 //!
 //! ```
-//! use underpass::drive::{Ends, RelayBuffers, perform};
+//! use underpass::drive::{SourceAndSink, RelayBuffers, perform};
 //! use underpass::{Account, Kernel, Policy, Sink, Source, Step, Transfer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@
 //! let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
 //! let plan = kernel.plan(&source, &sink, &Policy::default());
 //! let mut transfer = Transfer::new(&source, &sink, plan);
-//! let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
+//! let (ends, mut buffers) = (SourceAndSink::of(&source, &sink), RelayBuffers::default());
 //! while let Some(op) = transfer.next_op() {
 //!     match transfer.record(perform(op, &ends, &mut buffers, &kernel)) {
 //!         Step::Wait(_side) => unreachable!("files are always ready"),
@@ -42,4 +42,4 @@ mod signals;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
-pub use perform::{Ends, RelayBuffers, perform};
+pub use perform::{RelayBuffers, SourceAndSink, perform};

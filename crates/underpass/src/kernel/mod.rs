@@ -19,13 +19,13 @@ use crate::vocabulary::account::{Cause, Refusal, Scope};
 use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
 use crate::vocabulary::limits::REMEMBERED_REFUSALS_MAX;
 use crate::vocabulary::mechanism::Mechanism;
-use pool::Idle;
+use pool::RelayPool;
 
 /// What this kernel is known to refuse, and its idle pipes and buffers.
 #[derive(Debug, Default)]
 pub struct Kernel {
     refused: Mutex<BTreeMap<Key, Errno>>,
-    pub(crate) idle: Idle,
+    pub(crate) idle: RelayPool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

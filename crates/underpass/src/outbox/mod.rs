@@ -178,18 +178,18 @@ impl Default for JoinedMax {
 
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum More {
+pub enum MsgMore {
     /// Another piece follows: send with `MSG_MORE`.
-    Follows,
+    Set,
     /// Nothing follows.
-    Nothing,
+    Unset,
 }
 
 /// What a driver does next ([`Outbox::due`]).
 #[derive(Debug)]
 pub enum Due<'a> {
     /// Send these bytes, and record the result by [`Outbox::sent`].
-    Send(&'a [u8], More),
+    Send(&'a [u8], MsgMore),
     /// Read the body behind its head, by [`Outbox::load`].
     Load,
     /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
@@ -314,8 +314,8 @@ impl Outbox {
     /// nothing is owed.
     pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
         let more = match self.pieces.len() {
-            0 | 1 => More::Nothing,
-            _ => More::Follows,
+            0 | 1 => MsgMore::Unset,
+            _ => MsgMore::Set,
         };
         match self.pieces.front()? {
             Piece::Range(range) => Some(Due::Range(range)),

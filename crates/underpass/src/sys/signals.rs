@@ -11,7 +11,7 @@ use std::ptr;
 
 /// While it lives, the signal does not reach this thread. Not to be held across an await.
 #[derive(Debug)]
-pub(crate) struct Shield {
+pub(crate) struct SignalGuard {
     guarded: Option<Guarded>,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum DeadlySignal {
 
 /// A signal that calls may raise and that nobody ignores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raised(libc::c_int);
+pub(crate) struct UnignoredSignal(libc::c_int);
 
-impl Raised {
+impl UnignoredSignal {
     /// The signal, unless the program ignores it now.
     pub(crate) fn unless_ignored(signal: DeadlySignal) -> Option<Self> {
         let signal = match signal {
@@ -51,15 +51,15 @@ impl Raised {
     }
 }
 
-impl Shield {
-    pub(crate) fn against(raised: Option<Raised>) -> Self {
+impl SignalGuard {
+    pub(crate) fn against(raised: Option<UnignoredSignal>) -> Self {
         Self {
-            guarded: raised.map(|Raised(signal)| block(signal)),
+            guarded: raised.map(|UnignoredSignal(signal)| block(signal)),
         }
     }
 }
 
-impl Drop for Shield {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         if let Some(guarded) = &self.guarded {
             take_pending(&guarded.ours);

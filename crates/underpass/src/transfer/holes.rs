@@ -3,7 +3,7 @@
 
 use rustix::io::Errno;
 
-use super::extent::{Extents, Found};
+use super::extent::{ExtentAnswer, ExtentMap};
 use super::op::Op;
 use super::state::{Phase, Punching, Question, Step, Transfer};
 use crate::vocabulary::account::{Cause, Scope};
@@ -29,12 +29,12 @@ impl Transfer {
             }
             (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
             (op, answer) if op.is_look() => match self.zeros.record(op, answer) {
-                Found::Hole(len) => self.hole(mechanism, len),
-                Found::Nothing => Step::Again,
+                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
+                ExtentAnswer::Nothing => Step::Again,
             },
             (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
-                Found::Hole(len) => self.hole(mechanism, len),
-                Found::Nothing => Step::Again,
+                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
+                ExtentAnswer::Nothing => Step::Again,
             },
         }
     }
@@ -43,7 +43,7 @@ impl Transfer {
     fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match length {
             Ok(length) if length >= self.from + self.end() => {
-                self.extents = Extents::Unknown;
+                self.extents = ExtentMap::Unknown;
                 self.hole(mechanism, self.left())
             }
             Ok(_) => self.fail(mechanism, Fault::Truncated, None),

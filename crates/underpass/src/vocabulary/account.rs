@@ -76,7 +76,7 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Tally {
+pub struct MechanismUsage {
     /// Payload bytes that reached the sink.
     pub bytes: u64,
     /// System calls made to move payload, failed ones and both halves of a relay included.
@@ -87,7 +87,7 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    tallies: [Tally; 5],
+    usage: [MechanismUsage; 5],
     /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
     /// source, or zeros that became holes ([`Holes::Find`](crate::Holes::Find)).
     pub holes: u64,
@@ -101,13 +101,13 @@ pub struct Account {
 
 impl Account {
     /// What one mechanism moved.
-    pub fn of(&self, mechanism: Mechanism) -> Tally {
-        self.tallies[mechanism.index()]
+    pub fn of(&self, mechanism: Mechanism) -> MechanismUsage {
+        self.usage[mechanism.index()]
     }
 
     /// Payload bytes that reached the sink, by whatever mechanism.
     pub fn bytes(&self) -> u64 {
-        self.tallies.iter().map(|tally| tally.bytes).sum()
+        self.usage.iter().map(|usage| usage.bytes).sum()
     }
 
     /// Payload bytes that crossed into user space and back on their way.
@@ -122,7 +122,7 @@ impl Account {
 
     /// Adds what another transfer moved.
     pub fn add(&mut self, other: &Account) {
-        for (mine, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
+        for (mine, theirs) in self.usage.iter_mut().zip(&other.usage) {
             mine.bytes += theirs.bytes;
             mine.calls += theirs.calls;
         }
@@ -139,11 +139,11 @@ impl Account {
     }
 
     pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
-        self.tallies[mechanism.index()].calls += calls;
+        self.usage[mechanism.index()].calls += calls;
     }
 
     pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {
-        self.tallies[mechanism.index()].bytes += bytes;
+        self.usage[mechanism.index()].bytes += bytes;
     }
 
     pub(crate) fn refused(&mut self, refusal: Refusal) {
@@ -167,12 +167,12 @@ impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for mechanism in Mechanism::ALL {
-            let tally = self.of(mechanism);
-            if tally.bytes > 0 {
-                let calls = if tally.calls == 1 { "call" } else { "calls" };
+            let usage = self.of(mechanism);
+            if usage.bytes > 0 {
+                let calls = if usage.calls == 1 { "call" } else { "calls" };
                 parts.push(format!(
                     "{} bytes by {mechanism} ({} {calls})",
-                    tally.bytes, tally.calls
+                    usage.bytes, usage.calls
                 ));
             }
         }
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!((sum.bytes(), sum.crossed()), (24, 10));
         assert_eq!(
             sum.of(Mechanism::Sendfile),
-            Tally {
+            MechanismUsage {
                 bytes: 14,
                 calls: 2
             }

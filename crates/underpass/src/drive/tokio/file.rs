@@ -7,13 +7,13 @@ use rustix::io::Errno;
 
 use super::sender::{Sender, Turn};
 use super::stream::{Stream, attempt, errno_of, ready};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
 use crate::plan::policy::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{Raised, Shield};
+use crate::sys::signals::{SignalGuard, UnignoredSignal};
 use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
@@ -149,7 +149,7 @@ pub struct FileReceiver<F> {
 struct BodyTransfer {
     transfer: Transfer,
     buffers: RelayBuffers,
-    raised: Option<Raised>,
+    raised: Option<UnignoredSignal>,
 }
 
 impl<F: AsFd> FileReceiver<F> {
@@ -178,7 +178,7 @@ impl<F: AsFd> FileReceiver<F> {
         let mut receiver = Self::new(file, offset, len)?;
         let len = usize::try_from(len).map_or(first.len(), |len| len.min(first.len()));
         let mut rest = &first[..len];
-        let _shield = Shield::against(raised_by(receiver.sink.end.kind));
+        let _guard = SignalGuard::against(raised_by(receiver.sink.end.kind));
         while !rest.is_empty() {
             let written = receiver.write(rest)?;
             rest = &rest[written..];
@@ -256,14 +256,14 @@ impl<F: AsFd> FileReceiver<F> {
             return Err(error);
         };
         let (source, sink) = body.transfer.ends();
-        let ends = Ends {
+        let ends = SourceAndSink {
             input: socket.descriptor(),
             output: self.sink.fd.as_fd(),
             source,
             sink,
         };
         let mut call = || {
-            let _shield = Shield::against(body.raised);
+            let _guard = SignalGuard::against(body.raised);
             perform(op, &ends, &mut body.buffers, kernel)
         };
         let result = match op.fills() {

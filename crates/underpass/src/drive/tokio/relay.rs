@@ -8,11 +8,11 @@ use ::tokio::io::Interest;
 
 use super::stream::{Stream, attempt, ready};
 use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::plan::policy::Policy;
-use crate::sys::signals::Shield;
+use crate::sys::signals::SignalGuard;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
 use crate::vocabulary::endpoint::{Sink, Source};
@@ -72,11 +72,11 @@ async fn relay_to_end<S: Stream, T: Stream>(
     let plan = kernel.plan(&source, &sink, &Policy::default());
     let mut transfer = Transfer::new(&source, &sink, plan);
     transfer.limit_calls(TURN_BYTES_MIN);
-    let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
+    let (ends, mut buffers) = (SourceAndSink::of(&source, &sink), RelayBuffers::default());
     let raised = raised_by(sink.end.kind);
     while let Some(op) = transfer.next_op() {
         let mut call = || {
-            let _shield = Shield::against(raised);
+            let _guard = SignalGuard::against(raised);
             perform(op, &ends, &mut buffers, kernel)
         };
         let result = if op.fills() {
