@@ -4,9 +4,9 @@
 //! readiness on an event loop. Both hand the same operations to [`perform()`], the one place where
 //! an [`Op`](crate::Op) becomes a call.
 //!
-//! A driver of another crate does the same: it asks a [`Transfer`](crate::Transfer) or an
-//! [`Outbox`](crate::Outbox) what is next, has it [performed](perform()), records the result, and
-//! waits in its own way.
+//! A driver of another crate does the same: it takes the next operation of a
+//! [`Transfer`](crate::Transfer) or an [`Outbox`](crate::Outbox), [performs](perform()) it, records
+//! the result, and waits in its own way.
 //!
 //! ```
 //! use underpass::drive::{SourceAndSink, RelayBuffers, perform};

@@ -16,8 +16,8 @@ use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
 use crate::transfer::zeros::BlockContent;
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
-/// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
-/// from the kernel's idle ones when they are first needed. One belongs to one transfer.
+/// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
+/// are first needed.
 #[derive(Debug, Default)]
 pub struct RelayBuffers {
     pipe: Option<Pipe>,
@@ -27,8 +27,7 @@ pub struct RelayBuffers {
 }
 
 impl RelayBuffers {
-    /// Gives buffer and pipe back to the kernel's idle ones, for the next transfer. A pipe that
-    /// still holds bytes of `transfer` is closed.
+    /// Returns buffer and pipe to the pool. A pipe that still holds bytes of `transfer` is closed.
     pub fn give_back(self, kernel: &Kernel, transfer: &Transfer) {
         if let (Some(pipe), 0) = (self.pipe, transfer.held()) {
             kernel.idle.put_pipe(pipe);
@@ -110,13 +109,13 @@ impl<'fd> SourceAndSink<'fd> {
 
 type CallResult = Result<u64, Errno>;
 
-/// Makes the call, and answers what [`Transfer::record`] takes. Blocks exactly where the call does.
+/// Makes the call and returns what [`Transfer::record`] takes. Blocks exactly where the call does.
 ///
 /// Towards a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a
 /// program that does not ignore it, as Rust's programs do, blocks it meanwhile.
 ///
 /// # Errors
-/// What the call says.
+/// The error of the call.
 pub fn perform(
     op: Op,
     ends: &SourceAndSink<'_>,

@@ -1,5 +1,5 @@
-//! The middles of splice and of read/write between two transfers: what is idle is kept, up to a
-//! bound, for whoever comes next.
+//! A pool of the pipes and buffers that relays use: idle ones are kept, up to a bound, for the next
+//! transfer.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,8 +33,8 @@ pub(crate) struct RelayPool {
 }
 
 impl RelayPool {
-    /// Whether a pipe of full size is to be had without having more than there should be. Another
-    /// thread may take it first: what then is opened is one too many, and no harm.
+    /// Whether a pipe of full size is available within the bound. Another thread may take it first;
+    /// then one more than the bound is opened, which does no harm.
     pub(crate) fn has_pipe(&self) -> bool {
         let open = Arc::strong_count(&self.count) - 1;
         !self.small.load(Ordering::Relaxed) && (open < PIPES_MAX || !lock(&self.pipes).is_empty())

@@ -1,10 +1,10 @@
-//! SIGPIPE and SIGXFSZ must not kill a process that asked for an error.
+//! SIGPIPE and SIGXFSZ must not kill a process: the call returns an error instead.
 //!
 //! QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
 //! they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
-//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one look;
-//! in others the signal is blocked for this thread while calls are made, and what they made
-//! pending is taken back.
+//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
+//! `sigaction`; in others the signal is blocked for this thread while calls are made, and what they
+//! made pending is discarded.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -30,13 +30,13 @@ impl std::fmt::Debug for Guarded {
 /// A signal that a call towards a sink raises, and that ends the process by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadlySignal {
-    /// SIGPIPE: nobody reads any more.
+    /// SIGPIPE: the other end is closed.
     Pipe,
     /// SIGXFSZ: beyond the limit of file sizes.
     FileSize,
 }
 
-/// A signal that calls may raise and that nobody ignores.
+/// A signal that calls may raise and that the program does not ignore.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnignoredSignal(libc::c_int);
 

@@ -6,8 +6,8 @@
 //!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
 //! ```
 //!
-//! A file system that answers nonsense, or that does not know holes, makes the rest of the file
-//! plain data: slower, never wrong.
+//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved as
+//! data: slower, never wrong.
 
 use rustix::io::Errno;
 
@@ -26,7 +26,7 @@ pub(crate) enum ExtentMap {
     DataFrom(u64),
     /// Data up to here.
     DataUntil(u64),
-    /// The source says there is no more data: to be believed only while it is as long as it was.
+    /// The source reports no more data, which holds only while its length is unchanged.
     NoMoreData,
 }
 
@@ -35,14 +35,14 @@ pub(crate) enum ExtentMap {
 pub(crate) enum ExtentAnswer {
     /// Ask on, or move on.
     Nothing,
-    /// A hole of so many bytes begins at the place asked for.
+    /// A hole of this many bytes begins at the requested offset.
     Hole(u64),
 }
 
 impl ExtentMap {
     /// Holes are looked for between files where there must be some, and only towards a place where
-    /// the sink has nothing yet: elsewhere old bytes would shine through. Who wants them filled
-    /// gets their zeros as data.
+    /// the sink has no bytes yet: elsewhere old bytes would remain. With
+    /// [`Holes::Fill`] their zeros are moved as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
         let sparse = source.end.allocated < source.end.size;
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();

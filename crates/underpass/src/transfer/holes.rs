@@ -1,5 +1,5 @@
-//! What becomes of holes: they are skipped, punched into what was allocated in advance, and make
-//! the sink longer at the end only.
+//! How holes are made in the sink: they are skipped, punched where the file system has allocated
+//! blocks in advance, and lengthen the sink only at the end.
 
 use rustix::io::Errno;
 
@@ -12,7 +12,7 @@ use crate::vocabulary::error::Fault;
 use crate::vocabulary::mechanism::Mechanism;
 
 impl Transfer {
-    /// An answer that tells where data and holes are, or moves the sink's position.
+    /// Records a result that locates data and holes, or moves the sink's position.
     pub(super) fn map(&mut self, op: Op, result: Result<u64, Errno>) -> Step {
         let Phase::Moving(mechanism) = self.phase else {
             return self.over();
@@ -69,8 +69,8 @@ impl Transfer {
         Step::Again
     }
 
-    /// A hole at the end of all is punched up to the end of its last block: half a block stays
-    /// allocated, and there is nobody behind it.
+    /// A hole at the end of the file is punched up to the end of its last block: half a block would
+    /// stay allocated, and no data follows.
     pub(super) fn to_whole_block(&self, len: u64) -> u64 {
         let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
         match (start + len).checked_next_multiple_of(block) {

@@ -77,7 +77,7 @@ impl Zeros {
         }
     }
 
-    /// What a read for `to` asks for where it can't get all of `owed`: no more than leaves the
+    /// The length of a read for `to` where it cannot get all of `owed`: no more than leaves the
     /// next one at the beginning of a block.
     pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
         let most = owed.min(most).min(BUFFER_BYTES as u64);

@@ -1,4 +1,4 @@
-//! What really happened, measured from the counts that the kernel returned.
+//! What happened, measured from the counts that the kernel returned.
 
 use std::fmt;
 
@@ -28,9 +28,9 @@ pub enum Scope {
 /// Why a mechanism was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The call failed with this.
+    /// The call failed with this errno.
     Errno(Errno),
-    /// The call said 0 bytes although the source had more.
+    /// The call returned 0 bytes although the source had more.
     SaidNothing,
 }
 
@@ -38,18 +38,18 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Errno(errno) => write!(f, "{}", errno::Named(*errno)),
-            Self::SaidNothing => f.write_str("0 bytes although there were more"),
+            Self::SaidNothing => f.write_str("returned 0 bytes before the end"),
         }
     }
 }
 
-/// A mechanism that could not be used, why, and how far that holds.
+/// A mechanism that was refused, why, and how far that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Which one.
+    /// The mechanism.
     pub mechanism: Mechanism,
-    /// What the kernel said.
+    /// Why.
     pub cause: Cause,
     /// How far it holds.
     pub scope: Scope,
@@ -88,29 +88,29 @@ pub struct MechanismUsage {
 #[non_exhaustive]
 pub struct Account {
     usage: [MechanismUsage; 5],
-    /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
-    /// source, or zeros that became holes ([`Holes::Find`](crate::Holes::Find)).
+    /// Bytes that are holes in the sink and were not moved. They were holes of the source, or zeros
+    /// that became holes ([`Holes::Find`](crate::Holes::Find)).
     pub holes: u64,
     /// System calls that moved no payload: seeks, probes, lengths.
     pub asides: u64,
-    /// The refusals, in order; equal ones once.
+    /// The refusals, in order; equal ones are listed once.
     pub refusals: Vec<Refusal>,
     /// Refusals beyond those listed.
     pub refusals_unlisted: u64,
 }
 
 impl Account {
-    /// What one mechanism moved.
+    /// Returns what one mechanism moved.
     pub fn of(&self, mechanism: Mechanism) -> MechanismUsage {
         self.usage[mechanism.index()]
     }
 
-    /// Payload bytes that reached the sink, by whatever mechanism.
+    /// Returns the payload bytes that reached the sink, by any mechanism.
     pub fn bytes(&self) -> u64 {
         self.usage.iter().map(|usage| usage.bytes).sum()
     }
 
-    /// Payload bytes that crossed into user space and back on their way.
+    /// Returns the payload bytes that crossed into user space and back.
     pub fn crossed(&self) -> u64 {
         let crossing = |mechanism: &Mechanism| mechanism.crossings() > 0;
         Mechanism::ALL

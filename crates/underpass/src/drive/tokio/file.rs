@@ -170,7 +170,7 @@ impl<F: AsFd> FileReceiver<F> {
 
     /// The same, of a body whose `first` bytes the caller has received with what came before it.
     /// As many of them as belong to the body are written to the file at once, which may block as
-    /// writing to the file does; [`account`](Self::account) says how many that are.
+    /// writing to the file does; [`account`](Self::account) counts them.
     ///
     /// # Errors
     /// As [`new`](Self::new), and where the file can't be written.
@@ -286,7 +286,7 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(Advance::Goes)
     }
 
-    /// Writes bytes of the body that are in memory. Answers how many.
+    /// Writes bytes of the body that are in memory. Returns how many.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.account.called(Mechanism::ReadWrite);
         let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
@@ -351,7 +351,7 @@ impl BodyTransfer {
 ///
 /// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
 /// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
-/// future that is dropped does not say how much it has sent. [`FileSender`] does.
+/// future that is dropped does not report how much it has sent. [`FileSender`] does.
 ///
 /// # Errors
 /// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
@@ -370,8 +370,8 @@ pub async fn send_file<S: Stream>(
 /// Receives `len` bytes from a connected socket into a file, from `offset` on.
 ///
 /// Waits for the socket on the event loop. Writing to the file may block it for as long as the
-/// kernel throttles writers. Not cancel safe: a future that is dropped does not say how much has
-/// arrived, and what was between socket and file is lost. [`FileReceiver`] keeps both.
+/// kernel throttles writers. Not cancel safe: a future that is dropped does not report how much has
+/// arrived, and what is between socket and file is lost. [`FileReceiver`] keeps both.
 ///
 /// # Errors
 /// As [`recv_file`](crate::recv_file).

@@ -1,4 +1,4 @@
-//! Two sockets, each of which is sent what the other one says.
+//! Relays two sockets, each of which is sent what the other one receives.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::vocabulary::limits::TURN_BYTES_MIN;
 
 /// Relays two connected sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails
+/// A half-close is passed on, as by [`relay_streams`](crate::relay_streams). A direction that fails
 /// shuts both sockets down, so that the other one ends too.
 pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(kernel, one, other));

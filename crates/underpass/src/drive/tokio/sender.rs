@@ -27,13 +27,13 @@ use crate::vocabulary::limits::READ_AHEAD_BYTES;
 /// What is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// More is owed. Other tasks have had their chance.
+    /// More is owed. Other tasks have had a chance to run.
     More,
     /// Nothing is owed.
     Empty,
 }
 
-/// How the first range of an outbox is going to leave, as far as that can be said before.
+/// How the first range of an outbox will leave, as far as it can be predicted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -45,12 +45,12 @@ pub struct Forecast {
     pub residency: Residency,
 }
 
-/// Whether a range has to be waited for.
+/// Whether a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residency {
     /// It is in the page cache.
     Cached,
-    /// The disk has to be asked.
+    /// It has to be read from the disk.
     Cold,
 }
 
@@ -99,13 +99,13 @@ struct SocketFacts {
     raised: Option<UnignoredSignal>,
 }
 
-/// Whether packets that aren't full wait for more.
+/// Whether packets that are not full wait for more data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Cork {
-    /// They leave; whether waiting would do any good has not been looked at.
+    /// They leave; whether waiting would help is not known yet.
     #[default]
     Untried,
-    /// They leave, since waiting would do no good.
+    /// They leave, since waiting would not help.
     Useless,
     /// They wait.
     In,
@@ -199,10 +199,9 @@ impl Sender {
         Ok(Turn::More)
     }
 
-    /// How the first range that an outbox owes is going to leave; nothing where it owes none.
-    /// `longer` is what its head will gain until then. Asks the kernel what the ends are and
-    /// whether the range's beginning is in the page cache, in a few calls, none of which waits for
-    /// the disk.
+    /// Predicts how the first range of an outbox will leave; `None` where it has no range.
+    /// `longer` is what its head will gain until then. Makes a few system calls, none of which waits
+    /// for the disk.
     pub fn forecast<S: Stream>(
         &self,
         outbox: &Outbox,
@@ -232,7 +231,7 @@ impl Sender {
         })
     }
 
-    /// Has the kernel keep packets back that aren't full, or lets them go.
+    /// Corks the socket or removes the cork.
     fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
         if self.cork == Cork::Untried && wanted == Cork::In {
             let kind = self.socket.map(|socket| socket.end.kind);
@@ -247,8 +246,8 @@ impl Sender {
         }
     }
 
-    /// Has a transfer of the range that is due, whose next bytes are in the page cache. Answers how
-    /// long the disk took, if it was waited for.
+    /// Begins a transfer of the range that is due, or goes on with it, and waits until its next
+    /// bytes are in the page cache. Returns how long the disk took, if it was waited for.
     async fn prepare<S: Stream>(
         &mut self,
         range: &FileRange,
@@ -374,9 +373,9 @@ impl RangeTransfer {
         Arc::ptr_eq(&self.file, &range.file) && self.transfer.is_at(range.offset, range.len)
     }
 
-    /// Has the next bytes of the range read into the page cache, if they aren't there: those of the
-    /// next call and, since one question answers for many calls, of some more. What was asked a
-    /// moment ago for another peer is not asked again. Answers how long the disk took.
+    /// Reads the next bytes of the range into the page cache, if they are not there: the bytes of
+    /// the next call and, so that one query serves many calls, some more. A query of another
+    /// connection a moment ago is not repeated. Returns how long the disk took.
     async fn make_resident(&mut self, range: &FileRange) -> Option<Duration> {
         let (from, len) = self.transfer.next_op().and_then(Op::reads)?;
         if from + len <= self.resident_until {
@@ -435,7 +434,7 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has a range read into the page cache by another thread. Answers how long that took.
+/// Reads a range into the page cache on another thread. Returns how long that took.
 async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration {
     let start = Instant::now();
     residency::read_ahead(file, from, len).await;
