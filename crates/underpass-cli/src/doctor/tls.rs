@@ -10,7 +10,7 @@ use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
 use underpass::{Endpoint, EndpointKind, Side};
 
 use super::explanation;
-use super::loopback::tcp_pair;
+use crate::loopback::tcp_pair;
 
 /// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]

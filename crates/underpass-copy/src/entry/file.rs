@@ -346,6 +346,16 @@ fn holes_sought(
     }
 }
 
+/// Returns what a `stat` says of a regular file.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,14 +392,4 @@ mod tests {
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
-}
-
-/// Returns what a `stat` says of a regular file.
-fn endpoint(stat: &Stat) -> Endpoint {
-    Endpoint::of_file(FileStat {
-        device: stat.st_dev,
-        size: stat.st_size.cast_unsigned(),
-        allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize.cast_unsigned(),
-    })
 }
