@@ -11,8 +11,8 @@
 //!
 //! # How it works
 //!
-//! A [`Source`] and a [`Sink`] are open descriptors with their [`EndpointKind`]. [`plan()`] looks at
-//! both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and returns a
+//! A [`Source`] and a [`Sink`] are open descriptors with their [`EndpointKind`]. [`plan()`] looks
+//! at both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and returns a
 //! [`Plan`]: the mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a
 //! plan in progress: it returns one [`Op`] after the other, records each result, and says how
 //! to go on. A *driver* makes the calls and waits: [`drive::blocking`] on a thread,

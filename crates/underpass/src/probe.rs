@@ -53,8 +53,8 @@ impl<F: AsFd> Source<F> {
     /// All of a file from its beginning (as long as it is now), or a stream until it ends.
     ///
     /// A regular file of size 0, or of a size that stands on no block, is read until it ends:
-    /// the size of files in `/proc` and `/sys` says nothing about their content. Any other file that
-    /// grows is moved up to the size it has now.
+    /// the size of files in `/proc` and `/sys` says nothing about their content. Any other file
+    /// that grows is moved up to the size it has now.
     ///
     /// # Errors
     /// As [`Endpoint::of`].
@@ -154,8 +154,8 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     })
 }
 
-/// QUIRK(size-without-blocks): files in sysfs report 4096, whatever they contain. They have no blocks
-/// and yet claim data at their beginning, where a file that is all hole has none.
+/// QUIRK(size-without-blocks): files in sysfs report 4096, whatever they contain. They have no
+/// blocks and yet claim data at their beginning, where a file that is all hole has none.
 fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {
     end.allocated == 0 && rustix::fs::seek(fd, SeekFrom::Data(0)).is_ok_and(|data| data < end.size)
 }

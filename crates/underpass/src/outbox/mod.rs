@@ -500,8 +500,8 @@ impl Outbox {
         }
     }
 
-    /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns how
-    /// many.
+    /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns
+    /// how many.
     fn pass_bytes(&mut self, most: u64) -> u64 {
         let (total, payload_from) = match self.pieces.front() {
             Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),

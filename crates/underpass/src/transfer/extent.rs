@@ -6,8 +6,8 @@
 //!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
 //! ```
 //!
-//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved as
-//! data: slower, never wrong.
+//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved
+//! as data: slower, never wrong.
 
 use rustix::io::Errno;
 

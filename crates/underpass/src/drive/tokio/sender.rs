@@ -200,8 +200,8 @@ impl Sender {
     }
 
     /// Predicts how the first range of an outbox will leave; `None` where it has no range.
-    /// `longer` is what its head will gain until then. Makes a few system calls, none of which waits
-    /// for the disk.
+    /// `longer` is what its head will gain until then. Makes a few system calls, none of which
+    /// waits for the disk.
     pub fn forecast<S: Stream>(
         &self,
         outbox: &Outbox,
