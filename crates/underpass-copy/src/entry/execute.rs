@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
-use underpass::drive::blocking::Shielded;
+use underpass::drive::blocking::SigxfszGuard;
 
 use crate::entry::decide::{Action, Facts, decide, refuse_source};
 use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
@@ -25,7 +25,7 @@ use crate::workers::pool::Batch;
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a Run<'a>,
-    shielded: Shielded,
+    sigxfsz_guard: SigxfszGuard,
 }
 
 /// How far an entry has come.
@@ -52,7 +52,7 @@ impl<'a> CopyWorker<'a> {
     pub(crate) fn of(run: &'a Run<'a>) -> Self {
         Self {
             run,
-            shielded: Shielded::thread(),
+            sigxfsz_guard: SigxfszGuard::thread(),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> CopyWorker<'a> {
         Entry {
             run: self.run,
             task,
-            shielded: &self.shielded,
+            sigxfsz_guard: &self.sigxfsz_guard,
         }
     }
 
