@@ -8,8 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use socket2::SockRef;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use underpass::drive::tokio::Stream;
@@ -132,7 +131,7 @@ impl PlainSocket {
 
     /// Has closing reset the connection. A Unix socket has no reset: its peer reads an early end.
     pub(crate) fn set_reset(&self) -> io::Result<()> {
-        SockRef::from(self).set_linger(Some(Duration::ZERO))
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 }
 

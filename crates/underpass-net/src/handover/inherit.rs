@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use listenfd::ListenFd;
-use socket2::{Domain, SockRef, Type};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
@@ -91,11 +91,11 @@ fn of_service_manager() -> Result<Inherited, Error> {
             .next()
             .filter(|name| !name.is_empty())
             .unwrap_or("unknown");
-        let socket = passed
-            .take_custom::<OwnedFd>(number, Domain::UNIX.into(), Type::STREAM.into(), WHAT)
-            .or_else(|_| {
-                passed.take_custom(number, Domain::IPV4.into(), Type::STREAM.into(), WHAT)
-            });
+        let mut take = |family: AddressFamily| {
+            let (family, kind) = (family.as_raw().into(), SocketType::STREAM.as_raw());
+            passed.take_custom::<OwnedFd>(number, family, kind.cast_signed(), WHAT)
+        };
+        let socket = take(AddressFamily::UNIX).or_else(|_| take(AddressFamily::INET));
         let socket = socket.and_then(|socket| check(socket.ok_or(io::ErrorKind::NotFound)?));
         Ok(ActivatedSocket {
             name: name.to_owned(),
@@ -163,9 +163,15 @@ fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Err
 }
 
 fn check(socket: OwnedFd) -> io::Result<OwnedFd> {
-    let known = SockRef::from(&socket);
-    let is_known = matches!(known.domain()?, Domain::IPV4 | Domain::IPV6 | Domain::UNIX);
-    match is_known && known.r#type()? == Type::STREAM && known.is_listener()? {
+    let family = sockopt::socket_domain(&socket)?;
+    let is_known = [
+        AddressFamily::INET,
+        AddressFamily::INET6,
+        AddressFamily::UNIX,
+    ]
+    .contains(&family);
+    let is_stream = sockopt::socket_type(&socket)? == SocketType::STREAM;
+    match is_known && is_stream && sockopt::socket_acceptconn(&socket)? {
         true => Ok(socket),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,

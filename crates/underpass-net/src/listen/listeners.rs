@@ -11,12 +11,13 @@
 //! in vain per idle worker, which has nothing better to do; `EPOLLEXCLUSIVE` would save it at the
 //! price of waking the same worker first, whatever it has to do.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, SockRef};
+use rustix::net::{AddressFamily, getsockname};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
@@ -320,7 +321,7 @@ impl Listener {
     /// What may have changed since the socket was made.
     fn apply_limits(&self, limits: &ConnectionLimits) -> Result<(), Error> {
         for socket in &self.sockets {
-            let set = tcp::set_options(&SockRef::from(socket), limits);
+            let set = tcp::set_options(socket, limits);
             set.map_err(|source| Error::Inherited {
                 what: self.at.to_string(),
                 source,
@@ -345,18 +346,12 @@ fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLim
     }
 }
 
-fn address_of(socket: &OwnedFd) -> std::io::Result<Address> {
-    let socket = SockRef::from(socket);
-    if socket.domain()? == Domain::UNIX {
-        return Ok(Address::Unix(unix::path_of(&socket)?));
+fn address_of(socket: &OwnedFd) -> io::Result<Address> {
+    let address = getsockname(socket)?;
+    if address.address_family() == AddressFamily::UNIX {
+        return Ok(Address::Unix(unix::path_of(address)?));
     }
-    let address = socket.local_addr()?.as_socket();
-    address.map(Address::Tcp).ok_or_else(|| {
-        std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            "it is neither a TCP nor a Unix socket",
-        )
-    })
+    Ok(Address::Tcp(address.try_into()?))
 }
 
 #[cfg(test)]

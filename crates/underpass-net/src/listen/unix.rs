@@ -1,15 +1,20 @@
 //! Unix sockets: their listeners, and the files by which they are found.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with,
+};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
@@ -20,20 +25,21 @@ pub(crate) fn listen(
     mode: u32,
     limits: &ConnectionLimits,
 ) -> Result<(OwnedFd, SocketFile), Error> {
-    let failed = |call| move |source| unusable(path, call, source);
-    let socket =
-        Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(failed("socket"))?;
-    let address = SockAddr::unix(path).map_err(failed("the path"))?;
-    match socket.bind(&address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            replace(path, || socket.bind(&address).map_err(failed("bind")))?;
+    let failed = |call| move |source: Errno| unusable(path, call, source.into());
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.map_err(failed("socket"))?;
+    let address = SocketAddrUnix::new(path).map_err(failed("the path"))?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            replace(path, || bind(&socket, &address).map_err(failed("bind")))?;
         }
         bound => bound.map_err(failed("bind"))?,
     }
-    let file = SocketFile::of(path).map_err(failed("stat"))?;
+    let file = SocketFile::of(path).map_err(|source| unusable(path, "stat", source))?;
     set_mode(path, mode)?;
-    socket.listen(limits.backlog).map_err(failed("listen"))?;
-    Ok((socket.into(), file))
+    rustix::net::listen(&socket, limits.backlog).map_err(failed("listen"))?;
+    Ok((socket, file))
 }
 
 /// Gives the file of a socket its permissions.
@@ -82,10 +88,11 @@ fn unusable(path: &Path, call: &'static str, source: io::Error) -> Error {
     }
 }
 
-/// The path of a Unix listener, empty where it has none.
-pub(crate) fn path_of(socket: &SockRef<'_>) -> io::Result<PathBuf> {
-    let address = socket.local_addr()?;
-    Ok(address.as_pathname().map(PathBuf::from).unwrap_or_default())
+/// The path in the address of a Unix listener, empty where it has none.
+pub(crate) fn path_of(address: SocketAddrAny) -> io::Result<PathBuf> {
+    let address = SocketAddrUnix::try_from(address)?;
+    let path = address.path_bytes().unwrap_or_default();
+    Ok(OsStr::from_bytes(path).into())
 }
 
 /// What becomes of a socket's file when this process listens no more.
