@@ -355,7 +355,7 @@ impl Worker {
 
     /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
     pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Exchange, end: ExchangeEnd) {
-        let (sent, beside) = (outbox.take_account(), outbox.take_beside());
+        let (sent, beside) = (outbox.take_account(), outbox.take_send_stats());
         let (method, status, duration) = visit.counts();
         self.tally.exchange(method, status, end, duration);
         self.tally.sent(&sent, &beside);
