@@ -1,9 +1,9 @@
-//! Takes the port: one listener for each worker, all on the same address.
+//! TCP listeners: one socket for each worker, all on the same address.
 //!
-//! The kernel spreads connections over listeners that share a port by `SO_REUSEPORT`. It would
+//! The kernel distributes connections over listeners that share a port by `SO_REUSEPORT`. It would
 //! also let a second instance of this program, started by the same user, share the port silently
-//! and take half of the connections. So the first listener takes the port *without* that option,
-//! which fails if anybody has it, and turns the option on afterwards, for its siblings only.
+//! and get half of the connections. So the first listener binds *without* that option, which fails
+//! if the port is in use, and sets the option afterwards, for its siblings only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
 
-/// Which addresses of version 4 a listener on one of version 6 takes.
+/// Whether an IPv6 listener accepts IPv4 connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ipv4Mapped {
-    /// Those of the same port, where it listens on all addresses.
+    /// It does, if it listens on all addresses.
     Included,
-    /// None: another listener has them.
+    /// It does not: another listener accepts them.
     Excluded,
 }
 
-/// Takes `address`: nobody else has it. Where port 0 is asked for, the kernel chooses one.
+/// Binds `address` exclusively. For port 0 the kernel chooses a port.
 pub(crate) fn bind_first(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
@@ -48,7 +48,7 @@ pub(crate) fn bind_sibling(
     Ok(socket)
 }
 
-/// Sets what accepted connections inherit, which saves setting it on each.
+/// Sets options that accepted connections inherit, which saves a call for each.
 pub(crate) fn set_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
     ioctl_fionbio(&socket, true)?;
     if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
@@ -58,7 +58,7 @@ pub(crate) fn set_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::R
     Ok(underpass::tcp::defer_accept(&socket, limits.defer_accept)?)
 }
 
-/// Sets what every connection of TCP has.
+/// Sets the options of every TCP connection.
 pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     // Without a limit too: a reload may have removed one.

@@ -137,11 +137,12 @@ async fn work<P: Protocol>(
     };
     let full = || P::connections_max_reached(&state);
     let seen = phases.clone();
+    let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {
         // In this order: what connects after the phase has changed is the next generation's.
         biased;
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
-        () = accept(&listeners, connections, || has_changed(&seen), take, full) => ShutdownPhase::Now,
+        () = accept(&listeners, connections, is_over, take, full) => ShutdownPhase::Now,
     };
     connections.advance(phase);
     let (staying, leaving): (Vec<_>, Vec<_>) = listeners
@@ -168,10 +169,6 @@ async fn work<P: Protocol>(
     drop(staying);
     connections.advance(ShutdownPhase::Now);
     let _ = timeout(STOP_NOW_TIMEOUT, connections.none()).await;
-}
-
-fn has_changed(phases: &watch::Receiver<ShutdownPhase>) -> bool {
-    phases.has_changed().unwrap_or(true)
 }
 
 /// Passes the phases on, and returns when nobody is waited for any more. Where a newer generation
