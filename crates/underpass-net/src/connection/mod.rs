@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// The address of the peer.
     pub fn peer(&self) -> PeerAddress {
         self.peer
     }
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// What the peer sent and nobody consumed yet.
+    /// Input that has been received and not consumed yet.
     pub fn input(&self) -> &[u8] {
         self.input.bytes()
     }

@@ -101,7 +101,8 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     ///
     /// # Errors
     /// [`Error::Upgrade`] if the new process ends, reports a failure, or is not ready within 30
-    /// seconds (it is killed); the server goes on as before. [`Error::Stopping`] if the server is ending.
+    /// seconds (it is killed); the server goes on as before. [`Error::Stopping`] if the server is
+    /// ending.
     pub fn upgrade(&self, command: Command, started: impl FnOnce(&Child)) -> Result<(), Error> {
         let _change = lock(&self.change);
         if self.shutdown.phase() > ShutdownPhase::Running {
