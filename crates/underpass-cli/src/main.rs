@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         return cp::run(name, called, words);
     }
     let outcome = match arguments().command {
-        Command::Cp => return cp::run(cp::Name::Underpass, "underpass cp".into(), Vec::new()),
+        Command::Cp => return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new()),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
@@ -62,14 +62,14 @@ fn main() -> ExitCode {
 /// Whether this is `cp` or `underpass cp`, what its messages begin with, and its own words.
 fn copying(
     mut words: impl Iterator<Item = OsString>,
-) -> Option<(cp::Name, OsString, Vec<OsString>)> {
+) -> Option<(cp::CalledAs, OsString, Vec<OsString>)> {
     let called = words.next()?;
     if Path::new(&called).file_name() == Some("cp".as_ref()) {
-        return Some((cp::Name::Cp, called, words.collect()));
+        return Some((cp::CalledAs::Cp, called, words.collect()));
     }
     (words.next()? == "cp").then(|| {
         let called = "underpass cp".into();
-        (cp::Name::Underpass, called, words.collect())
+        (cp::CalledAs::Underpass, called, words.collect())
     })
 }
 

@@ -24,9 +24,8 @@ use tree::filter::Filter;
 use workers::pool::WorkerPool;
 
 pub use options::{
-    Backup, Borders, Dangling, Durability, Effect, Existing, FolderLinks, Leftovers, Links,
-    MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
-    Target, Update, Verification, Wish,
+    AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, Dereference, FilterRule, Fsync,
+    OverwritePolicy, Preserve, PreserveLevel, RemoveExisting,
 };
 pub use report::event::{
     Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
@@ -40,18 +39,18 @@ pub use walk::survey::survey;
 
 /// Copies `operands` as `options` say.
 ///
-/// With [`Target::Folder`] all operands are sources; otherwise the last one of at least two is the
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is the
 /// target. Blocks until all is done, and goes on after an error: what could not be done is told as
 /// a [`Problem`], and counted in the [`Summary`].
-pub fn copy(operands: &[OsString], options: &Options, context: CopyContext<'_>) -> Summary {
+pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> Summary {
     let jobs = options.jobs.map_or(1, NonZeroUsize::get);
-    let jobs = jobs.min(Options::JOBS_MAX);
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
     let delivery = match jobs {
         1 => Delivery::Immediate,
         _ => Delivery::Ordered,
     };
     let reporter = OrderedReporter::new(context.observer, delivery);
-    let filter = match Filter::of(&options.rules) {
+    let filter = match Filter::of(&options.filters) {
         Ok(filter) => filter,
         Err(why) => {
             reporter.problem(Problem::said(What::Pattern(why), OsString::new()));
@@ -59,7 +58,7 @@ pub fn copy(operands: &[OsString], options: &Options, context: CopyContext<'_>) 
         }
     };
     let one = match options.target {
-        Target::Folder(_) => 1,
+        CopyTarget::Folder(_) => 1,
         _ => 2,
     };
     let sources = match operands.len() > one {

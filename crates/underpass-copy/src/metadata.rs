@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::stat::file_type;
-use crate::options::{Preserve, Wish};
+use crate::options::{Preserve, PreserveLevel};
 use crate::report::problem::{Severity, What};
 use file_handle::FileHandle;
 
@@ -120,9 +120,11 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
 /// The bits that a new copy has before the umask, where its mode isn't the source's.
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     let goes_along = match (wishes.mode, file_type(source)) {
-        (Wish::Refused, FileType::Directory) => return PERMISSIONS | source.st_mode & STICKY,
-        (Wish::Refused, FileType::Socket) => return PERMISSIONS,
-        (Wish::Refused, _) => return 0o666,
+        (PreserveLevel::Never, FileType::Directory) => {
+            return PERMISSIONS | source.st_mode & STICKY;
+        }
+        (PreserveLevel::Never, FileType::Socket) => return PERMISSIONS,
+        (PreserveLevel::Never, _) => return 0o666,
         (_, FileType::Directory) => PERMISSIONS | STICKY,
         (_, FileType::RegularFile | FileType::Symlink) => PERMISSIONS,
         (_, _) => PERMISSIONS | SPECIAL,
@@ -202,7 +204,7 @@ impl FinalMode {
         let with = unasked & !created & !process.umask;
         let without = created & !unasked;
         match wishes.mode {
-            Wish::Refused => Self::OnlyThese(unasked & !process.umask),
+            PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask),
             _ if with | without == 0 => Self::AsMade,
             _ => Self::Changed { with, without },
         }
@@ -246,7 +248,7 @@ impl Job<'_> {
         let Err((errno, call)) = self.change_owner(dest) else {
             return Owner::Settled;
         };
-        if wish == Wish::Required && !self.process.may_lack_right(errno) {
+        if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
             errors.push(MetadataError::new(What::Ownership, errno, call));
         }
         Owner::Refused
@@ -343,7 +345,7 @@ impl Job<'_> {
                 acl::mode_error(result).into_iter().collect()
             }
         };
-        if self.wishes.mode != Wish::Tried {
+        if self.wishes.mode != PreserveLevel::BestEffort {
             errors.extend(found);
         }
     }
@@ -371,7 +373,7 @@ impl Job<'_> {
         if !wish.is_wanted() {
             return;
         }
-        if let (Err(errno), Wish::Required) = (dest.set_times(self.stat), wish) {
+        if let (Err(errno), PreserveLevel::Required) = (dest.set_times(self.stat), wish) {
             errors.push(MetadataError::new(What::Times, errno, "utimensat"));
         }
     }
@@ -392,16 +394,16 @@ pub(crate) fn set_times_of_link(
 }
 
 /// What of the errors with attributes that are wished so much somebody has to know.
-fn to_tell(wish: Wish, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
+fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
     match wish {
-        Wish::Required => (),
-        Wish::Told => {
+        PreserveLevel::Required => (),
+        PreserveLevel::Warn => {
             errors.retain(|error| error.errno != Errno::OPNOTSUPP);
             for error in &mut errors {
                 error.severity = Severity::Warning;
             }
         }
-        Wish::Refused | Wish::Unsaid | Wish::Tried => errors.clear(),
+        PreserveLevel::Never | PreserveLevel::Unset | PreserveLevel::BestEffort => errors.clear(),
     }
     errors
 }

@@ -15,7 +15,7 @@ use underpass::Kernel;
 use crate::fs::folder::Folder;
 use crate::fs::stat::changed_at;
 use crate::metadata::{self, Creation, MetadataTarget, Process};
-use crate::options::{Durability, Effect, Options, Wish};
+use crate::options::{CopyOptions, Fsync, PreserveLevel};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, What};
 use crate::report::progress::Progress;
@@ -42,7 +42,7 @@ pub struct CopyContext<'a> {
 
 /// A copy that is going on.
 pub(crate) struct Run<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a CopyOptions,
     pub(crate) context: CopyContext<'a>,
     pub(crate) reporter: OrderedReporter<'a>,
     pub(crate) inodes: InodeTable,
@@ -71,7 +71,7 @@ pub(crate) enum Sources {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(
-        options: &'a Options,
+        options: &'a CopyOptions,
         context: CopyContext<'a>,
         reporter: OrderedReporter<'a>,
         pool: WorkerPool,
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         };
         let mut events = self.reporter.buffer(closing.sequence);
         let is_real = closing.folders.origin != DestinationOrigin::Imagined;
-        if is_real && self.options.effect == Effect::Real {
+        if is_real && !self.options.dry_run {
             self.finish_folder(level, &closing, &mut events);
         }
         self.unclosed.fetch_sub(1, Relaxed);
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
             closing.creation,
             (events, &|| level.dest()),
         );
-        let mode_is_set = self.options.preserve.mode != Wish::Unsaid;
+        let mode_is_set = self.options.preserve.mode != PreserveLevel::Unset;
         if let (Some(mode), false) = (closing.narrowed, mode_is_set)
             && let Err(errno) = fchmod(dest.fd(), Mode::from_raw_mode(mode))
         {
@@ -170,9 +170,9 @@ impl<'a> Run<'a> {
 
     /// Writes the names in a folder to disk, now or at the end.
     pub(crate) fn sync_folder(&self, dest: &Folder) -> Result<(), Errno> {
-        match self.options.durability {
-            Durability::Folder => dest.sync(),
-            Durability::End => {
+        match self.options.fsync {
+            Fsync::Folder => dest.sync(),
+            Fsync::End => {
                 let device = dest.look_behind(c".")?.st_dev;
                 let mut to_sync = self.to_sync.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Entry::Vacant(vacant) = to_sync.entry(device)
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
                 }
                 Ok(())
             }
-            Durability::Unsaid | Durability::File => Ok(()),
+            Fsync::Never | Fsync::File => Ok(()),
         }
     }
 

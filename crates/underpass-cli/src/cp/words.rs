@@ -5,16 +5,17 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use underpass::{Cloning, Holes, Mechanism};
-use underpass_copy::{Charset, Durability, Word};
+use underpass_copy::{Charset, Fsync, Word};
 
 use super::mistake::Mistake;
 
-/// Words with what they mean. Neighbours that mean the same are told as one.
+/// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
 
 /// What `--update` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Updating {
+    #[default]
     All,
     None,
     NoneFail,
@@ -96,10 +97,10 @@ pub(super) const WHENS: Choices<When> = &[
     ("never", When::Never),
 ];
 
-pub(super) const FSYNC: Choices<Durability> = &[
-    ("file", Durability::File),
-    ("dir", Durability::Folder),
-    ("end", Durability::End),
+pub(super) const FSYNC: Choices<Fsync> = &[
+    ("file", Fsync::File),
+    ("dir", Fsync::Folder),
+    ("end", Fsync::End),
 ];
 
 pub(super) const MECHANISMS: Choices<Mechanism> = &[
@@ -135,6 +136,11 @@ pub(super) fn choose<T: Copy + PartialEq>(
     Err(Mistake::usage(format_args!(
         "{fault} argument {word} for {about}\nValid arguments are:{valid}"
     )))
+}
+
+/// The words alone.
+pub(super) fn names<T>(choices: Choices<T>) -> Vec<&'static str> {
+    choices.iter().map(|(name, _)| *name).collect()
 }
 
 fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {

@@ -8,21 +8,21 @@ use crate::entry::ExistingDestination;
 use crate::entry::same_file::{Pair, Sameness, sameness};
 use crate::fs::stat::{file_type, is_folder};
 use crate::options::{
-    Backup, Existing, FolderLinks, Links, MakingWay, Manner, Options, Placement, Recursion,
-    Specials, Update, Wish,
+    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
+    RemoveExisting,
 };
 use crate::report::problem::What;
 use crate::tree::task::Role;
 
 /// What the options say of one entry.
-impl Options {
+impl CopyOptions {
     /// Whether symbolic links are followed on the way to a source.
     pub(crate) fn follows(&self, role: Role) -> bool {
-        match self.links {
-            Links::Kept => false,
-            Links::FollowedOnCommandLine => role != Role::Inside,
-            Links::Followed => true,
-            Links::Unsaid => self.recursion == Recursion::Off || self.manner == Manner::HardLink,
+        match self.dereference {
+            Dereference::Never => false,
+            Dereference::CommandLine => role != Role::Inside,
+            Dereference::Always => true,
+            Dereference::Default => !self.recursive || self.copy_mode == CopyMode::HardLink,
         }
     }
 
@@ -36,11 +36,11 @@ impl Options {
 
     /// Whether a special file becomes a regular one.
     pub(crate) fn reads_specials(&self) -> bool {
-        self.recursion == Recursion::Off || self.specials == Specials::Read
+        !self.recursive || self.copy_contents
     }
 
     pub(crate) fn removes_first(&self) -> bool {
-        self.making_way == MakingWay::Everything
+        self.remove_existing == RemoveExisting::Always
     }
 
     /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
@@ -48,12 +48,12 @@ impl Options {
     pub(crate) fn follows_destination(&self, source: &Stat, role: Role) -> bool {
         let becomes_file = match file_type(source) {
             FileType::RegularFile => true,
-            FileType::Directory => return self.folder_links == FolderLinks::Followed,
+            FileType::Directory => return self.keep_directory_symlink,
             FileType::Symlink => false,
             _ => self.reads_specials(),
         };
         becomes_file
-            && !matches!(self.manner, Manner::HardLink | Manner::SymbolicLink)
+            && !matches!(self.copy_mode, CopyMode::HardLink | CopyMode::SymbolicLink)
             && *self.backup_of(role) == Backup::None
             && !self.removes_first()
     }
@@ -65,12 +65,15 @@ impl Options {
             FileType::Symlink => *self.backup_of(role) == Backup::None,
             _ => self.reads_specials(),
         };
-        can_be && self.placement == Placement::Atomic && self.manner == Manner::Copy
+        can_be && self.atomic && self.copy_mode == CopyMode::Copy
     }
 
     /// Whether destinations stay whatever they are.
     pub(crate) fn keeps_existing(&self) -> bool {
-        matches!(self.existing, Existing::Kept | Existing::KeptAsError)
+        matches!(
+            self.overwrite,
+            OverwritePolicy::Keep | OverwritePolicy::Fail
+        )
     }
 }
 
@@ -128,9 +131,13 @@ impl From<Action> for Decision {
 }
 
 /// What forbids copying a source, whatever the destination is.
-pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options) -> Option<What> {
+pub(crate) fn refuse_source(
+    source: &Stat,
+    is_repeated: bool,
+    options: &CopyOptions,
+) -> Option<What> {
     match is_folder(source) {
-        true if options.recursion == Recursion::Off => Some(What::OmittedDirectory),
+        true if !options.recursive => Some(What::OmittedDirectory),
         false if is_repeated => Some(What::FileTwice),
         _ => None,
     }
@@ -140,7 +147,7 @@ pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options)
 pub(crate) fn decide(
     source: &Stat,
     facts: Option<&Facts>,
-    options: &Options,
+    options: &CopyOptions,
     role: Role,
 ) -> Decision {
     let Some(facts) = facts else {
@@ -154,7 +161,7 @@ pub(crate) fn decide(
     let mut asks = false;
     if !is_folder(source) {
         let newer = newer(&facts.dest.stat, source, options.preserve.timestamps);
-        match fate(options.existing, newer) {
+        match fate(options.overwrite, newer) {
             Fate::Overwrite => (),
             Fate::Ask => asks = true,
             Fate::Keep => return Action::Keep.into(),
@@ -170,7 +177,7 @@ pub(crate) fn decide(
 }
 
 /// How a source gets into the place of an existing destination.
-fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Action {
+fn overwrite(source: &Stat, facts: &Facts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
         (true, false) => return Action::Refuse(What::OverNonDirectory),
@@ -189,7 +196,7 @@ fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Act
     let link_in_the_way = !options.follows(role) && file_type(source) != FileType::RegularFile;
     let has_other_names = options.preserve.links.is_wanted() && facts.dest.stat.st_nlink > 1;
     let is_in_the_way =
-        options.manner != Manner::AttributesOnly && (has_other_names || link_in_the_way);
+        options.copy_mode != CopyMode::AttributesOnly && (has_other_names || link_in_the_way);
     match options.removes_first() || is_in_the_way {
         true if renames_over => Action::Replace,
         true => Action::Remove,
@@ -210,22 +217,22 @@ enum Fate {
 
 /// What becomes of an existing destination that a file would replace. `newer` compares the
 /// destination's time of change with the source's.
-fn fate(existing: Existing, newer: Ordering) -> Fate {
+fn fate(existing: OverwritePolicy, newer: Ordering) -> Fate {
     match existing {
-        Existing::Overwritten => Fate::Overwrite,
-        Existing::Kept => Fate::Keep,
-        Existing::KeptAsError => Fate::KeepAsError,
-        Existing::KeptUnlessOlder | Existing::Asked(Update::Older) if newer.is_ge() => {
+        OverwritePolicy::Overwrite => Fate::Overwrite,
+        OverwritePolicy::Keep => Fate::Keep,
+        OverwritePolicy::Fail => Fate::KeepAsError,
+        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older) if newer.is_ge() => {
             Fate::KeepNewer
         }
-        Existing::KeptUnlessOlder => Fate::Overwrite,
-        Existing::Asked(_) => Fate::Ask,
+        OverwritePolicy::UpdateOlder => Fate::Overwrite,
+        OverwritePolicy::Ask(_) => Fate::Ask,
     }
 }
 
 /// Compares the destination's time of change with the source's. Where times go along, a
 /// destination whose time was cut by its file system when it was copied is not older for that.
-fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
+fn newer(dest: &Stat, source: &Stat, timestamps: PreserveLevel) -> Ordering {
     let step = if timestamps.is_wanted() {
         granularity(dest)
     } else {
@@ -284,13 +291,13 @@ mod tests {
     const FOLDER: FileType = FileType::Directory;
 
     /// What becomes of a file or folder in the place of another one.
-    fn action(source: FileType, facts: &Facts, options: &Options) -> Action {
+    fn action(source: FileType, facts: &Facts, options: &CopyOptions) -> Action {
         decide(&stat(source), Some(facts), options, Role::Operand).action
     }
 
     #[test]
     fn files_go_over_files_and_folders_over_folders() {
-        let plain = Options::default();
+        let plain = CopyOptions::default();
         for (source, dest, expected) in [
             (FILE, FILE, Action::Write),
             (FOLDER, FOLDER, Action::Write),
@@ -305,20 +312,20 @@ mod tests {
 
     #[test]
     fn what_is_there_makes_way_as_the_options_say() {
-        let plain = Options::default;
+        let plain = CopyOptions::default;
         let backup = || Backup::Simple("~".into());
         for (options, expected, atomic) in [
             (plain(), Action::Write, Action::Write),
             (
-                Options {
-                    making_way: MakingWay::Everything,
+                CopyOptions {
+                    remove_existing: RemoveExisting::Always,
                     ..plain()
                 },
                 Action::Remove,
                 Action::Replace,
             ),
             (
-                Options {
+                CopyOptions {
                     backup: backup(),
                     ..plain()
                 },
@@ -326,8 +333,8 @@ mod tests {
                 Action::BackUpAndReplace,
             ),
             (
-                Options {
-                    existing: Existing::Kept,
+                CopyOptions {
+                    overwrite: OverwritePolicy::Keep,
                     ..plain()
                 },
                 Action::Keep,
@@ -336,8 +343,8 @@ mod tests {
         ] {
             let facts = facts(FILE);
             assert_eq!(action(FILE, &facts, &options), expected);
-            let options = Options {
-                placement: Placement::Atomic,
+            let options = CopyOptions {
+                atomic: true,
                 ..options
             };
             assert_eq!(action(FILE, &facts, &options), atomic);
@@ -350,15 +357,15 @@ mod tests {
             is_just_created: true,
             ..facts(FILE)
         };
-        let got = action(FILE, &just_created, &Options::default());
+        let got = action(FILE, &just_created, &CopyOptions::default());
         assert_eq!(got, Action::Refuse(What::JustCreated));
         let source_is_backup = Facts {
             backup_is_source: true,
             ..facts(FILE)
         };
-        let options = Options {
+        let options = CopyOptions {
             backup: Backup::Simple("~".into()),
-            ..Options::default()
+            ..CopyOptions::default()
         };
         let got = action(FILE, &source_is_backup, &options);
         assert_eq!(got, Action::Refuse(What::BackupWouldDestroy));
@@ -366,9 +373,9 @@ mod tests {
 
     #[test]
     fn the_user_is_asked_before_a_destination_is_overwritten() {
-        let options = Options {
-            existing: Existing::Asked(Update::All),
-            ..Options::default()
+        let options = CopyOptions {
+            overwrite: OverwritePolicy::Ask(AskWhen::Always),
+            ..CopyOptions::default()
         };
         let decision = decide(&stat(FILE), Some(&facts(FILE)), &options, Role::Operand);
         let expected = Decision {
@@ -383,22 +390,28 @@ mod tests {
         let (mut source, mut dest) = (stat(FILE), stat(FILE));
         (source.st_mtime, source.st_mtime_nsec) = (100, 123_456_789);
         (dest.st_mtime, dest.st_mtime_nsec) = (100, 123_456_000);
-        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Equal);
-        assert_eq!(newer(&dest, &source, Wish::Unsaid), Ordering::Less);
+        assert_eq!(
+            newer(&dest, &source, PreserveLevel::Required),
+            Ordering::Equal
+        );
+        assert_eq!(newer(&dest, &source, PreserveLevel::Unset), Ordering::Less);
         dest.st_mtime = 99;
-        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Less);
+        assert_eq!(
+            newer(&dest, &source, PreserveLevel::Required),
+            Ordering::Less
+        );
     }
 
     #[test]
     fn options_decide_about_old_files() {
-        use Existing::{Asked, Kept, KeptAsError, KeptUnlessOlder, Overwritten};
+        use OverwritePolicy::{Ask, Fail, Keep, Overwrite, UpdateOlder};
         for (existing, older, newer) in [
-            (Overwritten, Fate::Overwrite, Fate::Overwrite),
-            (Kept, Fate::Keep, Fate::Keep),
-            (KeptAsError, Fate::KeepAsError, Fate::KeepAsError),
-            (KeptUnlessOlder, Fate::Overwrite, Fate::KeepNewer),
-            (Asked(Update::All), Fate::Ask, Fate::Ask),
-            (Asked(Update::Older), Fate::Ask, Fate::KeepNewer),
+            (Overwrite, Fate::Overwrite, Fate::Overwrite),
+            (Keep, Fate::Keep, Fate::Keep),
+            (Fail, Fate::KeepAsError, Fate::KeepAsError),
+            (UpdateOlder, Fate::Overwrite, Fate::KeepNewer),
+            (Ask(AskWhen::Always), Fate::Ask, Fate::Ask),
+            (Ask(AskWhen::Older), Fate::Ask, Fate::KeepNewer),
         ] {
             assert_eq!(fate(existing, Ordering::Less), older, "{existing:?}");
             assert_eq!(fate(existing, Ordering::Equal), newer, "{existing:?}");

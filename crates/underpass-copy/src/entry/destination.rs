@@ -12,9 +12,7 @@ use crate::fs::backup;
 use crate::fs::fifo;
 use crate::fs::stat::{changed_at, file_type, identity, is_regular};
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::{
-    Dangling, Leftovers, MakingWay, Manner, Placement, Preserve, Verification, Wish,
-};
+use crate::options::{CopyMode, Preserve, PreserveLevel, RemoveExisting};
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::DestinationOrigin;
@@ -96,7 +94,7 @@ pub(crate) fn open(
             there.replaced != Replaced::KeepsAttributes || is_regular(&there.stat)
         }
     };
-    let is_atomic = options.placement == Placement::Atomic && options.manner == Manner::Copy;
+    let is_atomic = options.atomic && options.copy_mode == CopyMode::Copy;
     if is_atomic && is_replaceable {
         return create_nameless(entry, source, &dest);
     }
@@ -109,7 +107,8 @@ pub(crate) fn open(
             create(entry, source).map_err(|_| problem)
         }
         Err(problem)
-            if options.making_way == MakingWay::Unwritable && problem.what == What::CreateFile =>
+            if options.remove_existing == RemoveExisting::IfUnwritable
+                && problem.what == What::CreateFile =>
         {
             entry.remove(events)?;
             create(entry, source)
@@ -121,7 +120,7 @@ pub(crate) fn open(
 /// Reading is needed where the copy is compared with its source.
 fn access(entry: &Entry<'_>) -> OFlags {
     let options = entry.run.options;
-    let reads = options.verification == Verification::On || options.leftovers == Leftovers::Resumed;
+    let reads = options.verify || options.resume;
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     access | OFlags::NOCTTY | OFlags::CLOEXEC
 }
@@ -138,7 +137,7 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
     let flags = access(entry) | OFlags::CREATE;
     let created = match openat(folder, name, flags | OFlags::EXCL, bits) {
         Err(Errno::EXIST) => match link_in_the_way(entry) {
-            Some(What::Dangling) if entry.run.options.dangling == Dangling::WrittenThrough => {
+            Some(What::Dangling) if entry.run.options.write_through_dangling => {
                 openat(folder, name, flags, bits)
             }
             Some(what) => return Err(Problem::said(what, entry.dest_shown())),
@@ -187,7 +186,7 @@ fn open_existing(
     if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
         return Err(Problem::said(What::Replaced, entry.dest_shown()));
     }
-    let keeps = options.manner == Manner::AttributesOnly || options.leftovers == Leftovers::Resumed;
+    let keeps = options.copy_mode == CopyMode::AttributesOnly || options.resume;
     if is_regular(&opened.stat) && !keeps {
         ftruncate(&opened.fd, 0).map_err(failed)?;
         (opened.stat.st_size, opened.stat.st_blocks) = (0, 0);
@@ -224,10 +223,10 @@ fn create_nameless(
         return Err(Problem::said(what, entry.dest_shown()));
     }
     let failed = |errno| entry.at_dest(What::CreateFile, errno);
-    let (fd, file) = match run.options.leftovers {
-        Leftovers::Resumed => AtomicFile::resume(folder, name, bits, run.process.user)
+    let (fd, file) = match run.options.resume {
+        true => AtomicFile::resume(folder, name, bits, run.process.user)
             .map_err(|errno| entry.at_dest(What::Resume, errno))?,
-        Leftovers::Overwritten => AtomicFile::create(folder, bits).map_err(failed)?,
+        false => AtomicFile::create(folder, bits).map_err(failed)?,
     };
     let mut opened = OpenDestination::new(fd, Creation::New(mode)).map_err(failed)?;
     match existing {
@@ -250,8 +249,8 @@ fn create_nameless(
 
 fn inherit(entry: &Entry<'_>, there: &ExistingDestination, opened: &mut OpenDestination) {
     let keep = Preserve {
-        mode: Wish::Tried,
-        ownership: Wish::Tried,
+        mode: PreserveLevel::BestEffort,
+        ownership: PreserveLevel::BestEffort,
         ..Preserve::default()
     };
     let old = MetadataTarget::Named(entry.task.folders.dest.fd(), &entry.task.dest);

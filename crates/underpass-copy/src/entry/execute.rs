@@ -13,7 +13,7 @@ use crate::entry::{file, look, special};
 use crate::fs::backup;
 use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
 use crate::fs::temporary::replace;
-use crate::options::{Effect, MakingWay, Manner};
+use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
@@ -147,7 +147,7 @@ impl Entry<'_> {
         if decision.asks && !self.may_overwrite(&dest) {
             return Ok(Way::Declined);
         }
-        let is_real = run.options.effect == Effect::Real;
+        let is_real = !run.options.dry_run;
         let folder = task.folders.dest.fd();
         let failed = |errno| Problem::of(What::Backup, self.dest_shown(), errno);
         let existing = |replaced| {
@@ -197,7 +197,7 @@ impl Entry<'_> {
         self.run.reporter.observer().may_overwrite(&Overwriting {
             dest: self.dest_shown(),
             unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
-            replaces: self.run.options.making_way != MakingWay::Nothing,
+            replaces: self.run.options.remove_existing != RemoveExisting::Never,
         })
     }
 
@@ -216,7 +216,7 @@ impl Entry<'_> {
 
     /// The destination stays; where names of one file stay names of one file, it is one of them.
     fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
-        if self.keeps_links_of(source) && self.run.options.effect == Effect::Real {
+        if self.keeps_links_of(source) && !self.run.options.dry_run {
             match self.run.inodes.begin_file(identity(source)) {
                 Some(copied) => self.link_to(&copied)?,
                 None => {
@@ -237,7 +237,7 @@ impl Entry<'_> {
     ) -> Result<EntryResult, Problem> {
         let renamed = dest.renamed().map(CStr::to_owned);
         self.say_making(dest.backup(), events);
-        if self.run.options.effect == Effect::ToldOnly {
+        if self.run.options.dry_run {
             return Ok(EntryResult::of(Outcome::Planned));
         }
         match self.link_or_make(source, dest, events) {
@@ -286,10 +286,10 @@ impl Entry<'_> {
     ) -> Result<EntryResult, Problem> {
         let options = self.run.options;
         let kind = file_type(source);
-        match options.manner {
-            Manner::SymbolicLink => return special::link_to_source(self, source, events),
-            Manner::HardLink => return special::hard_link(self),
-            Manner::Copy | Manner::AttributesOnly => (),
+        match options.copy_mode {
+            CopyMode::SymbolicLink => return special::link_to_source(self, source, events),
+            CopyMode::HardLink => return special::hard_link(self),
+            CopyMode::Copy | CopyMode::AttributesOnly => (),
         }
         match kind {
             FileType::RegularFile => file::copy(self, source, dest, events),
@@ -304,7 +304,9 @@ impl Entry<'_> {
     fn keeps_links_of(&self, source: &Stat) -> bool {
         let options = self.run.options;
         let may_come_again = source.st_nlink > 1 || self.follows();
-        options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
+        options.preserve.links.is_wanted()
+            && options.copy_mode != CopyMode::HardLink
+            && may_come_again
     }
 
     fn copied_file(&self, dest: &Stat) -> CopiedFile {

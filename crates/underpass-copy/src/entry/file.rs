@@ -22,7 +22,7 @@ use crate::entry::{Destination, Entry, EntryResult};
 use crate::fs::fifo::{self, Waited};
 use crate::fs::stat::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
-use crate::options::{Durability, Leftovers, Manner, Verification};
+use crate::options::{CopyMode, Fsync};
 use crate::report::event::{HolesSought, Outcome, Travel};
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
@@ -106,8 +106,8 @@ impl FileCopy<'_> {
     fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<EntryResult, Problem> {
         let mut result = EntryResult::of(Outcome::Copied);
         let options = self.entry.run.options;
-        if options.manner != Manner::AttributesOnly {
-            if options.leftovers == Leftovers::Resumed {
+        if options.copy_mode != CopyMode::AttributesOnly {
+            if options.resume {
                 result.resumed = self.keep_equal()?;
                 events.counts.resumed_bytes += result.resumed;
             }
@@ -116,7 +116,7 @@ impl FileCopy<'_> {
             result.travel = Some(Box::new(travel));
         }
         self.finish(events)?;
-        if options.verification == Verification::On && options.manner != Manner::AttributesOnly {
+        if options.verify && options.copy_mode != CopyMode::AttributesOnly {
             result.hash = self.verify(events)?;
         }
         Ok(result)
@@ -189,10 +189,10 @@ impl FileCopy<'_> {
             dest.creation,
             (events, &|| entry.dest_shown()),
         );
-        let synced = match options.durability {
-            Durability::File | Durability::Folder => fsync(&dest.fd),
-            _ if options.verification == Verification::On => fsync(&dest.fd),
-            Durability::Unsaid | Durability::End => Ok(()),
+        let synced = match options.fsync {
+            Fsync::File | Fsync::Folder => fsync(&dest.fd),
+            _ if options.verify => fsync(&dest.fd),
+            Fsync::Never | Fsync::End => Ok(()),
         };
         match synced {
             // Pipes and some devices have nothing to sync.

@@ -8,7 +8,6 @@ use crate::entry::{Destination, Entry};
 use crate::fs::folder::{Folder, READ};
 use crate::fs::stat::identity;
 use crate::metadata::{self, Creation};
-use crate::options::Effect;
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::DestinationOrigin;
@@ -41,7 +40,7 @@ impl FolderCopy {
             let folder = open(entry, dest)?;
             return Ok(copy(folder, Creation::Existing, DestinationOrigin::Old));
         }
-        if run.options.effect == Effect::ToldOnly {
+        if run.options.dry_run {
             entry.say_making(dest.renamed(), events);
             let creation = Creation::New(0o700);
             return Ok(copy(

@@ -11,7 +11,7 @@ use crate::entry::{Entry, ExistingDestination, Replaced};
 use crate::fs::folder::Folder;
 use crate::fs::path::without_slashes;
 use crate::fs::stat::{identity, is_folder, is_link};
-use crate::options::{Backup, MakingWay};
+use crate::options::{Backup, RemoveExisting};
 use crate::report::problem::{Problem, What};
 use crate::run::Sources;
 use crate::tree::inode_table::NamedFile;
@@ -87,7 +87,7 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
     match folder.look_behind(&task.dest) {
         Ok(behind) => Ok(Some(found(behind, Some(stat)))),
         Err(Errno::NOENT) => Ok(None),
-        Err(Errno::LOOP) if run.options.making_way == MakingWay::Unwritable => {
+        Err(Errno::LOOP) if run.options.remove_existing == RemoveExisting::IfUnwritable => {
             Ok(Some(found(stat, None)))
         }
         Err(errno) => Err(failed(errno)),

@@ -12,7 +12,7 @@ use crate::fs::folder::Folder;
 use crate::fs::stat::file_type;
 use crate::fs::temporary::replace;
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::{Existing, MakingWay, Placement, Update};
+use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
 use crate::report::event::Outcome;
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
@@ -45,8 +45,8 @@ pub(crate) fn symlink(
 /// With `-u`, a link that leads where it should is as good as a new one.
 fn is_the_same_link(entry: &Entry<'_>, dest: &Destination, leads_to: &CStr) -> bool {
     let updates = matches!(
-        entry.run.options.existing,
-        Existing::KeptUnlessOlder | Existing::Asked(Update::Older)
+        entry.run.options.overwrite,
+        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older)
     );
     let task = entry.task;
     updates
@@ -88,8 +88,7 @@ pub(crate) fn link_to_source(
 fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
     let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
     let options = entry.run.options;
-    let replaces =
-        options.making_way == MakingWay::Unwritable || options.placement == Placement::Atomic;
+    let replaces = options.remove_existing == RemoveExisting::IfUnwritable || options.atomic;
     match symlinkat(leads_to, folder, name) {
         Err(Errno::EXIST) if replaces => {
             replace(folder, name, |name| symlinkat(leads_to, folder, name))
@@ -107,8 +106,8 @@ pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryResult, Problem> {
     };
     let folder = task.folders.dest.fd();
     let link = |name: &CStr| linkat(task.folders.source.fd(), &task.source, folder, name, flags);
-    let replaces = options.making_way == MakingWay::Unwritable
-        || matches!(options.existing, Existing::Asked(_));
+    let replaces = options.remove_existing == RemoveExisting::IfUnwritable
+        || matches!(options.overwrite, OverwritePolicy::Ask(_));
     let linked = match link(&task.dest) {
         Err(Errno::EXIST) if replaces => replace(folder, &task.dest, link),
         done => done,

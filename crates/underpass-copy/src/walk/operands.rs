@@ -17,7 +17,7 @@ use crate::fs::backup;
 use crate::fs::folder::{Folder, PLACE};
 use crate::fs::path::{joined, split, without_slashes};
 use crate::fs::stat::{is_folder, is_regular};
-use crate::options::{Backup, MakingWay, Naming, Options, Slashes, Target};
+use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, What};
 use crate::run::Run;
 use crate::tree::level::{DestinationOrigin, Folders, Level};
@@ -57,23 +57,23 @@ enum To {
 }
 
 fn targets<'o>(
-    options: &Options,
+    options: &CopyOptions,
     operands: &'o [OsString],
 ) -> Result<(&'o [OsString], To), Problem> {
     let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
     let nothing: &[OsString] = &[];
     match (&options.target, operands.split_last()) {
-        (Target::Folder(folder), _) => {
+        (CopyTarget::Folder(folder), _) => {
             let folder = folder.as_os_str();
             let fd =
                 open(folder).map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
             Ok((operands, To::Folder(folder.to_owned(), fd)))
         }
         (_, None) => Ok((nothing, To::Name(OsString::new()))),
-        (Target::LastOperandAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
-        (Target::LastOperand, Some((last, sources))) => match open(last) {
+        (CopyTarget::LastAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
+        (CopyTarget::Last, Some((last, sources))) => match open(last) {
             Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
-            Err(errno) if sources.len() > 1 || options.naming == Naming::Parents => {
+            Err(errno) if sources.len() > 1 || options.parents => {
                 Err(Problem::of(What::Target, last.clone(), errno))
             }
             Err(_) => Ok((sources, To::Name(last.clone()))),
@@ -96,16 +96,16 @@ impl OperandWalk<'_> {
     fn copy(&mut self, source: &OsString) {
         let mut path = source.as_bytes();
         let into_folder = matches!(self.to, To::Folder(..));
-        if into_folder && self.run.options.slashes == Slashes::Stripped {
+        if into_folder && self.run.options.strip_trailing_slashes {
             path = without_slashes(path);
         }
         let (prefix, last) = split(path);
-        let made = match (&self.to, self.run.options.naming) {
+        let made = match (&self.to, self.run.options.parents) {
             (To::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
                 self.own_backup((prefix, last))
             }
             (To::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
-            (To::Folder(folder, fd), Naming::Parents) => {
+            (To::Folder(folder, fd), true) => {
                 let (folder, fd) = (folder.clone(), Arc::clone(fd));
                 return self.below_parents(path, &folder, &fd);
             }
@@ -147,7 +147,7 @@ impl OperandWalk<'_> {
     /// Whether an operand that is its own destination is a wish for a backup, as with `cp` it is.
     fn backs_itself_up(&self) -> bool {
         let options = self.run.options;
-        options.making_way == MakingWay::Unwritable && options.backup != Backup::None
+        options.remove_existing == RemoveExisting::IfUnwritable && options.backup != Backup::None
     }
 
     /// A regular file is copied to the name of its backup; anything else is an error that the copy

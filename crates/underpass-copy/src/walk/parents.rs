@@ -13,7 +13,6 @@ use crate::fs::folder::{Folder, PLACE, READ};
 use crate::fs::path::append;
 use crate::fs::stat::is_folder;
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::Effect;
 use crate::report::event::{Curiosity, Event};
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
@@ -63,7 +62,7 @@ impl Parents {
     /// All that is in them is done.
     pub(crate) fn finish(self, run: &Run<'_>) {
         let mut events = run.reporter.buffer(run.reporter.sequence());
-        let real = run.options.effect == Effect::Real;
+        let real = !run.options.dry_run;
         let copies = |passed: &&Passed| real && !passed.is_dots;
         for passed in self.passed.iter().rev().filter(copies) {
             run.preserve(
@@ -170,9 +169,9 @@ impl Descent<'_> {
         })?;
         let stat = fstat(&source)
             .map_err(|errno| Problem::of(What::ParentAttributes, self.source_shown(), errno))?;
-        let (dest, creation) = match (place, self.run.options.effect) {
-            (Some(place), Effect::Real) => self.make_or_open(place, &name, &stat)?,
-            (Some(place), Effect::ToldOnly) if there.is_ok() => {
+        let (dest, creation) = match (place, self.run.options.dry_run) {
+            (Some(place), false) => self.make_or_open(place, &name, &stat)?,
+            (Some(place), true) if there.is_ok() => {
                 let opened = open(place, &name);
                 (
                     opened.map_or(Folder::Imagined, Folder::Place),

@@ -15,7 +15,7 @@ use crate::fs::folder::READ;
 use crate::fs::listing::Listing;
 use crate::fs::path::append;
 use crate::fs::stat::{file_type, size};
-use crate::options::{Links, Options, Recursion, Target};
+use crate::options::{CopyOptions, CopyTarget, Dereference};
 use crate::report::progress::Progress;
 use crate::tree::filter::Filter;
 
@@ -24,19 +24,25 @@ const DEPTH_MAX: usize = 128;
 
 /// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
 /// Blocks until all is found or `stop` is set; reads folders and metadata only.
-pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, stop: &AtomicBool) {
+pub fn survey(
+    operands: &[OsString],
+    options: &CopyOptions,
+    progress: &Progress,
+    stop: &AtomicBool,
+) {
     let sources = match (&options.target, operands.split_last()) {
-        (Target::Folder(_), _) => operands,
+        (CopyTarget::Folder(_), _) => operands,
         (_, Some((_, sources))) => sources,
         (_, None) => operands,
     };
     let survey = Survey {
-        filter: Filter::of(&options.rules).ok().flatten(),
-        follows: matches!(
-            (options.links, options.recursion),
-            (Links::Followed, _) | (Links::Unsaid, Recursion::Off)
-        ),
-        recursive: options.recursion == Recursion::On,
+        filter: Filter::of(&options.filters).ok().flatten(),
+        follows: match options.dereference {
+            Dereference::Always => true,
+            Dereference::Default => !options.recursive,
+            Dereference::Never | Dereference::CommandLine => false,
+        },
+        recursive: options.recursive,
         progress,
         stop,
     };
@@ -136,9 +142,9 @@ mod tests {
         for name in ["one", "below/two"] {
             std::fs::write(folder.path().join(name), name).expect("room");
         }
-        let options = Options {
-            recursion: Recursion::On,
-            ..Options::default()
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
         };
         let operands = [folder.path().into(), OsString::from("nowhere")];
         let progress = Progress::default();

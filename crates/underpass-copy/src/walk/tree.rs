@@ -19,7 +19,6 @@ use crate::fs::listing::Listing;
 use crate::fs::path::{append, plain};
 use crate::fs::stat::{Identity, file_type, identity, is_link};
 use crate::metadata::Creation;
-use crate::options::{Borders, Effect};
 use crate::report::event::Outcome;
 use crate::report::problem::{Problem, What};
 use crate::report::reporter::EventBuffer;
@@ -216,7 +215,7 @@ impl<'a> TreeWalk<'a> {
             DestinationOrigin::Imagined => EntryResult::of(Outcome::Planned),
             _ => EntryResult::of(Outcome::Copied),
         };
-        if self.run.options.borders == Borders::Kept && source.st_dev != self.device {
+        if self.run.options.one_file_system && source.st_dev != self.device {
             entry.finished(source, done, events);
             self.close_at_once(entry, source, copy);
             return Ok(());
@@ -341,7 +340,7 @@ impl<'a> TreeWalk<'a> {
 
     /// Reports what a real run would meet in the folder on top, which has just been entered.
     fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
-        if self.run.options.effect == Effect::Real {
+        if !self.run.options.dry_run {
             return;
         }
         let Some(top) = self.stack.last() else {
