@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::workspace::{Fallible, Workspace};
+use crate::workspace::{Fallible, Workspace, exit_code};
 
 /// The test targets that write their page where `UPDATE_DOCS` is set, and fail on a difference
 /// where it isn't.
@@ -15,9 +15,5 @@ pub(crate) fn run(workspace: &Workspace) -> Fallible<ExitCode> {
         cargo.args(["--test", writer]);
     }
     let status = cargo.env("UPDATE_DOCS", "1").status()?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(status.success()))
 }

@@ -16,23 +16,24 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
-use crate::test::{program_built, search_path};
-use crate::workspace::{Fallible, Workspace};
+use crate::artifacts;
+use crate::test::search_path;
+use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Where binary and image are put
-    #[arg(long, value_name = "DIR", default_value = "target/dist")]
+    #[arg(long, value_name = "DIR", default_value = "target/package")]
     output: PathBuf,
     /// The platform it is for [default: musl of this machine where it is installed, else gnu]
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
     /// How it is built; `dev` takes a fraction of the time and is for trying this out
-    #[arg(long, value_name = "PROFILE", default_value = "release")]
+    #[arg(long, value_name = "PROFILE", default_value = "dist")]
     profile: String,
     /// Take this binary, and build none
     #[arg(long, value_name = "FILE")]
@@ -96,10 +97,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Fallible<()> {
 fn target_of_machine() -> Fallible<String> {
     let architecture = env::consts::ARCH;
     let musl = format!("{architecture}-unknown-linux-musl");
-    let rustc = Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .output()?;
-    let sysroot = PathBuf::from(String::from_utf8(rustc.stdout)?.trim());
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let sysroot = Path::new(sysroot.trim());
     let is_there = sysroot.join("lib/rustlib").join(&musl).join("lib").is_dir();
     let compiler = env::split_paths(&search_path()).any(|path| path.join("musl-gcc").is_file());
     Ok(match is_there && compiler {
@@ -113,12 +112,7 @@ fn target_of_machine() -> Fallible<String> {
 fn build(workspace: &Workspace, target: &str, profile: &str) -> Fallible<PathBuf> {
     let mut cargo = workspace.cargo("build");
     cargo.args(["--locked", "--package", "underpass-cli", "--target", target]);
-    cargo.args([
-        "--profile",
-        profile,
-        "--message-format=json-render-diagnostics",
-    ]);
-    cargo.arg("--config");
+    cargo.args(["--profile", profile, "--config"]);
     cargo.arg(format!("profile.{profile}.strip='debuginfo'"));
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     cargo.env(
@@ -126,12 +120,7 @@ fn build(workspace: &Workspace, target: &str, profile: &str) -> Fallible<PathBuf
         format!("{flags} -C target-feature=+crt-static"),
     );
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let output = cargo.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err("the tool does not compile".into());
-    }
-    let messages = String::from_utf8(output.stdout)?;
-    program_built(&messages, "underpass").ok_or_else(|| "cargo names no binary".into())
+    artifacts::tool(&mut cargo)
 }
 
 /// The names that images have for architectures are Go's.

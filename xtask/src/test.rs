@@ -9,7 +9,6 @@
 //!
 //! A step that fails doesn't stop the others; only what doesn't compile does.
 
-mod build;
 mod cargo;
 pub(crate) mod needs;
 mod packages;
@@ -23,12 +22,13 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
-pub(crate) use self::build::program_built;
 pub(crate) use self::needs::{is_root, search_path};
 use self::packages::Packages;
 pub(crate) use self::packages::install as install_packages;
 use self::report::{Lack, Report};
 pub(crate) use self::system::{SYSTEM_TESTS, SystemTest};
+use crate::artifacts;
+use crate::journey::{self, Journey};
 use crate::tidy::{self, Complaint, Tree};
 use crate::workspace::{Fallible, Workspace};
 
@@ -64,6 +64,7 @@ enum Step {
     Clippy,
     Unit,
     System,
+    Journey,
 }
 
 impl Step {
@@ -76,6 +77,7 @@ impl Step {
             Self::Clippy => "no warnings, with all targets and features",
             Self::Unit => "unit, property, integration and documentation tests",
             Self::System => "tests that need root, a package or a kernel feature",
+            Self::Journey => "a request and a copy pass few files, as `cargo xtask journey` counts",
         }
     }
 }
@@ -102,7 +104,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
             (Step::Fmt, _) => cargo::fmt(workspace, &mut report),
             (Step::Tidy, _) => look(workspace, *step, tidy::complaints, &mut report),
             (Step::Licences, _) => look(workspace, *step, tidy::licence_complaints, &mut report),
-            (Step::Build, _) => build::all(workspace).map(|built| {
+            (Step::Build, _) => artifacts::all(workspace).map(|built| {
                 report.step("build", built.is_some());
                 binaries = built;
             }),
@@ -116,6 +118,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<Exit
                 let built = built.as_deref().unwrap_or_default();
                 system::run(workspace, built, arguments.packages(), &mut report)
             }
+            (Step::Journey, _) => count_files(workspace, &mut report),
         };
         if let Err(error) = done {
             report.fail(format!("{step}: {error}"));
@@ -158,6 +161,18 @@ fn look(
         &step.to_string(),
         complaints(&Tree::read(workspace)?).is_empty(),
     );
+    Ok(())
+}
+
+fn count_files(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+    if let Some(lack) = journey::lack(workspace) {
+        report.not_run("journey", 1, Lack::of_machine(lack));
+        return Ok(());
+    }
+    let journeys = journey::journeys(workspace)?;
+    journeys.iter().for_each(|journey| println!("{journey}"));
+    let is_good = journey::IS_PENDING || journeys.iter().all(Journey::is_short);
+    report.step("journey", is_good);
     Ok(())
 }
 

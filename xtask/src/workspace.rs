@@ -3,7 +3,7 @@
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use serde::Deserialize;
 
@@ -13,6 +13,24 @@ pub(crate) type Fallible<T> = Result<T, Box<dyn Error>>;
 /// The platforms Underpass is for. What other platforms would pull in is neither downloaded nor
 /// judged.
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+
+/// The exit code of a subcommand that has done its work.
+pub(crate) fn exit_code(is_good: bool) -> ExitCode {
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Runs a command that must succeed, and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> Fallible<String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{command:?}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(format!("{command:?}: {}", output.status).into()),
+    }
+}
 
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -73,11 +91,7 @@ impl Workspace {
         for platform in PLATFORMS {
             cargo.args(["--filter-platform", platform]);
         }
-        let output = cargo.stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            return Err(format!("cargo metadata: {}", output.status).into());
-        }
-        Ok(serde_json::from_slice(&output.stdout)?)
+        Ok(serde_json::from_str(&output(&mut cargo)?)?)
     }
 }
 
@@ -131,11 +145,34 @@ impl Metadata {
 }
 
 impl Package {
+    /// The packages of this workspace that it ships with.
+    pub(crate) fn dependencies_on_ours(&self) -> impl Iterator<Item = &Dependency> {
+        self.dependencies
+            .iter()
+            .filter(|dependency| dependency.path.is_some() && dependency.kind.is_none())
+    }
+
     /// The integration-test targets.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Target> {
         self.targets
             .iter()
             .filter(|target| target.kind.iter().any(|kind| kind == "test"))
+    }
+}
+
+impl Target {
+    /// Whether it is a library or a program, or builds one: no test, no example.
+    pub(crate) fn is_shipped(&self) -> bool {
+        let kinds = [
+            "lib",
+            "bin",
+            "proc-macro",
+            "custom-build",
+            "rlib",
+            "cdylib",
+            "staticlib",
+        ];
+        self.kind.iter().any(|kind| kinds.contains(&kind.as_str()))
     }
 }
 

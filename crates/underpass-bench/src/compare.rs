@@ -30,7 +30,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::document::{Better, Case, Document, Experiment, Figures, Measured, Outcome, Unit};
+use crate::document::{Better, Case, Document, Experiment, Figures, Measured, RunOutcome, Unit};
 use crate::machine::Machine;
 use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
@@ -54,9 +54,9 @@ fn margin(rounds: usize) -> f64 {
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     /// The earlier one.
-    pub before: Run,
+    pub before: RunIdentity,
     /// The later one.
-    pub after: Run,
+    pub after: RunIdentity,
     /// What makes the comparison doubtful, in plain words.
     pub doubts: Vec<String>,
     /// The largest change first.
@@ -77,7 +77,7 @@ pub struct Changes {
 
 /// Which run it was.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub struct RunIdentity {
     /// The version of the tool.
     pub version: String,
     /// The day.
@@ -138,7 +138,7 @@ pub fn compare(before: &Document, after: &Document) -> Changes {
 }
 
 /// What may be said of one figure in two runs.
-enum Judgement {
+enum FigureChange {
     Unchanged,
     TooFewRounds,
     NotJudged,
@@ -188,14 +188,14 @@ impl Changes {
     fn count(
         &mut self,
         better: Option<Better>,
-        judgement: Judgement,
+        judgement: FigureChange,
         make: impl FnOnce(f64) -> Change,
     ) {
         match judgement {
-            Judgement::Unchanged => self.unchanged += 1,
-            Judgement::TooFewRounds => self.too_few_rounds += 1,
-            Judgement::NotJudged => self.not_judged += 1,
-            Judgement::Changed(factor) => match (better == Some(Better::Higher), factor > 1.0) {
+            FigureChange::Unchanged => self.unchanged += 1,
+            FigureChange::TooFewRounds => self.too_few_rounds += 1,
+            FigureChange::NotJudged => self.not_judged += 1,
+            FigureChange::Changed(factor) => match (better == Some(Better::Higher), factor > 1.0) {
                 (true, true) | (false, false) => self.better.push(make(factor)),
                 _ => self.worse.push(make(factor)),
             },
@@ -207,13 +207,13 @@ impl Changes {
     }
 }
 
-fn judge(better: Option<Better>, old: &Figures, new: &Figures, noise: f64) -> Judgement {
+fn judge(better: Option<Better>, old: &Figures, new: &Figures, noise: f64) -> FigureChange {
     if better.is_none() || range(old).is_none() || range(new).is_none() {
-        return Judgement::NotJudged;
+        return FigureChange::NotJudged;
     }
     let rounds = old.rounds.len().min(new.rounds.len());
     if rounds < ROUNDS_MIN {
-        return Judgement::TooFewRounds;
+        return FigureChange::TooFewRounds;
     }
     let (old, new) = (&old.spread, &new.spread);
     let gap = (new.min / old.max).max(old.min / new.max).ln();
@@ -221,8 +221,8 @@ fn judge(better: Option<Better>, old: &Figures, new: &Figures, noise: f64) -> Ju
         .max((old.max / old.min).ln())
         .max((new.max / new.min).ln());
     match gap > DRIFT.ln() && gap > margin(rounds) * widest {
-        true => Judgement::Changed(new.median / old.median),
-        false => Judgement::Unchanged,
+        true => FigureChange::Changed(new.median / old.median),
+        false => FigureChange::Unchanged,
     }
 }
 
@@ -242,8 +242,8 @@ fn typical_range(name: &str, old: &Experiment, new: &Experiment) -> f64 {
     ranges.get(ranges.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn run(document: &Document) -> Run {
-    Run {
+fn run(document: &Document) -> RunIdentity {
+    RunIdentity {
         version: document.tool.version.clone(),
         date: document.date.clone(),
         command: document.command.clone(),
@@ -287,7 +287,7 @@ fn figures<'a>(
 fn doubts(before: &Document, after: &Document) -> Vec<String> {
     let mut doubts = Vec::new();
     for (document, which) in [(before, "earlier"), (after, "later")] {
-        if document.outcome == Outcome::Interrupted {
+        if document.outcome == RunOutcome::Interrupted {
             doubts.push(format!(
                 "the {which} run was interrupted: only its part is compared"
             ));
@@ -511,7 +511,7 @@ impl Changes {
     }
 }
 
-impl Run {
+impl RunIdentity {
     fn describe(&self) -> String {
         format!("{} on {}, {}", self.version, self.date, self.command)
     }

@@ -1,4 +1,4 @@
-//! Files to move: deterministic, with known hashes, in memory or not as wanted.
+//! Test files: deterministic, with known hashes, in the page cache or not.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
@@ -7,17 +7,17 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
 pub(crate) type Sha256Hash = [u8; 32];
 
-/// How much is generated, hashed and written at a time.
+/// The unit of generating, hashing and writing.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Writes a file of noise that depends on nothing but its length and `seed`.
 pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
-    let doing = || format!("writing {}", path.display());
-    let file = File::create(path).doing(doing)?;
+    let context = || format!("writing {}", path.display());
+    let file = File::create(path).context(context)?;
     let mut writer = BufWriter::with_capacity(BLOCK_BYTES, &file);
     let mut noise = Noise(bytes.rotate_left(32) ^ seed);
     let mut hash = Sha256::new();
@@ -27,46 +27,56 @@ pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
         noise.fill(&mut block[..length]);
         hash.update(&block[..length]);
-        writer.write_all(&block[..length]).doing(doing)?;
+        writer.write_all(&block[..length]).context(context)?;
         left -= length as u64;
     }
-    writer.flush().doing(doing)?;
+    writer.flush().context(context)?;
     Ok(hash.finalize().into())
 }
 
 /// The hash of a file's content.
 pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
-    let doing = || format!("reading {}", path.display());
-    let mut file = File::open(path).doing(doing)?;
+    let context = || format!("reading {}", path.display());
+    let mut file = File::open(path).context(context)?;
     let mut hash = Sha256::new();
     let mut block = vec![0; BLOCK_BYTES];
     loop {
-        match file.read(&mut block).doing(doing)? {
+        match file.read(&mut block).context(context)? {
             0 => return Ok(hash.finalize().into()),
             read => hash.update(&block[..read]),
         }
     }
 }
 
-/// Waits until a file is on disk, so that writing it back disturbs nobody.
+/// Waits until a file is on disk, so that writing it back doesn't disturb a measurement.
 pub(crate) fn flush_to_disk(path: &Path) -> Result<()> {
     let file = File::open(path).and_then(|file| file.sync_data());
-    file.doing(|| format!("writing {} to disk", path.display()))
+    file.context(|| format!("writing {} to disk", path.display()))
 }
 
-/// Writes what is dirty to disk and drops the file from the page cache.
+/// Writes a file to disk and drops it from the page cache.
 pub(crate) fn evict(path: &Path) -> Result<()> {
-    let doing = || format!("evicting {}", path.display());
-    let file = File::open(path).doing(doing)?;
-    file.sync_data().doing(doing)?;
-    fadvise(&file, 0, None, Advice::DontNeed).doing(doing)
+    let context = || format!("evicting {}", path.display());
+    let file = File::open(path).context(context)?;
+    file.sync_data().context(context)?;
+    fadvise(&file, 0, None, Advice::DontNeed).context(context)
 }
 
 /// Reads the file once, so that its pages are in the page cache.
 pub(crate) fn warm(path: &Path) -> Result<()> {
-    let doing = || format!("reading {}", path.display());
-    let mut file = File::open(path).doing(doing)?;
-    io::copy(&mut file, &mut io::sink()).doing(doing).map(drop)
+    let context = || format!("reading {}", path.display());
+    let mut file = File::open(path).context(context)?;
+    io::copy(&mut file, &mut io::sink())
+        .context(context)
+        .map(drop)
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.context(|| format!("removing {}", path.display())),
+    }
 }
 
 /// `SplitMix64`: plain, fast, the same everywhere, and it does not compress.

@@ -14,8 +14,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::stats::{Comparison, Spread};
-use crate::trace;
+use crate::machine::trace;
+use crate::stats::{RatioEstimate, Spread};
 
 /// The version of the JSON. 1 was that of a predecessor.
 pub const SCHEMA: u32 = 2;
@@ -34,7 +34,7 @@ pub struct Document {
     /// How long it took, in seconds.
     pub seconds: f64,
     /// Whether it came to its end.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Where it was measured.
     pub machine: Machine,
     /// What speaks against believing the figures, in plain words.
@@ -59,8 +59,8 @@ impl Document {
                 self.warnings.push(warning);
             }
         }
-        if other.outcome == Outcome::Interrupted {
-            self.outcome = Outcome::Interrupted;
+        if other.outcome == RunOutcome::Interrupted {
+            self.outcome = RunOutcome::Interrupted;
         }
         self.seconds += other.seconds;
         self.command = format!("{}; {}", self.command, other.command);
@@ -81,7 +81,7 @@ pub struct Tool {
 /// Whether a run came to its end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Everything that was asked for is there.
     Complete,
     /// It was interrupted: what was done by then is there.
@@ -171,9 +171,9 @@ pub struct Case {
     pub metrics: Vec<Measured>,
     /// How payload travelled, in all rounds together or in a pass that was not timed, for the
     /// contenders that tell.
-    pub travelled: Vec<Travelled>,
+    pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
-    pub calls: Vec<Calls>,
+    pub calls: Vec<SystemCalls>,
     /// How latencies were distributed in all rounds together.
     pub latencies: Vec<Latencies>,
     /// How something went over time, in one round.
@@ -197,7 +197,7 @@ pub struct Measured {
     pub figures: Vec<Option<Figures>>,
     /// The first contender's figure divided by each contender's, in their order; none for the first
     /// itself, and where a ratio means nothing.
-    pub comparisons: Vec<Option<Comparison>>,
+    pub comparisons: Vec<Option<RatioEstimate>>,
 }
 
 /// Which way is better.
@@ -221,7 +221,7 @@ pub struct Figures {
 
 /// How a contender's payload travelled by one mechanism, measured from returned counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Travelled {
+pub struct PayloadPath {
     /// Its place among the contenders.
     pub contender: usize,
     /// `sendfile`, `read_write` …
@@ -236,7 +236,7 @@ pub struct Travelled {
 
 /// System calls of one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Calls {
+pub struct SystemCalls {
     /// Its place among the contenders.
     pub contender: usize,
     /// Requests or transfers during which they were counted.
@@ -245,12 +245,12 @@ pub struct Calls {
     pub by_name: Vec<(String, u64)>,
 }
 
-impl Calls {
+impl SystemCalls {
     /// What was counted during so many operations.
-    pub(crate) fn of(contender: usize, operations: u64, counted: trace::Calls) -> Calls {
+    pub(crate) fn of(contender: usize, operations: u64, counted: trace::CallCounts) -> SystemCalls {
         let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
         by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        Calls {
+        SystemCalls {
             contender,
             operations,
             by_name,

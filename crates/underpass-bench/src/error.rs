@@ -1,31 +1,31 @@
-//! The one error: what was being done, and who is at fault.
+//! The error of this crate: what failed, and who is at fault.
 
 use std::{fmt, io};
 
-pub(crate) type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a measurement came to nothing. No figure is made of what went wrong.
+/// Why a measurement failed. No figure comes from a failed measurement.
 #[derive(Debug)]
 pub enum Error {
-    /// The kernel refused something.
+    /// The kernel returned an error.
     System {
-        /// What was being done.
-        doing: String,
-        /// What the kernel said.
+        /// What failed.
+        context: String,
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What arrived is not what was sent or asked for.
+    /// The bytes that arrived are not those that were sent or requested.
     Answer(String),
-    /// One of those measured did not start, or ended by itself.
+    /// A contender did not start, or ended by itself.
     Contender(String),
-    /// This machine lacks something, or what was asked for is impossible.
+    /// This machine lacks something, or a request is impossible.
     Setting(String),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::System { doing, source } => write!(f, "{doing}: {source}"),
+            Error::System { context, source } => write!(f, "{context}: {source}"),
             Error::Answer(what) => write!(f, "wrong answer: {what}"),
             Error::Contender(what) | Error::Setting(what) => f.write_str(what),
         }
@@ -35,11 +35,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Says whose it is.
+    /// Adds the name of the contender at fault.
     pub(crate) fn of(self, name: &str) -> Error {
         match self {
-            Error::System { doing, source } => Error::System {
-                doing: format!("{name}: {doing}"),
+            Error::System { context, source } => Error::System {
+                context: format!("{name}: {context}"),
                 source,
             },
             Error::Answer(what) => Error::Answer(format!("{name}: {what}")),
@@ -49,20 +49,20 @@ impl Error {
     }
 }
 
-/// Does all of it, whatever fails; the first failure is told.
+/// Does all of them, whichever fail; returns the first error.
 pub(crate) fn all(done: impl Iterator<Item = Result<()>>) -> Result<()> {
     done.fold(Ok(()), Result::and)
 }
 
-/// Adds what was being done to an error of the kernel.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
+/// Adds what failed to an error of the kernel.
+pub(crate) trait ErrorContext<T> {
+    fn context(self, context: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
+    fn context(self, context: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::System {
-            doing: doing(),
+            context: context(),
             source: source.into(),
         })
     }

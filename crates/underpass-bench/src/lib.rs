@@ -30,41 +30,26 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod contender;
 mod content;
 pub mod document;
 mod error;
-pub mod experiment;
-mod lineup;
+mod experiment;
 mod load;
 mod machine;
 mod measure;
-mod mover;
-mod named;
-mod network;
-mod noise;
-mod porter;
-mod proc;
-mod process;
-mod progress;
-mod receiver;
 mod render;
-mod role;
 mod rounds;
-mod run;
-mod scratch;
-mod server;
 pub mod stats;
-mod telling;
-mod throttle;
-mod trace;
-mod window;
 
+pub use contender::receiver::receive_for_others;
+pub use contender::role::SubprocessRole;
 pub use error::Error;
-pub use load::{Connection, Pastime, Waiting};
+pub use experiment::RunScale;
+pub use experiment::{
+    cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, many::ManyOptions,
+    small::SmallOptions, socket::SocketOptions, tree::TreeOptions,
+};
 pub use machine::Machine;
-pub use measure::{Settings, Wanted, measure};
-pub use mover::Settings as MoverSettings;
-pub use named::Named;
-pub use network::{become_isolated, set_up_loopback};
-pub use receiver::{Taking, receive_for_others};
-pub use role::Role;
+pub use machine::network::{become_isolated, set_up_loopback};
+pub use measure::{Benchmark, RunSettings, measure};

@@ -1,75 +1,82 @@
-//! From what is wanted to a document: the order of everything.
+//! A whole run: all requested experiments, one after the other, into one document.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::document::{Document, Experiment, Outcome, SCHEMA, Tool};
+use crate::contender::process::{self, Processors};
+use crate::contender::scratch::Scratch;
+use crate::document::{Document, Experiment, RunOutcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::{Ground, Scale, cold, copy, http, many, small, socket, tree};
+use crate::experiment::cold::ColdOptions;
+use crate::experiment::copy::FileCopyOptions;
+use crate::experiment::http::HttpOptions;
+use crate::experiment::many::ManyOptions;
+use crate::experiment::small::SmallOptions;
+use crate::experiment::socket::SocketOptions;
+use crate::experiment::tree::TreeOptions;
+use crate::experiment::{ExperimentContext, Measurable, RunScale};
 use crate::machine::{self, Machine};
-use crate::process::{self, Seats};
-use crate::progress::Progress;
-use crate::run::{Run, has_too_few_rounds, warn_of_noise};
-use crate::scratch::Scratch;
+use crate::rounds::metric::{has_too_few_rounds, warn_of_noise};
+use crate::rounds::progress::RunProgress;
+use crate::rounds::runner::RoundRunner;
 
 const ROUNDS_FULL: usize = 7;
 
-/// The fewest that let a ratio be told (see [`stats`](crate::stats)).
+/// The fewest rounds that can show a ratio (see [`stats`](crate::stats)).
 const ROUNDS_QUICK: usize = 6;
 
-/// How long a case may wait for quiet, if nobody says otherwise. In a hurry: not at all.
+/// How long a case waits for a quiet machine by default.
 const PATIENCE_FULL: Duration = Duration::from_secs(10);
 
 /// An experiment with its options.
 #[derive(Clone, Debug)]
-pub enum Wanted {
-    /// A file through a TCP socket.
-    Socket(socket::Options),
-    /// A file to a file.
-    Copy(copy::Options),
-    /// Connections that ask servers for files.
-    Http(http::Options),
-    /// Small bodies: in one write with their head, or by sendfile behind it.
-    Small(small::Options),
-    /// Hot requests while cold files stream.
-    Cold(cold::Options),
-    /// Many slow readers of one file.
-    Many(many::Options),
-    /// Whole trees and special files, by programs.
-    Tree(tree::Options),
+#[expect(missing_docs, reason = "the options say what each one is")]
+pub enum Benchmark {
+    Socket(SocketOptions),
+    Copy(FileCopyOptions),
+    Http(HttpOptions),
+    Small(SmallOptions),
+    Cold(ColdOptions),
+    Many(ManyOptions),
+    Tree(TreeOptions),
 }
 
-/// How all of it is measured.
+/// How to measure all experiments of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whether there is a hurry.
-    pub scale: Scale,
-    /// Rounds that count; 7, or 6 in a hurry, if none.
+pub struct RunSettings {
+    /// How much work a round is.
+    pub scale: RunScale,
+    /// Rounds that count; 7 by default, 6 in a quick run.
     pub rounds: Option<usize>,
-    /// How long a case may wait for a quiet machine and repeat disturbed rounds.
+    /// How long a case may wait for a quiet machine and repeat disturbed rounds; 10 s by default, 0
+    /// in a quick run.
     pub patience: Option<Duration>,
-    /// Where to make the files to move; has to be on a disk for cold ones.
+    /// Where to create the test files; cold files need a disk.
     pub scratch: PathBuf,
-    /// The congestion control that was set up, if it is not the machine's.
+    /// The congestion control that was set up, if it differs from the machine's.
     pub congestion: Option<String>,
-    /// What is told of the command line.
+    /// The command line for the report.
     pub command: String,
 }
 
-/// Plays all that is wanted, one after the other. Once `stop` is set the running round is broken
-/// off, and what was complete by then is in the document.
+/// Runs the experiments one after the other. Once `stop` is set, the current round is abandoned
+/// and the document holds what was complete before.
 ///
 /// # Errors
-/// The machine can't do what is needed, or one of our own delivers wrong bytes before anything is
-/// measured, or all contenders of an experiment fail. One that can't take part, or fails in the
-/// middle, is none: it is left out from there on, with a note.
-pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Result<Document> {
+/// The machine can't do what is needed, one of our own contenders delivers wrong bytes before
+/// anything is measured, or all contenders of an experiment fail. A single contender that fails is
+/// left out from then on, with a note.
+pub fn measure(
+    benchmarks: &[Benchmark],
+    settings: &RunSettings,
+    stop: &AtomicBool,
+) -> Result<Document> {
     let start = Instant::now();
     let date = machine::today();
     let mut warnings = machine::warnings();
     let scratch = Scratch::create(&settings.scratch)?;
-    let experiments = play_all(wanted, settings, stop, &scratch);
+    let experiments = run_all(benchmarks, settings, stop, &scratch);
     let machine = settings.machine(&scratch);
     scratch.finish()?;
     let experiments = experiments?;
@@ -77,11 +84,11 @@ pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Res
     let noise = cases.clone().filter_map(|cases| warn_of_noise(cases));
     warnings.extend(noise.max_by_key(String::len));
     if cases.clone().any(|cases| has_too_few_rounds(cases)) {
-        warnings.push("fewer than 6 rounds can't tell a ratio; see --rounds".to_owned());
+        warnings.push("fewer than 6 rounds can't show a ratio; see --rounds".to_owned());
     }
     let outcome = match stop.load(Ordering::Relaxed) {
-        true => Outcome::Interrupted,
-        false => Outcome::Complete,
+        true => RunOutcome::Interrupted,
+        false => RunOutcome::Complete,
     };
     Ok(Document {
         schema: SCHEMA,
@@ -99,88 +106,66 @@ pub fn measure(wanted: &[Wanted], settings: &Settings, stop: &AtomicBool) -> Res
     })
 }
 
-fn play_all(
-    wanted: &[Wanted],
-    settings: &Settings,
+fn run_all(
+    benchmarks: &[Benchmark],
+    settings: &RunSettings,
     stop: &AtomicBool,
     scratch: &Scratch,
 ) -> Result<Vec<Experiment>> {
-    let seats = Seats::find();
-    if let Some(processor) = seats.bench {
+    let processors = Processors::find();
+    if let Some(processor) = processors.bench {
         process::bind_to(processor)?;
     }
     let scale = settings.scale;
-    let rounds = settings.rounds().max(1);
-    let weights = wanted.iter().map(|wanted| wanted.weight(scale, rounds));
-    let progress = Progress::of(weights.sum());
-    let machine = settings.machine(scratch);
-    let ground = Ground {
+    let usual = scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
+    let rounds = settings.rounds.unwrap_or(usual).max(1);
+    let benchmarks = benchmarks.iter().map(Benchmark::measurable);
+    let weights = benchmarks.clone().map(|one| one.weight(scale, rounds));
+    let progress = RunProgress::of(weights.sum());
+    let setting = ExperimentContext {
         scratch,
-        seats,
-        machine: &machine,
+        processors,
+        machine: &settings.machine(scratch),
         scale,
     };
-    let run = Run {
+    let runner = RoundRunner {
         rounds,
-        patience: settings.patience(),
+        patience: settings
+            .patience
+            .unwrap_or(scale.pick(PATIENCE_FULL, Duration::ZERO)),
         stop,
         progress: &progress,
     };
     let mut experiments = Vec::new();
-    for wanted in wanted {
-        if !run.is_stopped() {
-            experiments.extend(wanted.play(&ground, &run)?);
+    for benchmark in benchmarks {
+        if !runner.is_stopped() {
+            experiments.extend(benchmark.run(&setting, &runner)?);
         }
     }
     progress.finish();
     Ok(experiments)
 }
 
-impl Wanted {
-    fn weight(&self, scale: Scale, rounds: usize) -> u64 {
+impl Benchmark {
+    fn measurable(&self) -> &dyn Measurable {
         match self {
-            Wanted::Socket(options) => socket::weight(options, scale, rounds),
-            Wanted::Copy(options) => copy::weight(options, scale, rounds),
-            Wanted::Http(options) => http::weight(options, scale, rounds),
-            Wanted::Small(options) => small::weight(options, scale, rounds),
-            Wanted::Cold(options) => cold::weight(options, scale, rounds),
-            Wanted::Many(options) => many::weight(options, scale, rounds),
-            Wanted::Tree(options) => tree::weight(options, scale, rounds),
-        }
-    }
-
-    fn play(&self, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-        match self {
-            Wanted::Socket(options) => socket::run(options, ground, run),
-            Wanted::Copy(options) => copy::run(options, ground, run),
-            Wanted::Http(options) => http::run(options, ground, run),
-            Wanted::Small(options) => small::run(options, ground, run),
-            Wanted::Cold(options) => cold::run(options, ground, run),
-            Wanted::Many(options) => many::run(options, ground, run),
-            Wanted::Tree(options) => tree::run(options, ground, run),
+            Benchmark::Socket(options) => options,
+            Benchmark::Copy(options) => options,
+            Benchmark::Http(options) => options,
+            Benchmark::Small(options) => options,
+            Benchmark::Cold(options) => options,
+            Benchmark::Many(options) => options,
+            Benchmark::Tree(options) => options,
         }
     }
 }
 
-impl Settings {
-    fn rounds(&self) -> usize {
-        let usual = self.scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
-        self.rounds.unwrap_or(usual)
-    }
-
-    fn patience(&self) -> Duration {
-        let usual = self.scale.pick(PATIENCE_FULL, Duration::ZERO);
-        self.patience.unwrap_or(usual)
-    }
-
+impl RunSettings {
     fn machine(&self, scratch: &Scratch) -> Machine {
-        let machine = Machine::look(scratch.path());
-        match &self.congestion {
-            Some(congestion_control) => Machine {
-                congestion_control: congestion_control.clone(),
-                ..machine
-            },
-            None => machine,
+        let mut machine = Machine::look(scratch.path());
+        if let Some(congestion_control) = &self.congestion {
+            machine.congestion_control.clone_from(congestion_control);
         }
+        machine
     }
 }

@@ -23,9 +23,9 @@ pub struct Spread {
 
 /// Two contenders, one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct RatioEstimate {
     /// What may be said of it.
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
     /// The median of the ratios within each round.
     pub ratio: f64,
     /// The lower end of the interval that holds the true median with this confidence.
@@ -39,7 +39,7 @@ pub struct Comparison {
 /// What may be said of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RatioVerdict {
     /// The interval lies on one side of 1.
     Different,
     /// The spread swallows the difference: the interval contains 1.
@@ -59,12 +59,18 @@ impl Spread {
             max,
         })
     }
+
+    /// Half of the range as a share of the median; `None` where that is no number.
+    pub(crate) fn half_range(&self) -> Option<f64> {
+        let share = (self.max - self.min) / 2.0 / self.median.abs();
+        share.is_finite().then_some(share)
+    }
 }
 
-impl Comparison {
+impl RatioEstimate {
     /// Compares figures of the same rounds, `ours[i]` with `theirs[i]`; `None` without a pair, or
     /// where one of the ratios is none, since something is 0.
-    pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
+    pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<RatioEstimate> {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
         let are_ratios = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
         let ratios = sorted(&ratios);
@@ -72,14 +78,14 @@ impl Comparison {
         let (rank, confidence) = sign_test_rank(ratios.len())?;
         let (low, high) = (ratios[rank], ratios[ratios.len() - 1 - rank]);
         let verdict = if confidence < CONFIDENCE_MIN {
-            Verdict::TooFewRounds
+            RatioVerdict::TooFewRounds
         } else if low > 1.0 || high < 1.0 {
-            Verdict::Different
+            RatioVerdict::Different
         } else {
-            Verdict::NotDistinguishable
+            RatioVerdict::NotDistinguishable
         };
         let ratio = median(&ratios);
-        Some(Comparison {
+        Some(RatioEstimate {
             verdict,
             ratio,
             low,
@@ -145,15 +151,15 @@ mod tests {
         assert_eq!(Spread::of(&[]), None);
     }
 
-    fn verdict(ours: &[f64], theirs: &[f64]) -> Verdict {
-        Comparison::of(ours, theirs).unwrap().verdict
+    fn verdict(ours: &[f64], theirs: &[f64]) -> RatioVerdict {
+        RatioEstimate::of(ours, theirs).unwrap().verdict
     }
 
     #[test]
     fn seven_rounds_on_one_side_make_a_ratio() {
         let ours = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0, 1.1];
-        let comparison = Comparison::of(&ours, &ours.map(|figure| figure * 2.0)).unwrap();
-        assert_eq!(comparison.verdict, Verdict::Different);
+        let comparison = RatioEstimate::of(&ours, &ours.map(|figure| figure * 2.0)).unwrap();
+        assert_eq!(comparison.verdict, RatioVerdict::Different);
         assert_eq!(
             (comparison.ratio, comparison.low, comparison.high),
             (0.5, 0.5, 0.5)
@@ -164,17 +170,17 @@ mod tests {
     #[test]
     fn a_spread_that_contains_one_makes_no_ratio() {
         let ours = [0.8, 0.9, 0.8, 0.7, 0.9, 0.8, 1.01];
-        let comparison = Comparison::of(&ours, &[1.0; 7]).unwrap();
-        assert_eq!(comparison.verdict, Verdict::NotDistinguishable);
+        let comparison = RatioEstimate::of(&ours, &[1.0; 7]).unwrap();
+        assert_eq!(comparison.verdict, RatioVerdict::NotDistinguishable);
         assert_eq!((comparison.low, comparison.high), (0.7, 1.01));
     }
 
     #[test]
     fn too_few_rounds_make_no_ratio_however_clear() {
-        assert_eq!(verdict(&[1.0; 5], &[2.0; 5]), Verdict::TooFewRounds);
-        assert_eq!(verdict(&[1.0; 6], &[2.0; 6]), Verdict::Different);
-        assert_eq!(Comparison::of(&[], &[]), None);
-        assert_eq!(Comparison::of(&[1.0, 1.0], &[1.0, 0.0]), None);
+        assert_eq!(verdict(&[1.0; 5], &[2.0; 5]), RatioVerdict::TooFewRounds);
+        assert_eq!(verdict(&[1.0; 6], &[2.0; 6]), RatioVerdict::Different);
+        assert_eq!(RatioEstimate::of(&[], &[]), None);
+        assert_eq!(RatioEstimate::of(&[1.0, 1.0], &[1.0, 0.0]), None);
     }
 
     #[test]
@@ -182,13 +188,13 @@ mod tests {
         assert_eq!(sign_test_rank(9).unwrap().0, 1);
         let mut ours = [0.8; 9];
         ours[4] = 1.5;
-        assert_eq!(verdict(&ours, &[1.0; 9]), Verdict::Different);
+        assert_eq!(verdict(&ours, &[1.0; 9]), RatioVerdict::Different);
     }
 
     #[test]
     fn pairs_cancel_what_the_machine_did_to_a_round() {
         let theirs = [1.0, 5.0, 1.0, 9.0, 2.0, 1.0, 3.0];
         let ours = theirs.map(|figure| figure * 0.9);
-        assert_eq!(verdict(&ours, &theirs), Verdict::Different);
+        assert_eq!(verdict(&ours, &theirs), RatioVerdict::Different);
     }
 }

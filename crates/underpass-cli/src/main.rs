@@ -1,7 +1,6 @@
 //! The `underpass` tool: arguments in, one command run, an exit code out.
 //!
-//! Exit codes: 0 all done; 1 it could not be done, and standard error says why; 2 the arguments
-//! make no sense.
+//! Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments.
 
 #![forbid(unsafe_code)]
 
@@ -18,21 +17,21 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Moves bytes between files and sockets underneath user space, and tells how every byte travelled
+/// Move bytes between files and sockets within the kernel, and report how every byte travelled
 #[derive(Debug, Parser)]
 #[command(name = "underpass", version, max_term_width = 100)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: ToolCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Never parsed: what stands behind `cp` is read as GNU reads it. It is here to be told of.
+enum ToolCommand {
+    /// Never parsed by clap: `cp` parses its arguments as GNU cp does. Listed here for the help.
     Cp,
-    Serve(Box<serve::Arguments>),
-    Doctor(doctor::Arguments),
-    Bench(Box<bench::Arguments>),
+    Serve(Box<serve::ServeArguments>),
+    Doctor(doctor::DoctorArguments),
+    Bench(Box<bench::BenchArguments>),
     Completions(pages::Completions),
     Man(pages::Manual),
 }
@@ -43,12 +42,14 @@ fn main() -> ExitCode {
         return cp::run(name, called, words);
     }
     let outcome = match arguments().command {
-        Command::Cp => return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new()),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Bench(arguments) => return bench::run(*arguments),
-        Command::Doctor(arguments) => return doctor::run(&arguments),
-        Command::Completions(completions) => completions.run(whole_command()),
-        Command::Man(manual) => manual.run(whole_command()),
+        ToolCommand::Cp => {
+            return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new());
+        }
+        ToolCommand::Serve(arguments) => serve::run(&arguments),
+        ToolCommand::Bench(arguments) => return bench::run(*arguments),
+        ToolCommand::Doctor(arguments) => return doctor::run(&arguments),
+        ToolCommand::Completions(completions) => completions.run(whole_command()),
+        ToolCommand::Man(manual) => manual.run(whole_command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether this is `cp` or `underpass cp`, what its messages begin with, and its own words.
+/// Detects `cp` and `underpass cp`: returns the name, the prefix of messages, and the arguments.
 fn copying(
     mut words: impl Iterator<Item = OsString>,
 ) -> Option<(cp::CalledAs, OsString, Vec<OsString>)> {
@@ -73,10 +74,11 @@ fn copying(
     })
 }
 
-fn arguments() -> Arguments {
+fn arguments() -> CommandLine {
     let matches = whole_command().get_matches();
-    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if let (Command::Serve(arguments), Some((_, matches))) =
+    let mut arguments =
+        CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let (ToolCommand::Serve(arguments), Some((_, matches))) =
         (&mut arguments.command, matches.subcommand())
     {
         arguments.rank(matches);
@@ -84,12 +86,12 @@ fn arguments() -> Arguments {
     arguments
 }
 
-/// All commands, with `cp` as its own table has it.
+/// All commands, with the options of `cp` from its own table.
 fn whole_command() -> clap::Command {
-    Arguments::command().mut_subcommand("cp", |_| cp::command())
+    CommandLine::command().mut_subcommand("cp", |_| cp::command())
 }
 
-/// What goes wrong while a command goes on is told there, one line each.
+/// Writes warnings and errors that do not end a command to standard error, one line each.
 fn warn_on_standard_error() {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)

@@ -1,4 +1,4 @@
-//! `underpass completions` and `underpass man`: what shells and `man` want to know of all commands.
+//! `underpass completions` and `underpass man`: shell completions and man pages of all commands.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Print what a shell needs to complete commands and options
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completions {
-    /// Which shell
+    /// Complete commands and options for this shell
     shell: Shell,
 }
 
 /// Print a man page, or write all of them into a folder
 #[derive(Debug, clap::Args)]
 pub(crate) struct Manual {
-    /// A command (cp, serve, bench ...), or the path of a folder; without it the page of underpass
+    /// Print the page of this command (cp, serve, bench ...), or write all pages to this folder
+    /// [default: print the page of underpass]
     #[arg(value_name = "COMMAND|DIR")]
     what: Option<PathBuf>,
 }
@@ -30,7 +31,7 @@ impl Completions {
 }
 
 impl Manual {
-    /// A word without a slash that is the name of a command is one.
+    /// An argument that names a command selects its page; anything else is a folder.
     pub(crate) fn run(&self, command: clap::Command) -> Result<(), String> {
         let Some(what) = &self.what else {
             return page(command);
@@ -57,7 +58,9 @@ fn page(command: clap::Command) -> Result<(), String> {
 fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
     if !folder.is_dir() {
         let folder = folder.display();
-        return Err(format!("{folder} is neither a command nor a folder"));
+        return Err(format!(
+            "{folder} is neither a command nor an existing folder"
+        ));
     }
     let written = clap_mangen::generate_to(command, folder);
     written.map_err(|error| format!("cannot write to {}: {error}", folder.display()))

@@ -165,7 +165,7 @@ fn trees_and_special_files_are_copied_by_programs_and_compared() {
     assert_eq!(names(find("-j 1")), [one, two, "the system's"]);
     assert_eq!(names(find("-j 2")), [two, one, "the system's"]);
     let notes = find("-j 2")["notes"].to_string();
-    for left_out in ["idle: there is no copy", "lossy: the copy is another"] {
+    for left_out in ["idle: there is no copy", "lossy: the copy differs"] {
         assert!(notes.contains(left_out), "{left_out} in {notes}");
     }
     let sparse = find("sparse")["notes"].to_string();
@@ -220,7 +220,7 @@ fn who_does_not_deliver_is_left_out_and_named() {
     let experiment = &document["experiments"][0];
     assert_eq!(names(experiment), OWN.map(|(name, _)| name));
     let notes = experiment["notes"].to_string();
-    for left_out in ["liar: says that it sent 5 bytes", "mute ended", "rude says"] {
+    for left_out in ["liar: reports 5 bytes", "mute ended", "rude answers"] {
         assert!(notes.contains(left_out), "{left_out} in {notes}");
     }
 }

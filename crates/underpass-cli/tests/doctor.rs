@@ -128,7 +128,7 @@ fn a_file_stands_for_its_directory() {
     assert_eq!(code, 0);
     assert_eq!(
         paths(&report)[0]["notes"][0],
-        "is a file: its directory is tried"
+        "is a file: its directory is tested"
     );
     assert_eq!(fs::read(&file).unwrap(), b"content");
 }
@@ -197,8 +197,8 @@ fn the_table_fits_80_columns_and_has_no_colour_where_nobody_looks() {
     assert!(!text.contains('\u{1b}'), "{text}");
     for section in [
         "Paths",
-        "Trials",
-        "What Underpass therefore uses",
+        "Tests",
+        "Mechanisms that Underpass uses here",
         "Kernel TLS",
         "Advice",
     ] {

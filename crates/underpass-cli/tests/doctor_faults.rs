@@ -58,7 +58,7 @@ fn without_sendfile_splice_serves() {
         refused["meaning"]
             .as_str()
             .unwrap()
-            .contains("not built in this kernel")
+            .contains("not built into this kernel")
     );
     let missing = &report["kernel"]["calls_missing"][0];
     assert_eq!(
@@ -70,7 +70,7 @@ fn without_sendfile_splice_serves() {
     assert!(
         report["advice"]
             .to_string()
-            .contains("sendfile is not to be had")
+            .contains("sendfile is not available on this kernel")
     );
 }
 

@@ -5,20 +5,17 @@
 mod support;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::io::Read as _;
+use std::net::Shutdown;
+use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
-use sha2::{Digest as _, Sha256};
-use support::{Server, get};
+use support::Server;
 use underpass::limits::PIPES_MAX;
+use underpass_testkit::{HttpClient, assert_same, content, wait_until};
 
 const SECRET: &str = "nobody must see this";
 const SIZE: usize = 12 << 20;
-
-/// How long anything may take before the test has failed.
-const HANG: Duration = Duration::from_secs(20);
 
 /// Ways to write two dots, each as far as some server once went wrong.
 const UPS: [&str; 20] = [
@@ -99,32 +96,18 @@ fn no_spelling_leads_out_of_the_folder() {
         }
     }
     assert!(targets.len() > 5_000);
-    let mut socket = server.connect();
+    let mut client = server.connect();
     for target in targets {
-        let answer = ask(&mut socket, &server, &target);
-        let status: u16 = answer[9..12].parse().unwrap();
-        assert!(matches!(status, 400 | 404), "{target}: {answer}");
-        assert!(!answer.contains(SECRET), "{target}");
+        let answer = client.get(&target);
+        assert!(matches!(answer.status, 400 | 404), "{target}: {answer:?}");
+        assert!(!answer.text().contains(SECRET), "{target}");
+        if answer.is_last() {
+            client = server.connect();
+        }
     }
-    assert_eq!(get(&mut server.connect(), "/dir/file"), b"for everybody");
+    assert_eq!(server.get("/dir/file").body, b"for everybody");
     let end = server.stop();
-    assert_eq!((end.code, &end.errors[..]), (Some(0), ""));
-}
-
-/// The whole answer; the connection is made anew where it ended.
-fn ask(socket: &mut TcpStream, server: &Server, target: &str) -> String {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-    socket.write_all(request.as_bytes()).unwrap();
-    let head = support::read_head(socket);
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Content-Length: "));
-    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-    socket.read_exact(&mut body).unwrap();
-    if head.contains("Connection: close") {
-        *socket = server.connect();
-    }
-    head + &String::from_utf8_lossy(&body)
+    end.assert_clean();
 }
 
 /// How a client leaves.
@@ -149,11 +132,11 @@ const REQUESTS: [&str; 5] = [
 #[test]
 fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
     let server = Server::start();
-    let content: Vec<u8> = (0..SIZE).map(|at| (at ^ (at >> 11)) as u8).collect();
+    let content = content(1, SIZE);
     server.write("large", &content);
     server.write("small", "small");
     // What is opened once stays open: runtimes, the file itself for a second.
-    get(&mut server.connect(), "/small");
+    server.get("/small");
     // Pipes that large bodies have left through are kept for the next ones; they have two ends.
     let most = server.descriptors() + 2 * PIPES_MAX;
     let mut kept = server.connect();
@@ -167,27 +150,23 @@ fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
             }
         }
         // Somebody who behaves is served all the while.
-        assert_eq!(get(&mut kept, "/small"), b"small", "{leaving:?}");
+        assert_eq!(kept.get("/small").body, b"small", "{leaving:?}");
     }
-    let body = get(&mut kept, "/large");
-    assert_eq!(Sha256::digest(body), Sha256::digest(&content));
+    let body = kept.get("/large").body;
+    assert_same(&body, &content, "a body");
     drop(kept);
-    let started = Instant::now();
-    while server.descriptors() > most {
-        assert!(started.elapsed() < HANG, "descriptors stay open");
-        std::thread::yield_now();
-    }
+    wait_until("end of all connections", || server.descriptors() <= most);
     let end = server.stop();
-    assert_eq!((end.code, &end.errors[..]), (Some(0), ""));
+    end.assert_clean();
 }
 
-fn vanish(mut socket: TcpStream, sent: &str, read: usize, leaving: Leaving) {
-    socket.write_all(sent.as_bytes()).unwrap();
+fn vanish(mut client: HttpClient, sent: &str, read: usize, leaving: Leaving) {
+    client.send(sent);
     let mut left = read;
     let mut buffer = [0; 64 << 10];
     while left > 0 {
         let room = left.min(buffer.len());
-        match socket.read(&mut buffer[..room]) {
+        match client.socket.read(&mut buffer[..room]) {
             Ok(count) if count > 0 => left -= count,
             _ => break,
         }
@@ -198,12 +177,11 @@ fn vanish(mut socket: TcpStream, sent: &str, read: usize, leaving: Leaving) {
     }
     match leaving {
         Leaving::Close => {}
-        Leaving::Reset => set_socket_linger(&socket, Some(Duration::ZERO)).unwrap(),
+        Leaving::Reset => set_socket_linger(&client.socket, Some(Duration::ZERO)).unwrap(),
         Leaving::HalfClose => {
-            socket.shutdown(Shutdown::Write).unwrap();
-            let mut rest = Vec::new();
+            client.socket.shutdown(Shutdown::Write).unwrap();
             // Half a request is no request: the end comes, with or without an answer.
-            socket.read_to_end(&mut rest).unwrap();
+            client.read_to_end().unwrap();
         }
     }
 }

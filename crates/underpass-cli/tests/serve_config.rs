@@ -5,16 +5,11 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-use support::{Server, get, read_head};
+use support::{Server, serve, underpass};
 use tempfile::TempDir;
-
-fn underpass() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_underpass"))
-}
+use underpass_testkit::{ExitReport, assert_contains, run};
 
 /// A configuration in a folder of its own, with a folder `www` beside it.
 fn configuration(text: &str) -> (TempDir, PathBuf) {
@@ -25,16 +20,8 @@ fn configuration(text: &str) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-fn check(file: &Path) -> Output {
-    underpass()
-        .args(["serve", "--check"])
-        .arg(file)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+fn check(file: &Path) -> ExitReport {
+    run(underpass().args(["serve", "--check"]).arg(file))
 }
 
 #[test]
@@ -44,17 +31,17 @@ fn a_right_configuration_is_told_and_nothing_is_served() {
          [[site]]\nroot = '.'\nnames = ['*.b.example']\n",
     );
     let output = check(&file);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
+    output.assert_success();
     let www = folder.path().join("www").display().to_string();
-    for part in [
-        "127.0.0.1:1",
-        &www,
-        "a.example, every other name",
-        "*.b.example",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    assert_contains(
+        &output.output,
+        &[
+            "127.0.0.1:1",
+            &www,
+            "a.example, all other names",
+            "*.b.example",
+        ],
+    );
 }
 
 #[test]
@@ -63,25 +50,20 @@ fn every_mistake_is_told_with_line_and_column() {
         "lisen = '127.0.0.1:1'\nworkers = -1\n[[site]]\nroot = 'www'\nnames = ['a b']\n",
     );
     let output = check(&file);
-    assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
+    assert_eq!(output.code, Some(1));
     let place = file.display().to_string();
-    for part in [
-        &place,
-        "line 1, column 1",
-        "line 2, column 11",
-        "line 5, column",
-        "`lisen`",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
-    let served = underpass()
-        .args(["serve", "--config"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    assert_eq!(served.status.code(), Some(1));
-    assert!(text(&served.stderr).contains("line 1, column 1"));
+    assert_contains(
+        &output.errors,
+        &[
+            &place,
+            "line 1, column 1",
+            "line 2, column 11",
+            "line 5, column",
+            "`lisen`",
+        ],
+    );
+    let served = run(underpass().args(["serve", "--config"]).arg(&file));
+    served.assert_failed(1, &["line 1, column 1"]);
 }
 
 #[test]
@@ -89,22 +71,18 @@ fn every_site_that_cannot_be_opened_is_told() {
     let (_folder, file) =
         configuration("[[site]]\nroot = 'none'\n[[site]]\nroot = 'www'\nfallback = '/none.html'\n");
     let output = check(&file);
-    assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    for part in ["none: No such file", "/none.html is to be sent"] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    assert_eq!(output.code, Some(1));
+    assert_contains(
+        &output.errors,
+        &["none: No such file", "/none.html is to be sent"],
+    );
     let missing = check(Path::new("/nowhere.toml"));
-    assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("/nowhere.toml: No such file"));
+    missing.assert_failed(1, &["/nowhere.toml: No such file"]);
 }
 
 /// The status line and the fields of an answer.
 fn head(server: &Server, target: &str) -> String {
-    let mut socket = server.connect();
-    let request = format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-    socket.write_all(request.as_bytes()).unwrap();
-    read_head(&mut socket)
+    server.connect().ask_head(target).head
 }
 
 #[test]
@@ -123,19 +101,19 @@ fn flags_override_the_configuration() {
         "--cache-control",
         "no-store",
     ]);
-    assert!(server.greeting.contains("1 worker;"), "{}", server.greeting);
+    assert_contains(server.greeting(), &["1 worker;"]);
     for name in ["a", "c", ".hidden"] {
         server.write(name, name);
     }
     let mut socket = server.connect();
-    assert_eq!(get(&mut socket, "/"), b"c");
-    assert_eq!(get(&mut socket, "/.hidden"), b".hidden");
+    assert_eq!(socket.get("/").body, b"c");
+    assert_eq!(socket.get("/.hidden").body, b".hidden");
     assert!(head(&server, "/a").contains("\r\nCache-Control: no-store\r\n"));
-    assert_eq!(server.stop().code, Some(0));
+    server.stop().assert_success();
     let plain = Server::with(&["--config", file, "--hidden", "denied"]);
     plain.write("a", "a");
     plain.write(".hidden", "hidden");
-    assert_eq!(get(&mut plain.connect(), "/"), b"a");
+    assert_eq!(plain.get("/").body, b"a");
     assert!(head(&plain, "/.hidden").starts_with("HTTP/1.1 404 "));
     assert!(head(&plain, "/a").contains("\r\nCache-Control: max-age=1\r\n"));
 }
@@ -159,17 +137,18 @@ fn every_flag_about_files_does_what_the_option_does() {
     }
     std::os::unix::fs::symlink("about.html", server.path("link.html")).unwrap();
     let mut socket = server.connect();
-    assert_eq!(get(&mut socket, "/route"), b"app.html");
-    assert_eq!(get(&mut socket, "/about"), b"about.html");
-    assert_eq!(get(&mut socket, "/link"), b"app.html");
+    assert_eq!(socket.get("/route").body, b"app.html");
+    assert_eq!(socket.get("/about").body, b"about.html");
+    assert_eq!(socket.get("/link").body, b"app.html");
     let told = head(&server, "/x.3f9ab2c1.js");
-    for part in [
-        "immutable",
-        "Vary: Accept-Encoding",
-        "Access-Control-Allow-Origin: *",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    assert_contains(
+        &told,
+        &[
+            "immutable",
+            "Vary: Accept-Encoding",
+            "Access-Control-Allow-Origin: *",
+        ],
+    );
     let bare = Server::with(&["--no-listing", "--hashes", "--compress", "zstd,gzip"]);
     bare.write("f", "f");
     bare.write("f.txt", "f");
@@ -187,13 +166,8 @@ fn every_flag_about_files_does_what_the_option_does() {
         ["--cors", "a.example"],
         ["--cache-control", "a\r\nb: c"],
     ] {
-        let output = underpass().arg("serve").args(wrong).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
-        assert!(
-            text(&output.stderr).contains(wrong[0]),
-            "{}",
-            text(&output.stderr)
-        );
+        let output = serve(&wrong);
+        output.assert_failed(2, &[wrong[0]]);
     }
 }
 
@@ -206,10 +180,10 @@ fn the_environment_stands_behind_the_flags() {
         .env("UNDERPASS_LISTEN", "192.0.2.1:1")
         .env("UNDERPASS_WORKERS", "5")
         .env("UNDERPASS_CORS", "*");
-    let server = Server::by(command);
-    assert!(server.greeting.contains("1 worker;"), "{}", server.greeting);
+    let server = Server::by(command, &[]);
+    assert_contains(server.greeting(), &["1 worker;"]);
     server.write("a", "a");
-    assert_eq!(get(&mut server.connect(), "/"), b"a");
+    assert_eq!(server.get("/").body, b"a");
     assert!(head(&server, "/a").contains("Access-Control-Allow-Origin: *"));
 }
 
@@ -229,11 +203,12 @@ fn any_option_can_be_set_on_the_command_line() {
         server.write(name, name);
     }
     let mut socket = server.connect();
-    assert_eq!(get(&mut socket, "/"), b"start.html");
+    assert_eq!(socket.get("/").body, b"start.html");
     let told = head(&server, "/a.js");
-    for part in ["X-Frame-Options: DENY", "Cache-Control: max-age=5"] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    assert_contains(
+        &told,
+        &["X-Frame-Options: DENY", "Cache-Control: max-age=5"],
+    );
     let long = format!("/?{}", "q".repeat(200));
     assert!(head(&server, &long).starts_with("HTTP/1.1 414 "));
 }
@@ -249,14 +224,14 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
             .env("UNDERPASS_CONFIG", &file)
             .env("UNDERPASS_CORS", "https://variable.example")
             .env("UNDERPASS_SET", settings);
-        let server = Server::by_with(command, arguments);
+        let server = Server::by(command, arguments);
         for name in ["file", "environment", "set", "flag", ".hidden", "p.html"] {
             server.write(name, name);
         }
         let mut socket = server.connect();
-        assert_eq!(get(&mut socket, "/.hidden"), b".hidden");
-        assert_eq!(get(&mut socket, "/p"), b"p.html");
-        let index = get(&mut socket, "/");
+        assert_eq!(socket.get("/.hidden").body, b".hidden");
+        assert_eq!(socket.get("/p").body, b"p.html");
+        let index = socket.get("/").body;
         (String::from_utf8(index).unwrap(), head(&server, "/file"))
     };
     let environment = "site.index=environment;site.cors.origins=*";
@@ -275,31 +250,26 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
 #[test]
 fn a_setting_that_makes_no_sense_is_told_by_its_name() {
     let (folder, file) = configuration("[[site]]\nroot = 'www'\n");
-    let told = |name: &str, settings: &[&str]| {
+    let report = |name: &str, settings: &[&str]| {
         let mut command = underpass();
         command.args(["serve", name]).arg(&file);
         command.env("UNDERPASS_SET", "site.etagg=1\nworkers=none");
-        let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-        let output = command.args(settings).output().unwrap();
-        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        (output.status.code(), told)
+        run(command.args(settings.iter().flat_map(|setting| ["--set", setting])))
     };
     for name in ["--check", "--config"] {
-        let (code, told) = told(name, &["connections.rate-maxx=1", "site.symlinks=some"]);
-        assert_eq!(code, Some(1), "{told}");
-        for part in [
-            "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
-            "UNDERPASS_SET workers=none: invalid type: string \"none\"",
-            "--set connections.rate-maxx=1: unknown field `rate-maxx`",
-            "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
-        ] {
-            assert!(told.contains(part), "{part}: {told}");
-        }
+        let report = report(name, &["connections.rate-maxx=1", "site.symlinks=some"]);
+        report.assert_failed(
+            1,
+            &[
+                "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
+                "UNDERPASS_SET workers=none: invalid type: string \"none\"",
+                "--set connections.rate-maxx=1: unknown field `rate-maxx`",
+                "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
+            ],
+        );
     }
-    let (code, said) = told("--check", &["workers"]);
-    assert_eq!(code, Some(2));
-    assert!(said.contains("is not KEY=VALUE"), "{said}");
-    let output = underpass()
+    report("--check", &["workers"]).assert_failed(2, &["is not KEY=VALUE"]);
+    let output = run(underpass()
         .args([
             "serve",
             "--set",
@@ -309,33 +279,21 @@ fn a_setting_that_makes_no_sense_is_told_by_its_name() {
         .args(["--set=site.2.root=.", "--check"])
         .arg(&file)
         .current_dir(folder.path())
-        .env("UNDERPASS_SET", "listen=127.0.0.1:2")
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    for part in [
+        .env("UNDERPASS_SET", "listen=127.0.0.1:2"));
+    output.assert_success();
+    output.assert_output(&[
         "listens on 127.0.0.1:2\nwith UNDERPASS_SET listen=127.0.0.1:2\nwith --set site.root=www",
-        "site 1: www for every other name",
+        "site 1: www for all other names",
         "site 2: . for b.example",
-    ] {
-        let told = text(&output.stdout);
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    ]);
 }
 
 #[test]
 fn one_folder_is_not_that_of_several_sites() {
     let (folder, file) =
         configuration("[[site]]\nroot = '.'\n[[site]]\nroot = '.'\nnames = ['a']\n");
-    let output = underpass()
+    let output = run(underpass()
         .args(["serve", "--config"])
-        .args([file.as_path(), folder.path()])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("several sites"),
-        "{}",
-        text(&output.stderr)
-    );
+        .args([file.as_path(), folder.path()]));
+    output.assert_failed(1, &["several sites"]);
 }

@@ -3,54 +3,131 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/living.rs"]
-mod living;
+mod support;
 
 use std::fs;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 
-use living::{BINARY, HANG, Living, Load, answer, ask, assert_refused, connect, hash, head};
 use rustix::process::Signal;
+use support::{BINARY, serve, underpass};
 use tempfile::TempDir;
+use underpass_testkit::{
+    HttpClient, ServerProcess, WAIT_MAX, assert_same, content, sha256, wait_until,
+};
 
 const LARGE: usize = 24 << 20;
 
 /// A folder with a small and a large file.
 fn folder() -> (TempDir, [(&'static str, Vec<u8>); 2]) {
     let folder = tempfile::tempdir().unwrap();
-    let files = [("/small", pattern(700)), ("/large", pattern(LARGE))];
+    let files = [("/small", content(1, 700)), ("/large", content(1, LARGE))];
     for (target, content) in &files {
         fs::write(folder.path().join(&target[1..]), content).unwrap();
     }
     (folder, files)
 }
 
-fn pattern(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at ^ ((at >> 8) * 7)) as u8).collect()
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn start(folder: &TempDir, options: &[&str]) -> (Living, SocketAddr) {
-    let mut arguments = vec!["--listen", "127.0.0.1:0", "--workers", "2"];
-    arguments.extend(options);
-    arguments.push(text(folder.path()));
-    let server = Living::start(&arguments);
+fn start(folder: &TempDir, options: &[&str]) -> (ServerProcess, SocketAddr) {
+    let options = [&["--workers", "2"], options].concat();
+    let server = ServerProcess::serve(underpass(), &options, folder.path());
     let address = server.address();
     (server, address)
 }
 
 fn get(address: SocketAddr, target: &str) -> Vec<u8> {
-    let mut socket = connect(address);
-    ask(&mut socket, target);
-    answer(&mut socket).body
+    HttpClient::connect(address).get(target).body
+}
+
+/// Clients that ask without a pause, each in its own way, until they are to stop. Every one of
+/// them panics at the first connection that is refused or reset, and at the first wrong body.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    answers: Arc<AtomicU64>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+/// How a client uses its connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Habit {
+    /// Until the server says that it is the last answer.
+    Keeps,
+    /// A new one for each request.
+    Connects,
+}
+
+impl Load {
+    fn start(address: SocketAddr, files: &[(&'static str, Vec<u8>)]) -> Load {
+        let mut load = Load {
+            is_over: Arc::default(),
+            answers: Arc::default(),
+            clients: Vec::new(),
+        };
+        for habit in [Habit::Keeps, Habit::Connects] {
+            for (target, content) in files {
+                for _ in 0..2 {
+                    load.add(address, habit, target, sha256(content));
+                }
+            }
+        }
+        load
+    }
+
+    fn add(&mut self, address: SocketAddr, habit: Habit, target: &'static str, expected: String) {
+        let (is_over, answers) = (Arc::clone(&self.is_over), Arc::clone(&self.answers));
+        self.clients.push(thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut client = HttpClient::connect(address);
+                loop {
+                    let got = client.get(target);
+                    assert_eq!(got.sha256(), expected, "{target}");
+                    answers.fetch_add(1, Ordering::Relaxed);
+                    let is_over = is_over.load(Ordering::Relaxed);
+                    if is_over || got.is_last() || habit == Habit::Connects {
+                        break;
+                    }
+                }
+            }
+        }));
+    }
+
+    /// Waits until so many more answers have come.
+    #[track_caller]
+    fn go_on(&self, more: u64) {
+        let goal = self.answers.load(Ordering::Relaxed) + more;
+        wait_until("more answers", || {
+            let failed = self.clients.iter().any(JoinHandle::is_finished);
+            assert!(!failed, "a client has failed");
+            self.answers.load(Ordering::Relaxed) >= goal
+        });
+    }
+
+    /// Nobody has met anything wrong.
+    #[track_caller]
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().expect("a client has failed");
+        }
+    }
+}
+
+/// Nobody listens there.
+#[track_caller]
+fn assert_refused(address: SocketAddr) {
+    let error = TcpStream::connect(address).expect_err("somebody listens");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]
@@ -64,9 +141,12 @@ fn reloads_under_load_lose_nothing() {
     }
     load.go_on(50);
     load.end();
-    let rest = server.stop().join("\n");
-    assert!(rest.contains("stopped after "), "{rest}");
-    assert!(!rest.contains("WARN") && !rest.contains("ERROR"), "{rest}");
+    let end = server.stop();
+    end.assert_output(&["stopped after "]);
+    assert!(
+        !end.errors.contains("WARN") && !end.errors.contains("ERROR"),
+        "{end:?}"
+    );
     assert_refused(address);
 }
 
@@ -81,9 +161,12 @@ fn upgrades_under_load_lose_nothing() {
     }
     load.go_on(50);
     load.end();
-    assert_eq!(server.code(), Some(0));
-    let rest = server.stop().join("\n");
-    assert!(!rest.contains("WARN") && !rest.contains("ERROR"), "{rest}");
+    assert_eq!(server.wait().code(), Some(0));
+    let end = server.stop();
+    assert!(
+        !end.errors.contains("WARN") && !end.errors.contains("ERROR"),
+        "{end:?}"
+    );
     assert_refused(address);
 }
 
@@ -91,21 +174,20 @@ fn upgrades_under_load_lose_nothing() {
 fn a_download_goes_on_through_a_reload_and_an_upgrade() {
     let (folder, [_, (target, content)]) = folder();
     let (mut server, address) = start(&folder, &["--stop-timeout", "1ms"]);
-    let mut before = connect(address);
-    ask(&mut before, target);
-    head(&mut before);
+    let mut before = HttpClient::connect(address);
+    before.ask(target);
+    before.head();
     server.reload();
-    let mut between = connect(address);
-    ask(&mut between, target);
-    head(&mut between);
+    let mut between = HttpClient::connect(address);
+    between.ask(target);
+    between.head();
     server.upgrade();
     for mut socket in [before, between] {
-        let mut body = vec![0; content.len()];
-        socket.read_exact(&mut body).unwrap();
-        assert_eq!(hash(&body), hash(&content));
+        let body = socket.read_exact(content.len()).unwrap();
+        assert_same(&body, &content, "the download");
     }
-    assert_eq!(server.code(), Some(0));
-    assert_eq!(hash(&get(address, target)), hash(&content));
+    assert_eq!(server.wait().code(), Some(0));
+    assert_same(&get(address, target), &content, "the next one");
     server.stop();
 }
 
@@ -113,13 +195,11 @@ fn a_download_goes_on_through_a_reload_and_an_upgrade() {
 fn a_kept_connection_of_before_a_reload_ends_with_its_next_answer() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &[]);
-    let mut socket = connect(address);
-    ask(&mut socket, "/small");
-    assert!(!answer(&mut socket).is_last());
+    let mut socket = HttpClient::connect(address);
+    assert!(!socket.get("/small").is_last());
     server.reload();
-    ask(&mut socket, "/small");
-    assert!(answer(&mut socket).is_last());
-    assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+    assert!(socket.get("/small").is_last());
+    socket.assert_closed();
     server.stop();
 }
 
@@ -127,12 +207,11 @@ fn a_kept_connection_of_before_a_reload_ends_with_its_next_answer() {
 fn an_idle_connection_of_before_a_reload_is_closed_after_a_while() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &["--stop-timeout", "1ms"]);
-    let mut socket = connect(address);
-    ask(&mut socket, "/small");
-    assert!(!answer(&mut socket).is_last());
+    let mut socket = HttpClient::connect(address);
+    assert!(!socket.get("/small").is_last());
     server.reload();
-    assert_eq!(socket.read(&mut [0]).unwrap(), 0);
-    assert_eq!(get(address, "/small"), pattern(700));
+    socket.assert_closed();
+    assert_eq!(get(address, "/small"), content(1, 700));
     server.stop();
 }
 
@@ -142,34 +221,33 @@ fn connections_that_wait_when_it_stops_are_answered() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &[]);
     server.signal(Signal::STOP);
-    let waiting: Vec<TcpStream> = (0..WAITING)
+    let waiting: Vec<_> = (0..WAITING)
         .map(|_| {
-            let mut socket = connect(address);
-            ask(&mut socket, "/small");
+            let mut socket = HttpClient::connect(address);
+            socket.ask("/small");
             socket
         })
         .collect();
     server.signal(Signal::TERM);
     server.signal(Signal::CONT);
     for mut socket in waiting {
-        assert_eq!(answer(&mut socket).body, pattern(700));
-        assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+        assert_eq!(socket.response().body, content(1, 700));
+        socket.assert_closed();
     }
-    let rest = server.rest().join("\n");
     let all = format!("stopped after {WAITING} requests");
-    assert!(rest.contains(&all), "{rest}");
+    server.end().assert_output(&[&all]);
 }
 
 #[test]
 fn who_connected_and_asks_nothing_does_not_hold_up_a_stop() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &["--stop-timeout", "1h"]);
-    let mut silent = connect(address);
+    let mut silent = HttpClient::connect(address);
     // That somebody who came later is answered shows that the silent one has been taken.
     get(address, "/small");
     server.signal(Signal::TERM);
-    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
-    server.rest();
+    silent.assert_closed();
+    server.end();
 }
 
 #[test]
@@ -178,18 +256,16 @@ fn a_broken_reload_is_told_and_changes_nothing() {
     let site = folder.path().join("site");
     fs::create_dir(&site).unwrap();
     fs::write(site.join("f"), "content").unwrap();
-    let server = Living::start(&["--listen", "127.0.0.1:0", text(&site)]);
+    let server = ServerProcess::serve(underpass(), &[], &site);
     let address = server.address();
-    let mut kept = connect(address);
-    ask(&mut kept, "/f");
-    answer(&mut kept);
+    let mut kept = HttpClient::connect(address);
+    kept.get("/f");
     let aside = folder.path().join("aside");
     fs::rename(&site, &aside).unwrap();
     server.signal(Signal::HUP);
-    let told = server.hear("not reloaded");
+    let told = server.hear("reload failed");
     assert!(told.contains(text(&site)), "{told}");
-    ask(&mut kept, "/f");
-    assert!(!answer(&mut kept).is_last(), "its generation has retired");
+    assert!(!kept.get("/f").is_last(), "its generation has retired");
     assert_eq!(get(address, "/f"), b"content");
     fs::rename(&aside, &site).unwrap();
     server.reload();
@@ -202,26 +278,22 @@ fn an_upgrade_that_fails_is_told_and_changes_nothing() {
     let (folder, _) = folder();
     let program = folder.path().join("program");
     symlink(BINARY, &program).unwrap();
-    let mut command = Command::new(&program);
-    command
-        .args(["serve", "--listen", "127.0.0.1:0"])
-        .arg(folder.path());
-    let mut server = Living::by(command);
+    let mut server = ServerProcess::serve(Command::new(&program), &[], folder.path());
     let address = server.address();
     fs::remove_file(&program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("No such file"), "{told}");
     symlink("/bin/false", &program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("exit status: 1"), "{told}");
-    assert_eq!(get(address, "/small"), pattern(700));
+    assert_eq!(get(address, "/small"), content(1, 700));
     fs::remove_file(&program).unwrap();
     symlink(BINARY, &program).unwrap();
     server.upgrade();
-    assert_eq!(server.code(), Some(0));
-    assert_eq!(get(address, "/small"), pattern(700));
+    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(get(address, "/small"), content(1, 700));
     server.stop();
 }
 
@@ -230,13 +302,13 @@ fn a_successor_that_cannot_serve_says_why_and_the_old_one_goes_on() {
     let (folder, _) = folder();
     let site = folder.path().join("site");
     fs::create_dir(&site).unwrap();
-    let server = Living::start(&["--listen", "127.0.0.1:0", text(&site)]);
+    let server = ServerProcess::serve(underpass(), &[], &site);
     let address = server.address();
     fs::remove_dir(&site).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("not upgraded");
+    let told = server.hear("upgrade failed");
     assert!(told.contains("cannot serve"), "{told}");
-    connect(address);
+    HttpClient::connect(address);
     server.stop();
 }
 
@@ -246,13 +318,7 @@ fn a_second_instance_is_refused_before_and_after_a_change() {
     let (mut server, address) = start(&folder, &[]);
     let address = address.to_string();
     let refused = || {
-        let second = Command::new(BINARY)
-            .args(["serve", "--listen", &address])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8(second.stderr).unwrap();
-        assert_eq!(second.status.code(), Some(1));
-        assert!(errors.contains("is taken"), "{errors}");
+        serve(&["--listen", &address]).assert_failed(1, &["is taken"]);
     };
     refused();
     server.reload();
@@ -267,18 +333,15 @@ fn the_service_manager_is_told_of_every_turn() {
     let (folder, _) = folder();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(HANG)).unwrap();
+    manager.set_read_timeout(Some(WAIT_MAX)).unwrap();
     let told = || {
         let mut text = [0; 4096];
         let count = manager.recv(&mut text).unwrap();
         String::from_utf8_lossy(&text[..count]).into_owned()
     };
-    let mut command = Command::new(BINARY);
-    command
-        .args(["serve", "--listen", "127.0.0.1:0"])
-        .arg(folder.path())
-        .env("NOTIFY_SOCKET", &path);
-    let mut server = Living::by(command);
+    let mut command = underpass();
+    command.env("NOTIFY_SOCKET", &path);
+    let mut server = ServerProcess::serve(command, &[], folder.path());
     let address = server.address();
     let ready = told();
     assert!(ready.starts_with("READY=1\n"), "{ready}");
@@ -291,7 +354,7 @@ fn the_service_manager_is_told_of_every_turn() {
     assert!(time.parse::<u64>().unwrap() > 0);
     assert!(told().starts_with("READY=1\n"));
     server.upgrade();
-    let process = server.pid.as_raw_nonzero();
+    let process = server.pid().as_raw_nonzero();
     assert_eq!(told(), format!("MAINPID={process}\nREADY=1"));
     server.stop();
     assert_eq!(told(), "STOPPING=1");

@@ -3,43 +3,39 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/living.rs"]
-mod living;
+mod support;
 
 use std::fs;
-use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use living::{BINARY, HANG, Living, answer, ask, connect, hash};
 use rustix::process::Signal;
+use support::{BINARY, serve, underpass};
 use tempfile::TempDir;
+use underpass_testkit::{ChildProcess, HttpClient, ServerProcess, assert_same, content};
 
 fn folder(size: usize) -> (TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
-    let content: Vec<u8> = (0..size).map(|at| (at ^ (at >> 9)) as u8).collect();
+    let content = content(1, size);
     fs::write(folder.path().join("f"), &content).unwrap();
     (folder, content)
 }
 
-fn serve(listen: &[&str], folder: &Path) -> Living {
-    let mut arguments = vec!["--workers", "2"];
+fn start(listen: &[&str], folder: &Path) -> ServerProcess {
+    let mut command = underpass();
+    command.args(["serve", "--workers", "2"]);
     for at in listen {
-        arguments.extend(["--listen", at]);
+        command.args(["--listen", at]);
     }
-    arguments.push(folder.to_str().unwrap());
-    Living::start(&arguments)
+    ServerProcess::spawn(command.arg(folder))
 }
 
 fn get_unix(path: &Path, target: &str) -> Vec<u8> {
-    let mut socket = UnixStream::connect(path).unwrap();
-    socket.set_read_timeout(Some(HANG)).unwrap();
-    ask(&mut socket, target);
-    answer(&mut socket).body
+    HttpClient::connect_unix(path).get(target).body
 }
 
 #[test]
@@ -47,8 +43,8 @@ fn several_addresses_are_told_and_all_are_answered() {
     let (folder, content) = folder(3 << 20);
     let path = folder.path().join("socket");
     let unix = format!("unix:{}", path.display());
-    let server = serve(&["127.0.0.1:0", "127.0.0.2:0", &unix], folder.path());
-    let greeting = server.hear("serving ");
+    let server = start(&["127.0.0.1:0", "127.0.0.2:0", &unix], folder.path());
+    let greeting = server.greeting();
     assert!(greeting.contains(&unix), "{greeting}");
     let addresses: Vec<_> = greeting
         .split("http://")
@@ -57,14 +53,13 @@ fn several_addresses_are_told_and_all_are_answered() {
         .collect();
     assert_eq!(addresses.len(), 2, "{greeting}");
     for address in addresses {
-        let mut socket = connect(address);
-        ask(&mut socket, "/f");
-        assert_eq!(hash(&answer(&mut socket).body), hash(&content));
+        let got = HttpClient::connect(address).get("/f");
+        assert_same(&got.body, &content, "/f");
     }
-    assert_eq!(hash(&get_unix(&path, "/f")), hash(&content));
-    let rest = server.stop().join("\n");
-    assert!(rest.contains("stopped after 3 requests"), "{rest}");
-    assert!(rest.contains("bytes by sendfile"), "{rest}");
+    assert_same(&get_unix(&path, "/f"), &content, "/f");
+    server
+        .stop()
+        .assert_output(&["stopped after 3 requests", "bytes by sendfile"]);
 }
 
 #[test]
@@ -72,8 +67,7 @@ fn a_unix_socket_has_its_mode_and_goes_with_the_server() {
     let (folder, _) = folder(1);
     let path = folder.path().join("socket");
     let at = format!("unix:{},mode=0620", path.display());
-    let server = serve(&[&at], folder.path());
-    server.hear("serving ");
+    let server = start(&[&at], folder.path());
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o620);
     server.stop();
     assert!(!path.exists());
@@ -85,15 +79,8 @@ fn a_dead_servers_socket_is_replaced_and_a_living_ones_refused() {
     let path = folder.path().join("socket");
     let at = format!("unix:{}", path.display());
     drop(UnixListener::bind(&path).unwrap());
-    let server = serve(&[&at], folder.path());
-    server.hear("serving ");
-    let second = Command::new(BINARY)
-        .args(["serve", "--listen", &at])
-        .output()
-        .unwrap();
-    let errors = String::from_utf8(second.stderr).unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    assert!(errors.contains("another process does; stop"), "{errors}");
+    let server = start(&[&at], folder.path());
+    serve(&["--listen", &at]).assert_failed(1, &["another process does; stop"]);
     assert_eq!(get_unix(&path, "/f"), content);
     server.stop();
 }
@@ -103,11 +90,7 @@ fn a_file_in_the_place_of_a_socket_stays() {
     let (folder, content) = folder(100);
     let path = folder.path().join("f");
     let at = format!("unix:{}", path.display());
-    let refused = Command::new(BINARY)
-        .args(["serve", "--listen", &at])
-        .output()
-        .unwrap();
-    assert_eq!(refused.status.code(), Some(1));
+    serve(&["--listen", &at]).assert_failed(1, &[]);
     assert_eq!(fs::read(&path).unwrap(), content);
 }
 
@@ -116,15 +99,14 @@ fn a_unix_socket_lives_through_reload_and_upgrade() {
     let (folder, content) = folder(2 << 20);
     let path = folder.path().join("socket");
     let at = format!("unix:{}", path.display());
-    let mut server = serve(&[&at], folder.path());
-    server.hear("serving ");
+    let mut server = start(&[&at], folder.path());
     let inode = fs::metadata(&path).unwrap().ino();
     server.reload();
-    assert_eq!(hash(&get_unix(&path, "/f")), hash(&content));
+    assert_same(&get_unix(&path, "/f"), &content, "/f");
     server.upgrade();
-    assert_eq!(server.code(), Some(0));
+    assert_eq!(server.wait().code(), Some(0));
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-    assert_eq!(hash(&get_unix(&path, "/f")), hash(&content));
+    assert_same(&get_unix(&path, "/f"), &content, "/f");
     server.stop();
     assert!(!path.exists());
 }
@@ -133,24 +115,22 @@ fn a_unix_socket_lives_through_reload_and_upgrade() {
 fn connections_that_wait_at_a_unix_socket_when_it_stops_are_answered() {
     let (folder, content) = folder(100);
     let path = folder.path().join("socket");
-    let server = serve(&[&format!("unix:{}", path.display())], folder.path());
-    server.hear("serving ");
+    let server = start(&[&format!("unix:{}", path.display())], folder.path());
     server.signal(Signal::STOP);
     let waiting: Vec<_> = (0..20)
         .map(|_| {
-            let mut socket = UnixStream::connect(&path).unwrap();
-            socket.set_read_timeout(Some(HANG)).unwrap();
-            ask(&mut socket, "/f");
-            socket
+            let mut client = HttpClient::connect_unix(&path);
+            client.ask("/f");
+            client
         })
         .collect();
     server.signal(Signal::TERM);
     server.signal(Signal::CONT);
     for mut socket in waiting {
-        assert_eq!(answer(&mut socket).body, content);
-        assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+        assert_eq!(socket.response().body, content);
+        socket.assert_closed();
     }
-    server.rest();
+    server.end();
 }
 
 /// The binary with `socket` passed as a service manager does, under `name`.
@@ -180,27 +160,23 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let passed = listener.try_clone().unwrap().into();
-    let mut server = Living::by(activated(passed, "web", "systemd:web", folder.path()));
+    let mut server =
+        ServerProcess::spawn(&mut activated(passed, "web", "systemd:web", folder.path()));
     assert_eq!(server.address(), address);
-    let right = || {
-        let mut socket = connect(address);
-        ask(&mut socket, "/f");
-        hash(&answer(&mut socket).body) == hash(&content)
-    };
+    let right = || HttpClient::connect(address).get("/f").body == content;
     assert!(right());
     server.reload();
     assert!(right());
     server.upgrade();
-    assert_eq!(server.code(), Some(0));
+    assert_eq!(server.wait().code(), Some(0));
     assert!(right());
     server.stop();
     // The service manager's own descriptor goes on listening: nobody is refused meanwhile.
-    let mut waiting = connect(address);
-    ask(&mut waiting, "/f");
+    let mut waiting = HttpClient::connect(address);
+    waiting.ask("/f");
     let passed = listener.try_clone().unwrap().into();
-    let server = Living::by(activated(passed, "web", "systemd", folder.path()));
-    assert_eq!(hash(&answer(&mut waiting).body), hash(&content));
-    server.hear("serving ");
+    let server = ServerProcess::spawn(&mut activated(passed, "web", "systemd", folder.path()));
+    assert_same(&waiting.response().body, &content, "/f");
     server.stop();
 }
 
@@ -208,28 +184,11 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
 fn a_socket_that_was_not_passed_is_told() {
     let (folder, _) = folder(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Living::by(activated(
-        listener.into(),
-        "web",
-        "systemd:api",
-        folder.path(),
-    ));
-    let told = server.hear("cannot listen on systemd:api");
-    assert!(told.contains("are named web"), "{told}");
-    let none = Command::new(BINARY)
-        .args(["serve", "--listen", "systemd"])
-        .output()
-        .unwrap();
-    let errors = String::from_utf8(none.stderr).unwrap();
-    assert!(errors.contains("no socket was passed"), "{errors}");
-    let twice = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let twice = Command::new(BINARY).args(twice).output().unwrap();
-    let errors = String::from_utf8(twice.stderr).unwrap();
-    assert!(errors.contains("twice"), "{errors}");
+    let passed = listener.into();
+    let mut command = activated(passed, "web", "systemd:api", folder.path());
+    let report = ChildProcess::spawn(&mut command).end();
+    report.assert_failed(1, &["cannot listen on systemd:api", "are named web"]);
+    serve(&["--listen", "systemd"]).assert_failed(1, &["no socket was passed"]);
+    let twice = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+    serve(&twice).assert_failed(1, &["twice"]);
 }

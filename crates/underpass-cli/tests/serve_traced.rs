@@ -5,21 +5,10 @@
 mod support;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use support::{Server, get, read_head};
-
-const TOOL: &str = env!("CARGO_BIN_EXE_underpass");
-
-/// strace of the tool and its threads into `log`.
-fn strace(log: &Path, options: &[&str]) -> Command {
-    let mut strace = Command::new("strace");
-    strace.arg("-f").arg("-o").arg(log).args(options).arg(TOOL);
-    strace
-}
+use support::{BINARY, Server};
+use underpass_testkit::{assert_contains, run, strace};
 
 /// The names of the calls between the first and the last request's `recvfrom`, in order.
 fn calls(log: &str) -> Vec<&str> {
@@ -42,16 +31,16 @@ fn a_popular_small_file_costs_three_calls() {
     /// Traced requests are slow; each second the file is opened anew.
     const SECONDS_MAX: usize = 5;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
     server.write("f", vec![b'f'; 1024]);
     // Content is kept once its date has settled.
     let file = fs::File::open(server.path("f")).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let mut socket = server.connect();
     for _ in 0..REQUESTS {
-        assert_eq!(get(&mut socket, "/f"), vec![b'f'; 1024]);
+        assert_eq!(socket.get("/f").body, vec![b'f'; 1024]);
     }
-    assert_eq!(server.stop().code, Some(0));
+    server.stop().assert_success();
     let log = fs::read_to_string(log.path()).unwrap();
     let calls = calls(&log);
     let count = |name: &str| calls.iter().filter(|call| **call == name).count();
@@ -89,8 +78,7 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
         (&["--precompressed", "zstd,gzip"], "/i.html", 1),
     ] {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let traced = strace(log.path(), &["-e", "trace=!futex"]);
-        let server = Server::by_with(traced, options);
+        let server = Server::traced(log.path(), &["trace=!futex"], options);
         for (name, content) in [("i.html", "plain"), ("i.html.br", "other")] {
             server.write(name, content);
             let file = fs::File::open(server.path(name)).unwrap();
@@ -100,13 +88,13 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
         let mut socket = server.connect();
         let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: *\r\n\r\n");
         for _ in 0..REQUESTS {
-            socket.write_all(request.as_bytes()).unwrap();
-            let head = read_head(&mut socket);
-            assert!(head.contains("\r\nContent-Length: 5\r\n"), "{head}");
-            assert_eq!(head.contains("Content-Encoding: br"), fstats == 2, "{head}");
-            socket.read_exact(&mut [0; 5]).unwrap();
+            socket.send(&request);
+            let answer = socket.response();
+            assert_eq!(answer.body.len(), 5);
+            let is_copy = answer.field("content-encoding") == Some("br");
+            assert_eq!(is_copy, fstats == 2, "{answer:?}");
         }
-        assert_eq!(server.stop().code, Some(0));
+        server.stop().assert_success();
         let log = fs::read_to_string(log.path()).unwrap();
         let calls = calls(&log);
         let count = |name: &str| calls.iter().filter(|call| **call == name).count();
@@ -123,11 +111,11 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
 fn the_content_of_a_large_file_never_comes_near() {
     const SIZE: usize = 8 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
     server.write("f", vec![b'f'; SIZE]);
     let mut socket = server.connect();
-    assert!(get(&mut socket, "/f") == vec![b'f'; SIZE]);
-    assert_eq!(server.stop().code, Some(0));
+    assert!(socket.get("/f").body == vec![b'f'; SIZE]);
+    server.stop().assert_success();
     let log = fs::read_to_string(log.path()).unwrap();
     assert!(log.contains(" splice("), "{log}");
     let content = log.lines().find(|line| line.contains("ffffffff"));
@@ -139,24 +127,19 @@ fn the_content_of_a_large_file_never_comes_near() {
 fn the_contents_of_an_archive_never_come_near() {
     const SIZE: usize = 4 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let server = Server::by(strace(log.path(), &["-e", "trace=!futex"]));
+    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
     for name in ["one", "two", "three"] {
         server.write(name, vec![b'f'; SIZE]);
     }
     let mut socket = server.connect();
     let request = "GET /?download=tar HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer).unwrap();
-    assert!(
-        answer.ends_with(b"0\r\n\r\n"),
-        "the archive is not complete"
-    );
-    let contents = answer.iter().filter(|&&byte| byte == b'f').count();
+    socket.send(request);
+    let archive = socket.response().body;
+    let contents = archive.iter().filter(|&&byte| byte == b'f').count();
     assert!(contents >= 3 * SIZE, "{contents}");
     let end = server.stop();
-    assert_eq!(end.code, Some(0));
-    assert!(end.farewell.contains("splice"), "{}", end.farewell);
+    end.assert_success();
+    end.assert_output(&["splice"]);
     let log = fs::read_to_string(log.path()).unwrap();
     assert!(log.contains(" splice("), "{log}");
     let content = log.lines().find(|line| line.contains("ffffffff"));
@@ -169,14 +152,9 @@ fn without_openat2_it_refuses_to_start() {
     for errno in ["ENOSYS", "EPERM"] {
         let log = tempfile::NamedTempFile::new().unwrap();
         let inject = format!("inject=openat2:error={errno}");
-        let output = strace(log.path(), &["-e", "trace=openat2", "-e", &inject])
-            .args(["serve", "--listen", "127.0.0.1:0", "."])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(errors.contains("openat2"), "{errors}");
-        assert!(errors.contains("Linux 5.6"), "{errors}");
+        let mut traced = strace(log.path(), &["trace=openat2", &inject]);
+        let serve = traced.args([BINARY, "serve", "--listen", "127.0.0.1:0", "."]);
+        run(serve).assert_failed(1, &["openat2", "Linux 5.6"]);
     }
 }
 
@@ -193,11 +171,11 @@ fn it_lives_through_failing_accepts() {
         "EPROTO",
     ] {
         let inject = format!("inject=accept4:error={errno}:when=1..3");
-        let server = Server::by(strace(log.path(), &["-e", "trace=accept4", "-e", &inject]));
+        let server = Server::traced(log.path(), &["trace=accept4", &inject], &[]);
         server.write("f", "f");
-        assert_eq!(get(&mut server.connect(), "/f"), b"f", "{errno}");
+        assert_eq!(server.get("/f").body, b"f", "{errno}");
         let end = server.stop();
-        assert_eq!(end.code, Some(0));
+        end.assert_success();
         let told = end.errors.matches("connections wait").count();
         let expected = usize::from(!matches!(errno, "ECONNABORTED" | "EPROTO"));
         assert_eq!(told, expected, "{errno}: {}", end.errors);
@@ -211,14 +189,14 @@ fn a_fallback_is_told_once_and_the_body_is_right() {
     let log = tempfile::NamedTempFile::new().unwrap();
     // The first call is the probe at the start, which succeeds in finding splice.
     let inject = "inject=splice:error=EINVAL:when=2+";
-    let server = Server::by(strace(log.path(), &["-e", "trace=splice", "-e", inject]));
+    let server = Server::traced(log.path(), &["trace=splice", inject], &[]);
     server.write("f", vec![b'f'; SIZE]);
     let mut socket = server.connect();
     for _ in 0..3 {
-        assert!(get(&mut socket, "/f") == vec![b'f'; SIZE]);
+        assert!(socket.get("/f").body == vec![b'f'; SIZE]);
     }
     let end = server.stop();
-    assert_eq!(end.code, Some(0));
+    end.assert_success();
     let told = "bodies leave in another way: splice refused this once";
     assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
 }
@@ -229,18 +207,17 @@ fn a_refused_mechanism_that_is_the_only_one_is_an_error() {
     const SIZE: usize = 3 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
     let inject = "inject=sendfile:error=EINVAL:when=2+";
-    let traced = strace(log.path(), &["-e", "trace=sendfile", "-e", inject]);
-    let server = Server::by_with(traced, &["--only", "sendfile"]);
+    let traced = ["trace=sendfile", inject];
+    let server = Server::traced(log.path(), &traced, &["--only", "sendfile"]);
     server.write("f", vec![b'f'; SIZE]);
     let mut socket = server.connect();
-    socket
-        .write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n")
-        .unwrap();
-    let mut got = Vec::new();
-    let ended = socket.read_to_end(&mut got);
-    assert!(ended.is_err(), "no reset after {} bytes", got.len());
-    assert!(got.len() < SIZE, "the body came in some other way");
+    socket.ask("/f");
+    assert!(socket.read_to_end().is_err(), "no reset");
+    assert!(
+        socket.rest().len() < SIZE,
+        "the body came in some other way"
+    );
     let end = server.stop();
-    assert!(end.errors.contains("connection closed: "), "{}", end.errors);
-    assert!(end.errors.contains("sendfile"), "{}", end.errors);
+    assert_contains(&end.errors, &["connection closed: "]);
+    assert_contains(&end.errors, &["sendfile"]);
 }

@@ -5,21 +5,13 @@
 mod support;
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use support::{Server, read_head};
+use support::{Server, serve};
+use underpass_testkit::assert_contains;
 
 /// Debian's `nobody` and `nogroup`.
 const NOBODY: &str = "65534";
-
-fn status(server: &Server, target: &str) -> String {
-    let mut socket = server.connect();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).unwrap();
-    read_head(&mut socket)[9..12].to_owned()
-}
 
 fn serve_as(user: &str) -> Server {
     let server = Server::with(&["--user", user]);
@@ -37,7 +29,7 @@ fn serve_as(user: &str) -> Server {
 
 /// A line of `/proc/PID/task/TID/status` of every thread.
 fn of_every_thread(server: &Server, name: &str) -> Vec<(String, String)> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid().as_raw_nonzero())).unwrap();
     tasks
         .map(|task| {
             let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
@@ -70,18 +62,18 @@ fn every_thread_becomes_the_user_in_every_respect() {
             assert_eq!(value, expected, "{name} of {thread}");
         }
     }
-    assert!(!server.greeting.contains("root"), "{}", server.greeting);
+    assert!(!server.greeting().contains("root"), "{}", server.greeting());
 }
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn what_the_user_may_not_read_is_answered_with_403() {
     let server = serve_as("nobody");
-    assert_eq!(status(&server, "/open"), "200");
-    assert_eq!(status(&server, "/closed"), "403");
-    assert_eq!(status(&server, "/dark/file"), "403");
-    assert_eq!(status(&server, "/dark/"), "403");
-    assert_eq!(status(&server, "/missing"), "404");
+    assert_eq!(server.get("/open").status, 200);
+    assert_eq!(server.get("/closed").status, 403);
+    assert_eq!(server.get("/dark/file").status, 403);
+    assert_eq!(server.get("/dark/").status, 403);
+    assert_eq!(server.get("/missing").status, 404);
 }
 
 #[test]
@@ -90,10 +82,10 @@ fn as_root_it_warns_and_reads_everything() {
     let server = Server::start();
     server.write("closed", "content");
     fs::set_permissions(server.path("closed"), Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(status(&server, "/closed"), "200");
-    let warning = server.greeting.contains("warning: it runs as root");
-    assert!(warning, "{}", server.greeting);
-    assert!(server.greeting.contains("--user"), "{}", server.greeting);
+    assert_eq!(server.get("/closed").status, 200);
+    let warning = server.greeting().contains("warning: running as root");
+    assert!(warning, "{}", server.greeting());
+    assert_contains(server.greeting(), &["--user"]);
 }
 
 #[test]
@@ -105,13 +97,8 @@ fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
         ("root", "root has all rights"),
         ("4242", "no group is named"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_underpass"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--user", user, "/"])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains(told) && said.contains(user), "{said}");
-        assert!(output.stdout.is_empty());
+        let report = serve(&["--listen", "127.0.0.1:0", "--user", user, "/"]);
+        report.assert_failed(1, &[told, user]);
+        assert!(report.output.is_empty());
     }
 }

@@ -1,11 +1,11 @@
-//! What goes wrong: while starting ([`Error`]), and on one connection ([`StreamError`]).
+//! What goes wrong: while starting ([`Error`]), and on one connection ([`ConnectionError`]).
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::address::ListenAt;
+use crate::listen::address::ListenAt;
 
 /// A server could not start, or not go on in another way.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl std::error::Error for Error {
 
 /// A connection cannot go on as asked.
 #[derive(Debug)]
-pub enum StreamError {
+pub enum ConnectionError {
     /// The deadline passed.
     TimedOut,
     /// The peer took less than it has to (`rate_min`).
@@ -208,18 +208,18 @@ pub enum StreamError {
     Read(io::Error),
 }
 
-impl fmt::Display for StreamError {
+impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StreamError::TimedOut => f.write_str("the deadline passed"),
-            StreamError::TooSlow => f.write_str("the peer takes less than it has to"),
-            StreamError::Stopped => f.write_str("the server stops"),
-            StreamError::PeerGone => f.write_str("the peer is gone"),
-            StreamError::InputFull => f.write_str("the peer sent more than there is room for"),
-            StreamError::Move(error) => error.fmt(f),
-            StreamError::Read(error) => write!(f, "recv: {error}"),
+            ConnectionError::TimedOut => f.write_str("the deadline passed"),
+            ConnectionError::TooSlow => f.write_str("the peer takes less than it has to"),
+            ConnectionError::Stopped => f.write_str("the server stops"),
+            ConnectionError::PeerGone => f.write_str("the peer is gone"),
+            ConnectionError::InputFull => f.write_str("the peer sent more than there is room for"),
+            ConnectionError::Move(error) => error.fmt(f),
+            ConnectionError::Read(error) => write!(f, "recv: {error}"),
         }
     }
 }
 
-impl std::error::Error for StreamError {}
+impl std::error::Error for ConnectionError {}

@@ -8,8 +8,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::admission::proxy_protocol::{
+    ConnectionOrigin, LINE_BYTES_MAX, ProxyHeader, ProxyHeaderParse, SIGNATURE, parse,
+};
 use crate::limits::PROXY_BYTES_MAX;
-use crate::proxy_protocol::{Header, LINE_BYTES_MAX, Origin, Parsed, SIGNATURE, parse};
 
 /// A PROXY header is what a plainer reading makes of it; no split of the bytes changes that, nor
 /// what follows; it ends where there still is something; and one that is written is read back as
@@ -20,24 +22,30 @@ pub fn proxy(data: &[u8]) {
     };
     let parsed = parse(input);
     let first = (0..=input.len()).map(|length| parse(&input[..length]));
-    let decided = first.clone().find(|parsed| *parsed != Parsed::Partial);
-    assert_eq!(decided.unwrap_or(Parsed::Partial), parsed, "byte by byte");
+    let decided = first
+        .clone()
+        .find(|parsed| *parsed != ProxyHeaderParse::Partial);
+    assert_eq!(
+        decided.unwrap_or(ProxyHeaderParse::Partial),
+        parsed,
+        "byte by byte"
+    );
     let plain = plain_line(input).or_else(|| plain_binary(input));
     match parsed {
-        Parsed::Header(header) => {
+        ProxyHeaderParse::Complete(header) => {
             assert_eq!(Some(header), plain, "{}", input.escape_ascii());
             assert!(header.length <= input.len().min(PROXY_BYTES_MAX));
-            let partial = first.take_while(|parsed| *parsed == Parsed::Partial);
+            let partial = first.take_while(|parsed| *parsed == ProxyHeaderParse::Partial);
             assert_eq!(partial.count(), header.length, "decided before its end");
         }
-        Parsed::Partial => {
+        ProxyHeaderParse::Partial => {
             assert_eq!(plain, None, "{}", input.escape_ascii());
             assert!(
                 input.len() < PROXY_BYTES_MAX,
                 "nothing is waited for forever"
             );
         }
-        Parsed::Malformed(_) => assert_eq!(plain, None, "{}", input.escape_ascii()),
+        ProxyHeaderParse::Malformed(_) => assert_eq!(plain, None, "{}", input.escape_ascii()),
     }
     let [ip @ .., high, low] = *address;
     let port = u16::from_be_bytes([high, low]);
@@ -60,17 +68,17 @@ fn written(client: SocketAddr, more: &[u8]) {
     let kind = if family == 4 { 0x11 } else { 0x21 };
     let head = [SIGNATURE, &[0x21, kind], &length.to_be_bytes()].concat();
     for header in [line, [head, addresses].concat()] {
-        let expected = Header {
+        let expected = ProxyHeader {
             length: header.len(),
-            origin: Origin::Client(client),
+            origin: ConnectionOrigin::Client(client),
         };
         let input = [&header[..], more].concat();
-        assert_eq!(parse(&input), Parsed::Header(expected));
+        assert_eq!(parse(&input), ProxyHeaderParse::Complete(expected));
     }
 }
 
 /// Version 1, read as the words of a line.
-fn plain_line(input: &[u8]) -> Option<Header> {
+fn plain_line(input: &[u8]) -> Option<ProxyHeader> {
     let within = &input[..input.len().min(LINE_BYTES_MAX)];
     let line = within.split_inclusive(|&byte| byte == b'\n').next()?;
     let words: Vec<_> = line
@@ -79,7 +87,7 @@ fn plain_line(input: &[u8]) -> Option<Header> {
         .map(|word| std::str::from_utf8(word).unwrap_or("?"))
         .collect();
     let origin = match words[..] {
-        ["PROXY", "UNKNOWN", ..] => Origin::Peer,
+        ["PROXY", "UNKNOWN", ..] => ConnectionOrigin::Proxy,
         ["PROXY", family, source, destination, port, other] => {
             let _ = plain_port(other)?;
             let address = |text: &str| match family {
@@ -88,12 +96,12 @@ fn plain_line(input: &[u8]) -> Option<Header> {
                 _ => None,
             };
             let _ = address(destination)?;
-            Origin::Client(SocketAddr::new(address(source)?, plain_port(port)?))
+            ConnectionOrigin::Client(SocketAddr::new(address(source)?, plain_port(port)?))
         }
         _ => return None,
     };
     let length = line.len();
-    Some(Header { length, origin })
+    Some(ProxyHeader { length, origin })
 }
 
 /// A port that is written as we would write it.
@@ -103,7 +111,7 @@ fn plain_port(text: &str) -> Option<u16> {
 }
 
 /// Version 2, field by field.
-fn plain_binary(input: &[u8]) -> Option<Header> {
+fn plain_binary(input: &[u8]) -> Option<ProxyHeader> {
     let [command, family, high, low, rest @ ..] = input.strip_prefix(SIGNATURE)? else {
         return None;
     };
@@ -113,24 +121,24 @@ fn plain_binary(input: &[u8]) -> Option<Header> {
     let at = |from: usize| block.get(from).copied();
     let port = |from| Some(u16::from(at(from)?) << 8 | u16::from(at(from + 1)?));
     let origin = match (command, family) {
-        (0x20, _) | (0x21, 0x00) => Origin::Peer,
+        (0x20, _) | (0x21, 0x00) => ConnectionOrigin::Proxy,
         (0x21, 0x11) => {
             let ip = [at(0)?, at(1)?, at(2)?, at(3)?];
             let (client, _) = (port(8)?, port(10)?);
-            Origin::Client(SocketAddr::from((ip, client)))
+            ConnectionOrigin::Client(SocketAddr::from((ip, client)))
         }
         (0x21, 0x21) => {
             let ip: [u8; 16] = block.get(..16)?.try_into().ok()?;
             let (client, _) = (port(32)?, port(34)?);
-            Origin::Client(SocketAddr::from((ip, client)))
+            ConnectionOrigin::Client(SocketAddr::from((ip, client)))
         }
         (0x21, 0x31) => {
             at(215)?;
-            Origin::Peer
+            ConnectionOrigin::Proxy
         }
         _ => return None,
     };
-    Some(Header { length, origin })
+    Some(ProxyHeader { length, origin })
 }
 
 #[cfg(test)]

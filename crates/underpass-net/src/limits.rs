@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass::limits::JOINED_BYTES_MAX;
 
+use crate::admission::proxies::Proxies;
 use crate::error::Error;
-use crate::pace::Least;
-use crate::proxies::Proxies;
+use crate::quota::min_rate::MinRate;
 use crate::size;
 
-/// The bounds a server keeps. [`Limits::default`] is what the tool uses; tests shorten the times.
+/// The bounds a server keeps. The tool uses [`ConnectionLimits::default`]; tests shorten the times.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections open at once, over all workers. What comes beyond waits in the kernel's queue.
     /// The descriptor limit of the process lowers it further: a connection that is being answered
     /// needs two descriptors, its own and the file's.
@@ -93,9 +93,9 @@ pub struct Limits {
     pub stop_timeout: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits {
             connections_max: 65_536,
             connections_per_client_max: None,
             backlog: 4_096,
@@ -118,7 +118,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Looks for limits that contradict each other.
     ///
     /// # Errors
@@ -142,8 +142,8 @@ impl Limits {
     }
 
     /// What a peer has to take, if anything.
-    pub(crate) fn least(&self) -> Option<Least> {
-        (self.rate_min > 0).then_some(Least {
+    pub(crate) fn min_rate(&self) -> Option<MinRate> {
+        (self.rate_min > 0).then_some(MinRate {
             bytes_per_second: self.rate_min,
             window: self.rate_min_window,
         })
@@ -159,12 +159,12 @@ pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 
 /// How long a peer keeps its share of a bandwidth while it takes nothing: as long as a
 /// share lasts. Slow peers must not hold the shares of others.
-pub(crate) const SLOT_TIMEOUT: Duration = Duration::from_millis(20);
+pub(crate) const RESERVATION_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Clients that have left and whose bandwidth is still sold for a while are remembered, or closing
 /// and connecting again would be a way round their limit. Of more than this many the first one is
 /// forgotten: that is 2 MiB.
-pub(crate) const REMEMBERED_MAX: usize = 16_384;
+pub(crate) const DEPARTED_CLIENTS_MAX: usize = 16_384;
 
 /// Capacity of a connection's first read. Most request heads fit; a larger one doubles it.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
@@ -194,14 +194,10 @@ pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
 pub(crate) const READERS_MAX: usize = 8;
 
 /// The same trouble is told again only after this long without it.
-pub(crate) const TROUBLE_QUIET: Duration = Duration::from_secs(10);
+pub(crate) const LOG_QUIET: Duration = Duration::from_secs(10);
 
 /// How long connections get to notice that everything stops now.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
-/// connect, as with a port of this machine.
-pub(crate) const SOCKET_MODE: u32 = 0o666;
 
 /// How long a connection that has not sent anything when the server stops has for its first
 /// request. A request follows a handshake at once; longer waits only for those that connect ahead.

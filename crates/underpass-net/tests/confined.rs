@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
-    Confine, Error, Filled, Inherited, Limits, Patience, Phase, Protocol, Running, Setup, Stream,
-    confine, start,
+    Confine, Connection, ConnectionLimits, Error, Inherited, Protocol, ReadOutcome,
+    Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine, start,
 };
 
 const HANG: Duration = Duration::from_secs(20);
@@ -50,8 +50,8 @@ impl Protocol for Obedient {
 
     fn worker(&self) {}
 
-    async fn converse(_worker: Rc<()>, mut stream: Stream) {
-        stream.expect_within(HANG);
+    async fn serve_connection(_worker: Rc<()>, mut stream: Connection) {
+        stream.start_deadline(HANG);
         loop {
             let end = stream.input().iter().position(|&byte| byte == b'\n');
             if let Some(end) = end {
@@ -63,7 +63,10 @@ impl Protocol for Obedient {
                 let answer = format!("{here} {there}\n");
                 stream.outbox().push(Piece::Bytes(answer.into_bytes()));
                 stream.flush().await.unwrap();
-            } else if !matches!(stream.fill(Patience::Idle).await, Ok(Filled::Bytes)) {
+            } else if !matches!(
+                stream.fill(WhileDraining::Ends).await,
+                Ok(ReadOutcome::Bytes)
+            ) {
                 return;
             }
         }
@@ -103,7 +106,7 @@ fn obey(line: &str) -> io::Result<()> {
 
 /// A server of a folder, beside which lies what nobody may read.
 struct Server {
-    running: Option<Running<Nothing>>,
+    running: Option<NetServer<Nothing>>,
     folder: tempfile::TempDir,
     lines: BufReader<TcpStream>,
 }
@@ -123,12 +126,12 @@ impl Server {
             how,
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let setup = Setup {
+        let setup = ServerConfig {
             protocol,
             listen: vec![any.into()],
             workers: 1,
             policy: Policy::default(),
-            limits: Limits::default(),
+            limits: ConnectionLimits::default(),
         };
         let running = start(&setup, Inherited::default()).unwrap();
         let socket = TcpStream::connect(running.address().unwrap()).unwrap();
@@ -161,7 +164,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            running.shutdown().advance(Phase::Now);
+            running.shutdown().advance(ShutdownPhase::Now);
             running.join();
         }
     }

@@ -47,7 +47,7 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 pub(crate) const LINK_TRIES_MAX: usize = 64;
 
 /// A file changed less than this ago may change again without its date showing it, because HTTP's
-/// dates count whole seconds. It gets no `Last-Modified`.
+/// dates count whole seconds. It gets no `LastRequest-LastModified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
 /// Different refusals (mechanism and cause) that a worker counts apart. A machine shows one or two.
@@ -109,7 +109,7 @@ pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;
 /// The bounds of requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Limits {
+pub struct RequestLimits {
     /// A request line; a longer one gets 414. Browsers and proxies stay below 8,000 bytes
     /// (RFC 9112, section 3, asks to support at least that); twice as much costs nothing.
     #[serde(deserialize_with = "size::bytes")]
@@ -139,9 +139,9 @@ pub struct Limits {
     pub unsorted_ranges_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for RequestLimits {
+    fn default() -> RequestLimits {
+        RequestLimits {
             line_bytes_max: 16 << 10,
             head_bytes_max: 32 << 10,
             head_timeout: Duration::from_secs(20),
@@ -156,19 +156,19 @@ impl Default for Limits {
 
 /// Where a request stands on its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum RequestPlace {
     /// Another one may follow.
     Among,
     /// It is the last one that is answered.
     Last,
 }
 
-impl Limits {
+impl RequestLimits {
     /// The place of the request with this number, the first being 1.
-    pub(crate) fn place(&self, number: u64) -> Place {
+    pub(crate) fn place(&self, number: u64) -> RequestPlace {
         match self.per_connection_max {
-            Some(max) if number >= max.get() => Place::Last,
-            _ => Place::Among,
+            Some(max) if number >= max.get() => RequestPlace::Last,
+            _ => RequestPlace::Among,
         }
     }
 

@@ -3,31 +3,32 @@
 use std::sync::Arc;
 
 use underpass::Mechanism;
-use underpass_net::{Inherited, Running, Setup};
+use underpass_net::{Inherited, Server, ServerConfig};
 
-use crate::board::{Board, Metrics, Presence};
-use crate::digest::Digests;
+use crate::StatusOptions;
+use crate::answer::writer::BodyJoining;
+use crate::connection::http::HttpProtocol;
+use crate::connection::worker::{HttpShared, ServeSummary};
 use crate::error::Error;
-use crate::log::{Log, LogOptions};
+use crate::log::{AccessLog, LogOptions};
+use crate::metrics::registry::{MetricsRegistry, MetricsUse, Presence};
 use crate::monitor::{Beside, Monitor};
-use crate::options::Options;
-use crate::reply::Joining;
-use crate::site::Sites;
-use crate::worker::Summary;
-use crate::{Http, StatusOptions};
+use crate::options::ServerOptions;
+use crate::site::digest_cache::DigestCache;
+use crate::site::sites::ServedSites;
 
 /// A server at work. Dropping it ends everything at once.
 #[derive(Debug)]
-pub struct Server {
-    running: Running<Summary>,
-    board: Arc<Board>,
+pub struct FileServer {
+    running: Server<ServeSummary>,
+    board: Arc<MetricsRegistry>,
     presence: Presence,
-    digests: Arc<Digests>,
+    digests: Arc<DigestCache>,
     log: LogOptions,
     status: StatusOptions,
 }
 
-/// Serves the sites of `options` until its [`Running::shutdown`] is told to stop. Returns when
+/// Serves the sites of `options` until its [`Server::shutdown`] is told to stop. Returns when
 /// connections are taken.
 ///
 /// # Errors
@@ -44,7 +45,7 @@ pub struct Server {
 /// let summaries = server.running().join();
 /// # Ok::<(), underpass_serve::Error>(())
 /// ```
-pub fn serve(options: &Options) -> Result<Server, Error> {
+pub fn serve(options: &ServerOptions) -> Result<FileServer, Error> {
     serve_on(options, Inherited::default())
 }
 
@@ -53,30 +54,30 @@ pub fn serve(options: &Options) -> Result<Server, Error> {
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running.
-pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error> {
+pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileServer, Error> {
     options
         .requests
         .check(options.connections.input_bytes_max)?;
-    let sites = Arc::new(Sites::open(&options.sites)?);
+    let sites = Arc::new(ServedSites::open(&options.sites)?);
     let beside = match inherited.is_succession() {
         true => Beside::Predecessor,
         false => Beside::Nobody,
     };
     let monitor = Monitor::listen(&options.status, beside)?;
     let metrics = match &monitor {
-        Some(_) => Metrics::Read,
-        None => Metrics::Unread,
+        Some(_) => MetricsUse::Read,
+        None => MetricsUse::Unread,
     };
-    let log = Log::open(&options.log)?;
-    let board = Arc::new(Board::new(log, metrics, options.explain));
+    let log = AccessLog::open(&options.log)?;
+    let board = Arc::new(MetricsRegistry::new(log, metrics, options.explain));
     let presence = Presence::new();
     let digests = Arc::default();
-    let setup = setup(options, sites, &board, &presence, &digests);
-    let running = underpass_net::start(&setup, inherited)?;
+    let server_config = server_config(options, sites, &board, &presence, &digests);
+    let running = underpass_net::start(&server_config, inherited)?;
     if let Some(monitor) = monitor {
         monitor.start(Arc::clone(&board), running.shutdown(), &presence)?;
     }
-    Ok(Server {
+    Ok(FileServer {
         running,
         board,
         presence,
@@ -86,38 +87,38 @@ pub fn serve_on(options: &Options, inherited: Inherited) -> Result<Server, Error
     })
 }
 
-impl Server {
+impl FileServer {
     /// Its workers: where they listen, how they are told to stop, how they are waited for.
-    pub fn running(&self) -> &Running<Summary> {
+    pub fn running(&self) -> &Server<ServeSummary> {
         &self.running
     }
 
-    /// Has the log's file opened anew: see [`crate::Reopen::ask`].
+    /// Has the log's file opened anew: see [`crate::LogReopen::ask`].
     pub fn reopen_log(&self) {
         self.log.reopen.ask();
     }
 
-    /// Goes on with other options, and drops no connection: see [`Running::reload`]. Folders and
+    /// Goes on with other options, and drops no connection: see [`Server::reload`]. Folders and
     /// the log's file are opened anew. Blocks until new workers take connections.
     ///
     /// # Errors
     /// Any [`Error`]; [`Error::Fixed`] for what only a new process can change. The server goes on
     /// with the options that it had.
-    pub fn reload(&self, options: &Options) -> Result<(), Error> {
+    pub fn reload(&self, options: &ServerOptions) -> Result<(), Error> {
         self.check_fixed(options)?;
         options
             .requests
             .check(options.connections.input_bytes_max)?;
-        let sites = Arc::new(Sites::open(&options.sites)?);
+        let sites = Arc::new(ServedSites::open(&options.sites)?);
         let (board, presence) = (&self.board, &self.presence);
-        let setup = setup(options, sites, board, presence, &self.digests);
-        self.running.reload(&setup)?;
+        let server_config = server_config(options, sites, board, presence, &self.digests);
+        self.running.reload(&server_config)?;
         self.reopen_log();
         Ok(())
     }
 
     /// What every worker tells to the same place can't change under half of them.
-    fn check_fixed(&self, options: &Options) -> Result<(), Error> {
+    fn check_fixed(&self, options: &ServerOptions) -> Result<(), Error> {
         let (log, asked) = (&self.log, &options.log);
         let is_same_log = log.access == asked.access
             && log.format == asked.format
@@ -132,24 +133,26 @@ impl Server {
     }
 }
 
-fn setup(
-    options: &Options,
-    sites: Arc<Sites>,
-    board: &Arc<Board>,
+fn server_config(
+    options: &ServerOptions,
+    sites: Arc<ServedSites>,
+    board: &Arc<MetricsRegistry>,
     presence: &Presence,
-    digests: &Arc<Digests>,
-) -> Setup<Http> {
-    Setup {
-        protocol: Http {
-            sites,
-            limits: options.requests.clone(),
-            joining: joining(options),
-            board: Arc::clone(board),
-            presence: presence.clone(),
-            digests: Arc::clone(digests),
+    digests: &Arc<DigestCache>,
+) -> ServerConfig<HttpProtocol> {
+    ServerConfig {
+        protocol: HttpProtocol {
+            shared: HttpShared {
+                sites,
+                limits: options.requests.clone(),
+                joining: joining(options),
+                board: Arc::clone(board),
+                _presence: presence.clone(),
+                digests: Arc::clone(digests),
+                proxies: options.connections.proxy.clone(),
+            },
             user: options.user.clone(),
             confine: options.confine,
-            proxies: options.connections.proxy.clone(),
         },
         listen: options.listen.clone(),
         workers: options
@@ -160,10 +163,10 @@ fn setup(
     }
 }
 
-fn joining(options: &Options) -> Joining {
+fn joining(options: &ServerOptions) -> BodyJoining {
     let is_allowed = options.policy.allows(Mechanism::ReadWrite);
     match is_allowed && options.connections.joined_bytes_max > 0 {
-        true => Joining::Allowed,
-        false => Joining::Forbidden,
+        true => BodyJoining::Allowed,
+        false => BodyJoining::Forbidden,
     }
 }

@@ -10,9 +10,10 @@ mod support;
 
 use support::digest::digest;
 use support::rows::{self, Row, site};
-use support::{Client, DATE, Server, State};
+use support::{DATE, Probe, Server, State};
 use underpass_serve::SiteOptions;
 use underpass_serve::rules::HostName;
+use underpass_testkit::{HttpClient, HttpResponse};
 
 /// Runs rows, each on a connection of its own.
 fn run(rows: Vec<Row>) {
@@ -23,7 +24,7 @@ fn run(rows: Vec<Row>) {
         let mut client = server.connect();
         client.send(request.as_bytes());
         let method = request.trim_start().split(' ').next().unwrap();
-        let answer = match client.try_answer(method) {
+        let answer = match client.try_response(method) {
             Ok(answer) => answer,
             Err(error) => panic!("{request:?}: {error}"),
         };
@@ -34,7 +35,7 @@ fn run(rows: Vec<Row>) {
 }
 
 /// An answer that ends the connection says so.
-fn check_connection(request: &str, answer: &support::Answer, expected: &str) {
+fn check_connection(request: &str, answer: &HttpResponse, expected: &str) {
     let says = answer.field("connection");
     match (expected.ends_with(" closed"), says) {
         (true, says) => assert_eq!(says, Some("close"), "{request:?}"),
@@ -105,9 +106,9 @@ fn expectations() {
     client.send(
         "GET /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 5\r\n\r\n",
     );
-    assert_eq!(client.answer().status, 100);
+    assert_eq!(client.response().status, 100);
     client.send("hello");
-    assert_eq!(digest("GET", &client.answer(), &file), "200 whole");
+    assert_eq!(digest("GET", &client.response(), &file), "200 whole");
     assert_eq!(client.state(), State::Open);
 }
 
@@ -122,7 +123,7 @@ fn pipelined_requests_are_answered_in_order() {
     pipeline.push_str(body);
     client.send(pipeline.repeat(20));
     for _ in 0..20 {
-        let line = |client: &mut Client| digest("GET", &client.answer(), &file);
+        let line = |client: &mut HttpClient| digest("GET", &client.response(), &file);
         assert_eq!(line(&mut client), "200 whole");
         assert_eq!(line(&mut client), "200 \"index\"");
         assert_eq!(line(&mut client), "404");
@@ -138,7 +139,7 @@ fn what_follows_a_close_is_not_answered() {
     let mut client = server.connect();
     let close = "GET /f.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     client.send(close.repeat(3));
-    assert_eq!(digest("GET", &client.answer(), &file), "200 whole");
+    assert_eq!(digest("GET", &client.response(), &file), "200 whole");
     assert_eq!(client.state(), State::Closed);
 }
 
@@ -151,7 +152,7 @@ fn a_request_byte_by_byte_is_the_same_request() {
     for byte in request.bytes() {
         client.send([byte]);
     }
-    assert_eq!(digest("GET", &client.answer(), &file), "200 whole");
+    assert_eq!(digest("GET", &client.response(), &file), "200 whole");
     assert_eq!(client.state(), State::Open);
 }
 
@@ -161,9 +162,8 @@ fn head_is_get_without_its_body() {
     for target in ["/f.txt", "/dir/", "/dir", "/none", "/bare/", "/empty.txt"] {
         let get = server.get(target);
         let mut client = server.connect();
-        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let head = client.try_answer("HEAD").unwrap();
-        let without_date = |answer: &support::Answer| {
+        let head = client.ask_head(target);
+        let without_date = |answer: &HttpResponse| {
             let lines = answer
                 .head
                 .lines()
@@ -181,7 +181,7 @@ fn an_answer_to_unread_input_arrives() {
     let mut client = server.connect();
     client.send("GET /f.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     client.send(vec![b'b'; 200_000]);
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     assert_eq!(client.state(), State::Closed);
 }
 
@@ -196,7 +196,7 @@ fn a_refusal_of_unread_input_arrives() {
         let mut client = server.connect();
         client.send([start.as_bytes(), &[b'b'; 200_000]].concat());
         assert!(
-            matches!(client.answer().status, 400 | 414 | 505),
+            matches!(client.response().status, 400 | 414 | 505),
             "{start:?}"
         );
         assert_eq!(client.state(), State::Closed);

@@ -7,7 +7,8 @@ mod support;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use support::{Client, Server, State, pattern};
+use support::{Probe, Server, State, pattern};
+use underpass_testkit::HttpClient;
 
 /// Far more than the buffers of both sockets hold.
 const LARGE: usize = 24 << 20;
@@ -107,10 +108,7 @@ fn an_archive_leaves_the_connection_open() {
     let server = site();
     let mut client = server.connect();
     for extension in ["tar", "tar.zst"] {
-        client.send(format!(
-            "GET /?download={extension} HTTP/1.1\r\nHost: a\r\n\r\n"
-        ));
-        let answer = client.answer();
+        let answer = client.get(&format!("/?download={extension}"));
         let name = format!("attachment; filename=\"files.{extension}\"");
         assert_eq!(answer.field("content-disposition"), Some(&name[..]));
         assert_eq!(client.state(), State::Open);
@@ -165,11 +163,11 @@ fn noise() -> Vec<u8> {
 
 /// A client that has the beginning of an archive with one large file, which the server has opened
 /// by then, and reads no further.
-fn stalled(query: &str) -> (Server, Client) {
+fn stalled(query: &str) -> (Server, HttpClient) {
     let server = Server::start();
     server.write("d/large", noise());
-    let mut client = Client::slow(server.address());
-    client.send(format!("GET /d/?{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let mut client = HttpClient::connect_slow(server.address());
+    client.ask(&format!("/d/?{query}"));
     assert_eq!(client.head().status, 200);
     client.await_bytes(64 << 10);
     (server, client)
@@ -209,8 +207,8 @@ fn only_so_many_archives_are_made_at_once() {
     server.write("d/large", pattern(1 << 20).repeat(LARGE >> 20));
     let mut clients = Vec::new();
     let status = loop {
-        let mut client = Client::slow(server.address());
-        client.send("GET /d/?download=tar HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut client = HttpClient::connect_slow(server.address());
+        client.ask("/d/?download=tar");
         match client.head().status {
             200 => clients.push(client),
             status => break status,
@@ -223,7 +221,7 @@ fn only_so_many_archives_are_made_at_once() {
     let is_free = || {
         let mut client = server.connect();
         client.send("HEAD /d/?download=tar HTTP/1.1\r\nHost: a\r\n\r\n");
-        client.try_answer("HEAD").unwrap().status == 200
+        client.head().status == 200
     };
     while !is_free() {}
 }

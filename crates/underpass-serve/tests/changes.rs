@@ -9,10 +9,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::time::{Duration, Instant};
 
 use support::digest::sketch;
-use support::{Answer, Client, Server, State, make_old, pattern};
+use support::{Probe, Server, State, make_old, pattern};
+use underpass_testkit::{HttpClient, HttpResponse, wait_until};
 
 /// Far more than the buffers of both sockets hold.
 const SIZE: usize = 24 << 20;
@@ -23,11 +23,11 @@ fn content() -> Vec<u8> {
 }
 
 /// A server and a client that has the head of an answer and nothing more.
-fn stalled() -> (Server, Client, Answer) {
+fn stalled() -> (Server, HttpClient, HttpResponse) {
     let server = Server::start();
     server.write("probe", "probe");
     server.write("f", content());
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     let head = client.head();
     assert_eq!(head.field("content-length"), Some(&SIZE.to_string()[..]));
@@ -35,7 +35,7 @@ fn stalled() -> (Server, Client, Answer) {
 }
 
 /// The rest of a body that has to be complete.
-fn complete(mut client: Client) {
+fn complete(mut client: HttpClient) {
     let body = client.read_exact(SIZE).unwrap();
     assert!(body == content(), "the body is another");
     assert_eq!(client.state(), State::Open);
@@ -64,7 +64,7 @@ fn whatever_happens_to_a_popular_file_shows_at_once() {
     let mut client = server.connect();
     let mut get = |expected: Option<&[u8]>| {
         client.send(GET);
-        let answer = client.answer();
+        let answer = client.response();
         match expected {
             Some(content) => assert!(answer.status == 200 && answer.body == content, "{answer:?}"),
             None => assert_eq!(answer.status, 404),
@@ -96,7 +96,7 @@ fn whatever_happens_to_a_popular_file_shows_at_once() {
 fn a_file_that_shrinks_before_its_second_range_ends_the_connection() {
     let server = Server::start();
     server.write("f", content());
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     let last = SIZE - 10;
     client.send(format!(
         "GET /f HTTP/1.1\r\nHost: a\r\nRange: bytes=0-{},{last}-\r\n\r\n",
@@ -125,11 +125,11 @@ fn a_file_that_grows_is_sent_as_it_was() {
     complete_then_probe_length(client, &server, SIZE + 4);
 }
 
-fn complete_then_probe_length(client: Client, server: &Server, length: usize) {
+fn complete_then_probe_length(client: HttpClient, server: &Server, length: usize) {
     complete(client);
     let mut client = server.connect();
     client.send("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(head.field("content-length"), Some(&length.to_string()[..]));
 }
 
@@ -166,11 +166,11 @@ const FORMS: [(&str, &str); 3] = [
 ];
 
 /// A server, and a client that asked in this form and has the head of the answer only.
-fn stalled_by(form: &str) -> (Server, Client, Answer) {
+fn stalled_by(form: &str) -> (Server, HttpClient, HttpResponse) {
     let server = Server::start();
     server.write("probe", "probe");
     server.write("f.txt", content());
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(format!("GET /f.txt HTTP/1.1\r\nHost: a\r\n{form}\r\n"));
     let head = client.head();
     (server, client, head)
@@ -285,7 +285,7 @@ fn what_no_look_at_the_open_file_shows_is_seen_soon() {
     fs::rename(site.join("v2/f"), site.join("f")).unwrap();
     fs::write(site.join("v2/f"), "two").unwrap();
     for target in ["/current/f", "/f"] {
-        await_that(|| server.get(target).body == b"two");
+        wait_until("open file", || server.get(target).body == b"two");
     }
 }
 
@@ -304,21 +304,9 @@ fn a_deleted_file_is_let_go_though_nobody_asks() {
                     .starts_with(path.as_os_str().as_bytes())
             })
     };
-    await_that(|| server.get("/f").status == 200 && is_open());
+    wait_until("open file", || server.get("/f").status == 200 && is_open());
     fs::remove_file(&path).unwrap();
-    await_that(|| !is_open());
-}
-
-/// Waits for what the server does by its own clock.
-fn await_that(mut happens: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happens() {
-        assert!(
-            started.elapsed() < Duration::from_secs(20),
-            "it did not happen"
-        );
-        std::thread::yield_now();
-    }
+    wait_until("closed file", || !is_open());
 }
 
 #[test]

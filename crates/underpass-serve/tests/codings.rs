@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-use support::{Answer, Server, find, make_old, pattern};
+use support::{Server, find, make_old, pattern};
+use underpass_testkit::HttpResponse;
 
 /// `app.js` with a copy in every coding, which here are just other bytes.
 fn site(options: &str) -> Server {
@@ -23,7 +24,7 @@ fn site(options: &str) -> Server {
     server
 }
 
-fn coding(answer: &Answer) -> String {
+fn coding(answer: &HttpResponse) -> String {
     let coding = answer.field("content-encoding").unwrap_or("plain");
     format!("{} {coding}", answer.status)
 }

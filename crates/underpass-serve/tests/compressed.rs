@@ -9,8 +9,9 @@ use std::fs::OpenOptions;
 use std::io::Read;
 
 use serde_json::Value;
-use support::{Answer, Client, Server, State, pattern};
+use support::{Probe, Server, State, pattern};
 use underpass_serve::{Access, Coding, Explain, LogFormat};
+use underpass_testkit::{HttpClient, HttpResponse};
 
 /// Far more than the buffers of both sockets hold.
 const LARGE: usize = 24 << 20;
@@ -35,7 +36,7 @@ fn site(options: &str) -> Server {
     server
 }
 
-fn decoded(answer: &Answer) -> Vec<u8> {
+fn decoded(answer: &HttpResponse) -> Vec<u8> {
     let mut plain = Vec::new();
     let body = &answer.body[..];
     match answer.field("content-encoding") {
@@ -50,7 +51,7 @@ fn decoded(answer: &Answer) -> Vec<u8> {
     plain
 }
 
-fn coding(answer: &Answer) -> String {
+fn coding(answer: &HttpResponse) -> String {
     let coding = answer.field("content-encoding").unwrap_or("plain");
     format!("{} {coding}", answer.status)
 }
@@ -79,7 +80,7 @@ fn every_coding_comes_to_the_same_file() {
             client.send(format!(
                 "GET /{name} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
             ));
-            let answer = client.answer();
+            let answer = client.response();
             assert_eq!(answer.status, 200, "{coding}");
             assert_eq!(answer.field("content-encoding"), Some(coding));
             assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
@@ -294,9 +295,9 @@ fn head_says_what_get_says() {
                 client.send(format!(
                     "{method} {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n{fields}\r\n"
                 ));
-                client.try_answer(method).unwrap()
+                client.try_response(method).unwrap()
             });
-            let fields = |answer: &Answer| {
+            let fields = |answer: &HttpResponse| {
                 let lines = answer.head.lines().filter(|line| !line.starts_with("Date"));
                 lines.map(str::to_owned).collect::<Vec<_>>()
             };
@@ -333,8 +334,8 @@ fn who_does_not_know_chunks_gets_the_plain_file() {
 }
 
 /// A client that has the beginning of a body that does not compress, and reads no further.
-fn stalled(server: &Server, coding: &str) -> Client {
-    let mut client = Client::slow(server.address());
+fn stalled(server: &Server, coding: &str) -> HttpClient {
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(format!(
         "GET /noise.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}, identity;q=0.001\r\n\r\n"
     ));
@@ -417,7 +418,7 @@ fn it_is_told_that_nothing_of_it_was_moved_by_the_kernel() {
         client.send(format!(
             "{method} /story.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n"
         ));
-        let answer = client.try_answer(method).unwrap();
+        let answer = client.try_response(method).unwrap();
         let plan = answer.field("underpass-plan").unwrap_or("none");
         let expected = match (method, accepted) {
             ("GET", "gzip") => "made in memory while it is sent: contents are read and compressed",

@@ -9,7 +9,8 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use support::{Client, Server};
+use support::Server;
+use underpass_testkit::HttpClient;
 
 const LENGTH: u64 = 200 << 20;
 /// What compressing takes, on top of what this process has anyway. Noise at the front makes what
@@ -27,7 +28,7 @@ fn peak_kib() -> u64 {
 
 /// The chunks of a body, one after the other.
 struct Body<'c> {
-    client: &'c mut Client,
+    client: &'c mut HttpClient,
     chunk: Vec<u8>,
     read: usize,
 }
@@ -75,7 +76,7 @@ fn memory_is_that_of_a_window_and_a_batch() {
     let expected = hash(fs::File::open(&path).unwrap());
     let before = peak_kib();
     for coding in ["zstd", "gzip"] {
-        let mut client = Client::slow(server.address());
+        let mut client = HttpClient::connect_slow(server.address());
         client.send(format!(
             "GET /large.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
         ));

@@ -10,8 +10,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown as Half, TcpStream};
 use std::time::{Duration, Instant};
 
-use support::{Client, Server, State, pattern};
-use underpass_net::Phase;
+use support::{Probe, Server, State, pattern};
+use underpass_net::ShutdownPhase;
+use underpass_testkit::HttpClient;
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(3600);
@@ -23,7 +24,7 @@ fn a_head_that_does_not_come_is_answered_408() {
     let server = Server::with(|options| options.requests.head_timeout = SHORT);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHo");
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.response().status, 408);
     assert_eq!(client.state(), State::Closed);
 }
 
@@ -43,7 +44,7 @@ fn a_trickle_does_not_extend_the_deadline() {
                 std::thread::sleep(SHORT / 10);
             }
         });
-        assert_eq!(client.answer().status, 408);
+        assert_eq!(client.response().status, 408);
         drop(client);
         trickling.join().unwrap();
     });
@@ -54,7 +55,7 @@ fn a_body_that_does_not_come_is_answered_408() {
     let server = Server::with(|options| options.requests.body_timeout = SHORT);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.response().status, 408);
     assert_eq!(client.state(), State::Closed);
 }
 
@@ -66,7 +67,7 @@ fn an_idle_connection_is_closed_without_a_word() {
     assert_eq!(fresh.rest(), b"");
     let mut used = server.connect();
     used.send(GET);
-    assert_eq!(used.answer().body, b"f");
+    assert_eq!(used.response().body, b"f");
     assert_eq!(used.rest(), b"");
 }
 
@@ -77,7 +78,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
         options.connections.acknowledge_timeout = LONG;
     });
     server.write("f", vec![0; SIZE]);
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     client.await_reset();
     assert!(client.rest().len() < SIZE);
@@ -91,7 +92,7 @@ fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
         options.connections.stop_timeout = LONG;
     });
     server.write("f", vec![0; SIZE]);
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     client.head();
     // The kernel tells the server only, so what shows is that nothing is left to wait for.
@@ -106,7 +107,7 @@ fn a_slow_client_is_not() {
     let server = Server::with(|options| options.connections.stall_timeout = stall_timeout);
     let content = pattern(SIZE);
     server.write("f", &content);
-    let mut client = Client::slow(server.address());
+    let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     client.head();
     let started = Instant::now();
@@ -127,8 +128,8 @@ fn a_half_closed_client_gets_its_answer() {
     let mut client = server.connect();
     client.send(GET.repeat(2));
     client.socket.shutdown(Half::Write).unwrap();
-    assert_eq!(client.answer().body, b"f");
-    assert_eq!(client.answer().body, b"f");
+    assert_eq!(client.response().body, b"f");
+    assert_eq!(client.response().body, b"f");
     assert_eq!(client.rest(), b"");
 }
 
@@ -136,9 +137,9 @@ fn a_half_closed_client_gets_its_answer() {
 fn connections_beyond_the_bound_wait() {
     let server = Server::with(|options| options.connections.connections_max = 2);
     server.write("f", "f");
-    let ask = |client: &mut Client| {
+    let ask = |client: &mut HttpClient| {
         client.send(GET);
-        client.answer().body
+        client.response().body
     };
     let mut first = server.connect();
     let mut second = server.connect();
@@ -155,7 +156,7 @@ fn connections_beyond_the_bound_wait() {
     );
     third.socket.set_read_timeout(None).unwrap();
     drop(first);
-    assert_eq!(third.answer().body, b"f");
+    assert_eq!(third.response().body, b"f");
 }
 
 #[test]
@@ -165,11 +166,11 @@ fn a_stop_closes_idle_connections_and_finishes_answers() {
     server.write("f", &content);
     let mut idle = server.connect();
     idle.send("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n");
-    idle.try_answer("HEAD").unwrap();
-    let mut busy = Client::slow(server.address());
+    idle.head();
+    let mut busy = HttpClient::connect_slow(server.address());
     busy.send(GET);
     busy.head();
-    server.running().shutdown().advance(Phase::Draining);
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert_eq!(idle.rest(), b"");
     assert!(
         busy.read_exact(SIZE).unwrap() == content,
@@ -196,11 +197,11 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
     let mut idle = server.connect();
     // The answer here shows that the first half has been read: one worker, in order.
     idle.send(GET);
-    idle.answer();
-    server.running().shutdown().advance(Phase::Draining);
+    idle.response();
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert_eq!(idle.rest(), b"");
     client.send(other);
-    let answer = client.answer();
+    let answer = client.response();
     assert_eq!(answer.body, b"f");
     assert_eq!(answer.field("connection"), Some("close"));
     assert_eq!(client.rest(), b"");
@@ -211,7 +212,7 @@ fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
     let server = Server::with(|options| options.connections.connections_max = 1);
     let content = pattern(SIZE);
     server.write("f", &content);
-    let mut busy = Client::slow(server.address());
+    let mut busy = HttpClient::connect_slow(server.address());
     busy.send(GET);
     busy.head();
     // There is no place for these: they wait in the kernel's queue.
@@ -219,12 +220,12 @@ fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
     for client in &mut waiting {
         client.send(GET);
     }
-    server.running().shutdown().advance(Phase::Draining);
+    server.running().shutdown().advance(ShutdownPhase::Draining);
     assert!(busy.read_exact(SIZE).unwrap() == content);
     assert_eq!(busy.rest(), b"");
     drop(busy);
     for client in &mut waiting {
-        let answer = client.answer();
+        let answer = client.response();
         assert!(answer.body == content, "the body is another");
         assert_eq!(answer.field("connection"), Some("close"));
         assert_eq!(client.rest(), b"");
@@ -235,7 +236,7 @@ fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
 fn a_stop_does_not_wait_for_ever() {
     let server = Server::with(|options| options.connections.stop_timeout = SHORT);
     server.write("f", vec![0; SIZE]);
-    let mut busy = Client::slow(server.address());
+    let mut busy = HttpClient::connect_slow(server.address());
     busy.send(GET);
     busy.head();
     let summary = server.stop();
@@ -247,12 +248,12 @@ fn a_stop_does_not_wait_for_ever() {
 fn stopping_at_once_cuts_answers() {
     let server = Server::with(|options| options.connections.stop_timeout = LONG);
     server.write("f", vec![0; SIZE]);
-    let mut busy = Client::slow(server.address());
+    let mut busy = HttpClient::connect_slow(server.address());
     busy.send(GET);
     busy.head();
     let shutdown = server.running().shutdown();
-    shutdown.hurry();
-    shutdown.hurry();
+    shutdown.escalate();
+    shutdown.escalate();
     assert!(busy.rest().len() < SIZE);
     server.stop();
 }

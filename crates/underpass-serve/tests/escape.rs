@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat, renameat_with};
-use support::{Client, Server, State};
-use underpass_serve::{Options, serve};
+use support::{Probe, Server, State};
+use underpass_serve::{ServerOptions, serve};
+use underpass_testkit::HttpClient;
 
 const SECRET: &str = "the secret";
 const PUBLIC: &str = "for everybody";
@@ -114,17 +115,16 @@ fn links_inside_are_followed_and_links_outside_are_not() {
 
 #[test]
 fn links_that_only_proc_has_are_not_followed() {
-    let options = Options {
+    let options = ServerOptions {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
         workers: NonZeroUsize::new(1),
-        ..Options::of("/proc")
+        ..ServerOptions::of("/proc")
     };
     let server = serve(&options).unwrap();
     let running = server.running();
     let ask = |target: &str| {
-        let mut client = Client::connect(running.address().unwrap());
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        client.answer()
+        let mut client = HttpClient::connect(running.address().unwrap());
+        client.get(target)
     };
     assert_eq!(ask("/self/status").status, 200);
     for target in [
@@ -160,8 +160,7 @@ fn what_is_no_file_is_not_opened_for_long() {
     );
     let mut client = server.connect();
     for name in ["fifo", "socket", "null"] {
-        client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        assert_eq!(client.answer().status, 404, "{name}");
+        assert_eq!(client.get(&format!("/{name}")).status, 404, "{name}");
         assert_eq!(client.state(), State::Open);
     }
 }
@@ -239,8 +238,7 @@ fn swap(server: Server, names: usize, opens: Opens) {
             if requests >= names && (is_seen || start.elapsed() > SWAPS_SEEN_WITHIN) {
                 break;
             }
-            client.send(format!("GET /swapped/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            let answer = client.answer();
+            let answer = client.get(&format!("/swapped/{name}"));
             match answer.status {
                 200 if answer.body == SECRET.as_bytes() => secrets += 1,
                 200 => found += 1,
@@ -323,11 +321,10 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
 }
 
 /// Asks for a name in two ways; says how often it was there.
-fn served(client: &mut Client, name: usize) -> usize {
+fn served(client: &mut HttpClient, name: usize) -> usize {
     let targets = [format!("/a/b/c/{name}"), format!("/a/b/within/{name}")];
     let statuses = targets.map(|target| {
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let answer = client.answer();
+        let answer = client.get(&target);
         assert!(!answer.body.starts_with(SECRET.as_bytes()), "{target}");
         // 403: opened while it was moved out, which confined workers may not read.
         assert!(matches!(answer.status, 200 | 403 | 404 | 503), "{answer:?}");

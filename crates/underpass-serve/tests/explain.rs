@@ -18,12 +18,12 @@ fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
     server.write("large", pattern(SIZE));
     let mut client = server.connect();
     client.send(GET);
-    let small = client.answer();
+    let small = client.response();
     assert!(small.body == pattern(100));
     let plan = small.field("underpass-plan").unwrap();
     assert!(plan.starts_with("joined with its head"), "{plan}");
     assert_eq!(small.field("underpass-previous"), None);
-    let large = client.answer();
+    let large = client.response();
     assert!(large.body == pattern(SIZE));
     let plan = large.field("underpass-plan").unwrap();
     assert!(
@@ -39,7 +39,7 @@ fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
         previous.starts_with("100 bytes by read_write (2 calls)"),
         "{previous}"
     );
-    let none = client.answer();
+    let none = client.response();
     assert_eq!((none.status, none.field("underpass-plan")), (404, None));
     let previous = none.field("underpass-previous").unwrap();
     assert!(
@@ -74,8 +74,7 @@ fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
         ),
         ("/none", "", String::new()),
     ] {
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let answer = client.answer();
+        let answer = client.get(target);
         let told = answer.field("underpass-plan").unwrap_or_default();
         assert_eq!(told, plan, "{target}");
         let before = answer.field("underpass-previous").map(str::to_owned);
@@ -93,7 +92,7 @@ fn a_plan_is_right_where_the_fields_themselves_change_it() {
         server.write("f", pattern(size));
         let mut client = server.connect();
         client.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let (answer, next) = (client.answer(), client.answer());
+        let (answer, next) = (client.response(), client.response());
         assert!(answer.body == pattern(size));
         let joined = answer
             .field("underpass-plan")

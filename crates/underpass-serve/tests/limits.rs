@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Client, Server, State, pattern};
+use support::{Probe, Server, State, pattern};
 use underpass_net::ProxyProtocol;
-use underpass_serve::{Error, Options};
+use underpass_serve::{Error, ServerOptions};
+use underpass_testkit::{HttpClient, wait_until};
 
 const GET: &str = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
 const SMALL: &[u8] = b"small";
 
-fn server(change: impl FnOnce(&mut Options)) -> Server {
+fn server(change: impl FnOnce(&mut ServerOptions)) -> Server {
     let server = Server::with(change);
     server.write("f", SMALL);
     server.write("probe", "probe");
@@ -27,23 +28,11 @@ fn server(change: impl FnOnce(&mut Options)) -> Server {
 
 /// Whether the server answers on a new connection rather than closing it.
 fn is_served(address: SocketAddr) -> bool {
-    let mut client = Client::connect(address);
+    let mut client = HttpClient::connect(address);
     client.send(GET);
     client
-        .try_answer("GET")
+        .try_response("GET")
         .is_ok_and(|answer| answer.body == SMALL)
-}
-
-/// Waits for what another thread of the server is about to do.
-fn eventually(what: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    while !what() {
-        if start.elapsed() > Duration::from_secs(10) {
-            return false;
-        }
-        thread::yield_now();
-    }
-    true
 }
 
 #[test]
@@ -55,7 +44,7 @@ fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(GET);
-        assert_eq!(client.answer().body, SMALL);
+        assert_eq!(client.response().body, SMALL);
     }
     for _ in 0..8 {
         assert!(!is_served(server.address()));
@@ -65,7 +54,7 @@ fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
         assert_eq!(client.state(), State::Open);
     }
     clients.pop();
-    assert!(eventually(|| is_served(server.address())));
+    wait_until("room for a client", || is_served(server.address()));
 }
 
 #[test]
@@ -74,7 +63,7 @@ fn a_connection_has_so_many_requests_and_the_last_answer_says_so() {
     let mut client = server.connect();
     for number in 1..=3 {
         client.send(GET);
-        let answer = client.answer();
+        let answer = client.response();
         assert_eq!(answer.body, SMALL);
         assert_eq!(answer.field("connection"), (number == 3).then_some("close"));
     }
@@ -115,14 +104,14 @@ fn bodies_are_drained_up_to_their_limit_and_longer_ones_end_the_connection() {
         client.send(format!(
             "GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
         ));
-        assert_eq!(client.answer().body, SMALL);
+        assert_eq!(client.response().body, SMALL);
         assert_eq!(client.state(), expected, "{length}");
         let mut client = server.connect();
         client.send(format!(
             "GET /f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
              {length:x}\r\n{body}\r\n0\r\n\r\n"
         ));
-        assert_eq!(client.answer().body, SMALL);
+        assert_eq!(client.response().body, SMALL);
         assert_eq!(client.state(), expected, "{length} in chunks");
     }
 }
@@ -149,9 +138,9 @@ fn ranges_are_as_many_as_they_may_be() {
 
 #[test]
 fn limits_that_contradict_each_other_are_told_before_anything_listens() {
-    let refused = |change: fn(&mut Options)| {
+    let refused = |change: fn(&mut ServerOptions)| {
         let folder = tempfile::tempdir().unwrap();
-        let mut options = Options::of(folder.path());
+        let mut options = ServerOptions::of(folder.path());
         options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
         change(&mut options);
         let error = underpass_serve::serve(&options).unwrap_err();
@@ -207,7 +196,7 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
         timeout = "1s"
         forwarded = "x-forwarded-for"
     "#;
-    let options = Options::parse(text).unwrap();
+    let options = ServerOptions::parse(text).unwrap();
     assert_eq!(options.requests.ranges_max, 10);
     assert_eq!(options.requests.line_bytes_max, 8192);
     assert_eq!(options.connections.rate_min, 1000);
@@ -227,7 +216,7 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
             "connections-per-client-max = 0",
         ),
     ] {
-        let told = Options::parse(&text.replace(right, wrong)).unwrap_err();
+        let told = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
         assert!(told.to_string().contains("line "), "{told}");
     }
 }
@@ -236,7 +225,7 @@ const MIB: usize = 1 << 20;
 
 /// Reads a body to its end and returns the bytes per second between its first and last 64 KiB, so
 /// that neither connecting nor what the socket had ready counts.
-fn rate(client: &mut Client, length: usize) -> f64 {
+fn rate(client: &mut HttpClient, length: usize) -> f64 {
     let mut buffer = vec![0; 64 << 10];
     let mut read = 0;
     let (mut from, mut start) = (0, None);
@@ -283,7 +272,7 @@ fn a_connection_is_sent_what_it_may_within_5_percent_and_others_as_much() {
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 let mut client = server.connect();
-                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                client.ask("/large");
                 thread::spawn(move || rate(&mut client, length))
             })
             .collect();
@@ -311,8 +300,8 @@ fn all_connections_together_are_sent_what_they_may_within_5_percent() {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let mut client = server.connect();
-                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-                thread::spawn(move || client.answer().body)
+                client.ask("/large");
+                thread::spawn(move || client.response().body)
             })
             .collect();
         let bodies: Vec<_> = clients
@@ -330,16 +319,16 @@ fn all_connections_together_are_sent_what_they_may_within_5_percent() {
 fn rates_of_clients(
     connections: &[usize],
     content: &Arc<Vec<u8>>,
-    connect: impl Fn(usize) -> Client,
+    connect: impl Fn(usize) -> HttpClient,
 ) -> Vec<f64> {
     let start = Instant::now();
     let downloads: Vec<Vec<_>> = (0..connections.len())
         .map(|client| {
             let download = || {
                 let (mut client, content) = (connect(client), Arc::clone(content));
-                client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+                client.ask("/large");
                 thread::spawn(move || {
-                    assert!(client.answer().body == *content);
+                    assert!(client.response().body == *content);
                     start.elapsed().as_secs_f64()
                 })
             };
@@ -372,7 +361,7 @@ fn all_connections_of_a_client_are_sent_what_they_may_and_other_clients_as_much(
         options.connections.rate_per_client_max = NonZeroU64::new(RATE);
     });
     server.write("large", &*content);
-    let from = |client| Client::connect_from([127, 0, 0, 1 + client as u8], server.address());
+    let from = |client| HttpClient::connect_from([127, 0, 0, 1 + client as u8], server.address());
     let one = |_: usize| from(0);
     // One alone, and one with several connections beside one with as many bytes on fewer.
     assert_within_5_percent(RATE, || rates_of_clients(&[2], &content, one));
@@ -410,7 +399,7 @@ fn clients_and_all_together_keep_to_their_limits_at_the_same_time() {
         options.connections.rate_all_max = NonZeroU64::new(ALL);
     });
     server.write("large", &*content);
-    let from = |client| Client::connect_from([127, 0, 0, 1 + client as u8], server.address());
+    let from = |client| HttpClient::connect_from([127, 0, 0, 1 + client as u8], server.address());
     assert_within_5_percent(EACH, || rates_of_clients(&[2], &content, from));
     // Twice the rate of each would be more than that of all.
     assert_within_5_percent(ALL / 2, || rates_of_clients(&[2, 2], &content, from));
@@ -451,10 +440,10 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
     server.write("large", vec![7; length]);
     let address = server.address();
     let request = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
-    let mut slow = Client::slow(address);
+    let mut slow = HttpClient::connect_slow(address);
     slow.send(request);
     let steady = thread::spawn(move || {
-        let mut client = Client::slow(address);
+        let mut client = HttpClient::connect_slow(address);
         client.send(request);
         let start = Instant::now();
         // Bursts of 2 MiB, each once a second about: on average enough.
@@ -484,16 +473,16 @@ fn slow_clients_of_every_kind_hold_up_nobody() {
     head.send("GET /f HT");
     let mut body = server.connect();
     body.send("GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nb");
-    let mut reader = Client::slow(server.address());
-    reader.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut reader = HttpClient::connect_slow(server.address());
+    reader.ask("/large");
     for _ in 0..100 {
         assert!(is_served(server.address()));
     }
     // A trickle extends nothing.
     head.send("T");
     body.send("b");
-    assert_eq!(head.answer().status, 408);
-    assert_eq!(body.answer().status, 408);
+    assert_eq!(head.response().status, 408);
+    assert_eq!(body.response().status, 408);
     assert!(silent.rest().is_empty());
     drop(reader);
 }

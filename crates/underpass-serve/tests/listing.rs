@@ -8,11 +8,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use support::{Answer, Client, Server, State, pattern};
+use support::{Probe, Server, State, pattern};
+use underpass_testkit::{HttpClient, HttpResponse};
 
 /// A folder with something of everything.
 fn site() -> Server {
@@ -216,9 +216,8 @@ fn head_is_answered_as_get_without_a_body() {
         "/d/?download=tar.zst",
     ] {
         let mut client = server.connect();
-        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let head = client.try_answer("HEAD").unwrap();
-        let undated = |answer: &Answer| {
+        let head = client.ask_head(target);
+        let undated = |answer: &HttpResponse| {
             let lines = answer.head.lines();
             let kept = lines.filter(|line| !line.starts_with("Date: "));
             kept.collect::<Vec<_>>().join("\n")
@@ -235,7 +234,7 @@ fn an_old_client_gets_the_body_to_the_end_of_the_connection() {
     for extra in ["", "Connection: keep-alive\r\n"] {
         let mut client = server.connect();
         client.send(format!("GET /d/?format=json HTTP/1.0\r\n{extra}\r\n"));
-        let answer = client.answer();
+        let answer = client.response();
         assert_eq!(answer.field("transfer-encoding"), None);
         assert_eq!(answer.field("connection"), Some("close"));
         assert_eq!(answer.body, new);
@@ -248,9 +247,9 @@ fn requests_behind_a_listing_are_answered() {
     let mut client = server.connect();
     let one = "GET /d/?format=json HTTP/1.1\r\nHost: a\r\n\r\n";
     client.send(one.repeat(3));
-    let first = client.answer().body;
-    assert_eq!(client.answer().body, first);
-    assert_eq!(client.answer().body, first);
+    let first = client.response().body;
+    assert_eq!(client.response().body, first);
+    assert_eq!(client.response().body, first);
     assert_eq!(client.state(), State::Open);
 }
 
@@ -328,7 +327,7 @@ fn a_hash_is_a_line_as_sha256sum_writes_it() {
     assert_eq!(server.get("/none?hash=sha256").status, 404);
     let mut client = server.connect();
     client.send("HEAD /d/a%20%5Cb?hash=blake3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(
         head.field("content-length"),
         Some(&answer.body.len().to_string()[..])
@@ -356,17 +355,13 @@ fn hashing_stops_when_the_client_goes_away() {
     huge.set_len(1 << 40).unwrap();
     let ask = |target: &str| {
         let mut client = server.connect();
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.ask(target);
         client
     };
     // More than may be hashed at once.
-    let gone: Vec<Client> = (0..8).map(|_| ask("/huge?hash=blake3")).collect();
+    let gone: Vec<HttpClient> = (0..8).map(|_| ask("/huge?hash=blake3")).collect();
     assert_eq!(server.get("/probe").body, b"probe");
     let mut waiting = ask("/small?hash=sha256");
     drop(gone);
-    waiting
-        .socket
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
-    assert!(waiting.answer().body.ends_with(b"  small\n"));
+    assert!(waiting.response().body.ends_with(b"  small\n"));
 }

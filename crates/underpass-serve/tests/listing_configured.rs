@@ -9,7 +9,8 @@ use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use support::{Answer, Server, make_old};
+use support::{Server, make_old};
+use underpass_testkit::HttpResponse;
 
 /// The names in a listing.
 fn listed(server: &Server, target: &str) -> Vec<String> {
@@ -22,11 +23,11 @@ fn listed(server: &Server, target: &str) -> Vec<String> {
         .collect()
 }
 
-fn is_page(answer: &Answer) -> bool {
+fn is_page(answer: &HttpResponse) -> bool {
     answer.status == 200 && answer.body.starts_with(b"<!DOCTYPE html>")
 }
 
-fn contains(answer: &Answer, part: &str) -> bool {
+fn contains(answer: &HttpResponse, part: &str) -> bool {
     let part = part.as_bytes();
     answer.body.windows(part.len()).any(|window| window == part)
 }

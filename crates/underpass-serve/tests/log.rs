@@ -7,13 +7,14 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
-use support::{Client, Server, make_old, pattern};
+use support::{Server, make_old, pattern};
 use tempfile::TempDir;
-use underpass_net::Phase;
-use underpass_serve::{Access, LogFormat, Options};
+use underpass_net::ShutdownPhase;
+use underpass_serve::{Access, LogFormat, ServerOptions};
+use underpass_testkit::{HttpClient, wait_until};
 
 const SIZE: usize = 24 << 20;
 /// More than leaves in one turn.
@@ -31,7 +32,7 @@ impl Logged {
         Logged::with(format, |_| {})
     }
 
-    fn with(format: LogFormat, change: impl FnOnce(&mut Options)) -> Logged {
+    fn with(format: LogFormat, change: impl FnOnce(&mut ServerOptions)) -> Logged {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             options.log.access = Access::File(folder.path().join("log"));
@@ -47,11 +48,7 @@ impl Logged {
 
     /// Waits until there are so many lines.
     fn await_lines(&self, count: usize) {
-        let started = Instant::now();
-        while lines_so_far(&self.path()) < count {
-            assert!(started.elapsed() < Duration::from_secs(20), "no line comes");
-            std::thread::yield_now();
-        }
+        wait_until("line", || lines_so_far(&self.path()) >= count);
     }
 
     /// The lines there are when the server has stopped.
@@ -105,9 +102,9 @@ fn a_combined_line_has_what_was_asked_and_what_was_sent() {
     let logged = Logged::start(LogFormat::Combined);
     logged.server.write("f", "0123456789");
     let mut client = logged.server.connect();
-    let ask = |client: &mut Client, method: &str, rest: &str| {
+    let ask = |client: &mut HttpClient, method: &str, rest: &str| {
         client.send(format!("{method} {rest}\r\nHost: a\r\n\r\n"));
-        client.try_answer(method).unwrap()
+        client.try_response(method).unwrap()
     };
     let whole = "/f?q=1 HTTP/1.1\r\nReferer: http://r/\r\nUser-Agent: agent/1 (x)";
     assert_eq!(ask(&mut client, "GET", whole).body, b"0123456789");
@@ -208,8 +205,8 @@ fn an_object_tells_how_the_body_travelled_and_what_else_is_known() {
         "GET /small HTTP/1.1\r\nHost: a:1\r\nUser-Agent: x\r\n\r\n\
          GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
     );
-    assert_eq!(client.answer().body, b"0123456789");
-    assert!(client.answer().body == pattern(LARGE));
+    assert_eq!(client.response().body, b"0123456789");
+    assert!(client.response().body == pattern(LARGE));
     let missing = logged.server.get("/none");
     let parts = logged
         .server
@@ -272,9 +269,9 @@ fn a_request_body_and_what_asks_for_it_are_no_part_of_the_answer() {
     logged.server.write("f", "0123456789");
     let mut client = logged.server.connect();
     client.send("GET /f HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
-    assert_eq!(client.answer().status, 100);
+    assert_eq!(client.response().status, 100);
     client.send("hello");
-    assert_eq!(client.answer().body, b"0123456789");
+    assert_eq!(client.response().body, b"0123456789");
     let objects = logged.objects();
     assert_eq!(
         (&objects[0]["sent"], &objects[0]["promised"]),
@@ -290,8 +287,8 @@ fn an_answer_that_was_not_finished_says_why() {
     logged.server.write("f", vec![0; SIZE]);
     logged.server.write("shrinks", vec![0; SIZE]);
     let begin = |target: &str| {
-        let mut client = Client::slow(logged.server.address());
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let mut client = HttpClient::connect_slow(logged.server.address());
+        client.ask(target);
         client.head();
         client
     };
@@ -303,7 +300,7 @@ fn an_answer_that_was_not_finished_says_why() {
     assert!(shrinking.rest().len() < SIZE);
     let mut stopped = begin("/f?stopped");
     let shutdown = logged.server.running().shutdown();
-    shutdown.advance(Phase::Now);
+    shutdown.advance(ShutdownPhase::Now);
     assert!(stopped.rest().len() < SIZE);
     let mut told: Vec<_> = logged
         .objects()
@@ -347,7 +344,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
             .map(|number| {
                 let (rotations, sent) = (&rotations, &sent);
                 scope.spawn(move || {
-                    let mut client = Client::connect(address);
+                    let mut client = HttpClient::connect(address);
                     // Until it has been rotated often enough, on however busy a machine.
                     let goes_on = |request: usize| {
                         request < REQUESTS || rotations.load(Ordering::Relaxed) < ROTATIONS
@@ -355,8 +352,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
                     for request in (0..).take_while(|request| goes_on(*request)) {
                         sent.fetch_add(1, Ordering::Relaxed);
                         let target = format!("/f?{number}-{request}");
-                        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-                        assert_eq!(client.answer().body, b"f");
+                        assert_eq!(client.get(&target).body, b"f");
                     }
                 })
             })
@@ -405,7 +401,7 @@ fn a_log_that_cannot_be_written_stops_nobody() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_told_at_the_start() {
-    let mut options = Options::of("/");
+    let mut options = ServerOptions::of("/");
     options.log.access = Access::File("/nowhere/log".into());
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("/nowhere/log"), "{error}");
@@ -426,7 +422,7 @@ fn a_body_that_is_made_is_one_line_of_the_log() {
         ("GET", "/d/f"),
     ] {
         client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        bodies.push(client.try_answer(method).unwrap().body.len() as u64);
+        bodies.push(client.try_response(method).unwrap().body.len() as u64);
     }
     let objects = logged.objects();
     assert_eq!(objects.len(), bodies.len());
@@ -459,7 +455,7 @@ fn a_client_that_goes_before_its_answer_is_complete_is_one_line_too() {
     huge.set_len(1 << 40).unwrap();
     for target in ["/huge?hash=blake3", "/?download=tar"] {
         let mut client = logged.server.connect();
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.ask(target);
         if target.contains("tar") {
             client.head();
         }

@@ -8,10 +8,11 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use support::{Answer, Server, State};
-use underpass_serve::{Error, Options, SiteOptions};
+use support::{Probe, Server, State};
+use underpass_serve::{Error, ServerOptions, SiteOptions};
+use underpass_testkit::HttpResponse;
 
-fn shown(answer: &Answer) -> String {
+fn shown(answer: &HttpResponse) -> String {
     match answer.field("location") {
         Some(location) => format!("{} {location}", answer.status),
         None if answer.status == 200 => String::from_utf8_lossy(&answer.body).into_owned(),
@@ -122,7 +123,7 @@ fn a_fallback_answers_where_nothing_is_and_only_there() {
     assert_eq!(asked("POST").status, 405);
     let mut client = server.connect();
     client.send("HEAD /route HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(
         (head.status, head.field("content-length")),
         (200, Some("3"))
@@ -191,7 +192,7 @@ fn errors_have_pages_of_their_own_under_their_own_status() {
     assert_eq!(range.body, b"<p>gone</p>");
     let mut client = server.connect();
     client.send("HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.try_answer("HEAD").unwrap();
+    let head = client.head();
     assert_eq!(
         (head.status, head.field("content-length")),
         (404, Some("11"))
@@ -393,13 +394,14 @@ fn lists_that_make_no_sense_are_refused() {
         ("['{path}/../../etc/passwd']", "above the root"),
     ] {
         let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {files}}}]");
-        let refused = Options::parse(&text).and_then(|options| underpass_serve::serve(&options));
+        let refused =
+            ServerOptions::parse(&text).and_then(|options| underpass_serve::serve(&options));
         let told = refused.err().unwrap().to_string();
         assert!(told.contains(what), "{files}: {told}");
     }
     let many = format!("[{}'/f']", "'{path}', ".repeat(16));
     let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {many}}}]");
-    let told = underpass_serve::serve(&Options::parse(&text).unwrap()).unwrap_err();
+    let told = underpass_serve::serve(&ServerOptions::parse(&text).unwrap()).unwrap_err();
     assert!(told.to_string().contains("17 entries"), "{told}");
 }
 
@@ -457,7 +459,7 @@ fn sites() -> Server {
             ("exact", "'Exact.Example.org', '*.deep.example.org'"),
         ] {
             let text = format!("[[site]]\nnames = [{names}]");
-            let site = Options::parse(&text).unwrap().sites.remove(0);
+            let site = ServerOptions::parse(&text).unwrap().sites.remove(0);
             let root = root.join(name);
             fs::create_dir(&root).unwrap();
             fs::write(root.join("f"), name).unwrap();
@@ -501,6 +503,6 @@ fn the_host_name_chooses_the_site_and_a_target_beats_it() {
 #[test]
 fn sites_that_cannot_be_told_apart_are_refused() {
     let text = "[[site]]\nnames = ['*.a.example']\n[[site]]\nnames = ['*.A.example']\n";
-    let refused = underpass_serve::serve(&Options::parse(text).unwrap());
+    let refused = underpass_serve::serve(&ServerOptions::parse(text).unwrap());
     assert!(matches!(refused, Err(Error::NameTaken { name }) if name == "*.a.example"));
 }

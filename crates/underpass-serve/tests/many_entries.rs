@@ -8,7 +8,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::{Client, Server};
+use support::Server;
+use underpass_testkit::HttpClient;
 
 const ENTRIES: usize = 100_000;
 /// What a listing may take, on top of what this process has anyway.
@@ -29,15 +30,15 @@ fn peak_kib() -> u64 {
     figure.unwrap().parse().unwrap()
 }
 
-fn ask(server: &Server, target: &str) -> Client {
-    let mut client = Client::slow(server.address());
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+fn ask(server: &Server, target: &str) -> HttpClient {
+    let mut client = HttpClient::connect_slow(server.address());
+    client.ask(target);
     client
 }
 
 /// Reads the rest of a chunked body and throws it away, but for its number of rows, each of which
 /// is a line, and its end.
-fn count(client: &mut Client) -> (usize, Vec<u8>) {
+fn count(client: &mut HttpClient) -> (usize, Vec<u8>) {
     const ROW: &[u8] = b"<tr><th scope=\"row\">";
     let (mut rows, mut last) = (0, Vec::new());
     while let Some(chunk) = client.chunk().unwrap() {

@@ -5,20 +5,17 @@
 mod support;
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, Write};
 use std::num::NonZeroUsize;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::{Client, Server, pattern};
+use support::{Server, pattern};
 use tempfile::TempDir;
-use underpass_net::{Phase, ProxyProtocol};
-use underpass_serve::{Access, Options, StatusAddress};
+use underpass_net::{ProxyProtocol, ShutdownPhase};
+use underpass_serve::{Access, ServerOptions, StatusAddress};
+use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
-/// How long anything may take before the test has failed.
-const HANG: Duration = Duration::from_secs(20);
 
 /// A server that tells its metrics on a Unix socket.
 struct Told {
@@ -31,7 +28,7 @@ impl Told {
         Told::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut Options)) -> Told {
+    fn with(change: impl FnOnce(&mut ServerOptions)) -> Told {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             let path = folder.path().join("status");
@@ -57,25 +54,22 @@ impl Told {
 
     /// The metrics when `count` answers have been counted, which is after they have left.
     fn after(&self, count: f64) -> Metrics {
-        let start = Instant::now();
-        loop {
+        wait_for("count of all requests", || {
             let metrics = self.metrics();
-            if metrics.sum("underpass_requests_total") >= count {
-                return metrics;
-            }
-            assert!(start.elapsed() < HANG, "{:#?}", metrics.samples);
-        }
+            (metrics.sum("underpass_requests_total") >= count).then_some(metrics)
+        })
     }
 }
 
 fn ask(path: &Path, request: &str) -> (u16, String) {
-    let mut socket = UnixStream::connect(path).unwrap();
-    socket.set_read_timeout(Some(HANG)).unwrap();
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head[9..12].parse().unwrap(), body.to_owned())
+    let mut client = HttpClient::connect_unix(path);
+    client.send(request);
+    let method = request.split(' ').next().unwrap();
+    let answer = client.try_response(method).unwrap();
+    if request.contains("Connection: close") {
+        client.assert_closed();
+    }
+    (answer.status, answer.text().to_owned())
 }
 
 /// Samples by name and labels.
@@ -141,13 +135,13 @@ fn counts_add_up_to_what_clients_received() {
     for _ in 0..5 {
         let mut client = server.connect();
         client.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-        received[0] += client.answer().body.len();
-        received[1] += client.answer().body.len();
+        received[0] += client.response().body.len();
+        received[1] += client.response().body.len();
     }
     assert_eq!(server.get("/none").status, 404);
     let mut client = server.connect();
     client.send("HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.try_answer("HEAD").unwrap().status, 200);
+    assert_eq!(client.head().status, 200);
     let part = server.ask("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-99999\r\n\r\n");
     received[2] += part.body.len();
     assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
@@ -206,8 +200,8 @@ fn counts_add_up_to_what_clients_received() {
 fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
     let told = Told::start();
     told.server.write("f", vec![0; SIZE]);
-    let mut client = Client::slow(told.server.address());
-    client.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = HttpClient::connect_slow(told.server.address());
+    client.ask("/f");
     client.head();
     drop(client);
     let metrics = told.after(1.0);
@@ -229,20 +223,18 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
     for _ in 0..RELOADS {
         assert_eq!(told.server.get("/f").status, 200);
         requests += 1.0;
-        let start = Instant::now();
         // So many generations may be about to end that there is no room for another.
-        while told.server.server().reload(&options).is_err() {
-            assert!(start.elapsed() < HANG);
-        }
+        wait_until("room for a generation", || {
+            told.server.server().reload(&options).is_ok()
+        });
         let metrics = told.after(requests);
         assert_eq!(metrics.sum("underpass_requests_total"), requests);
         assert_eq!(metrics.sum("underpass_responses_ended_total"), requests);
         assert_eq!(metrics.sum("underpass_body_bytes_total"), requests * 10.0);
     }
-    let start = Instant::now();
-    while told.metrics().value("underpass_workers") > 2.0 {
-        assert!(start.elapsed() < HANG);
-    }
+    wait_until("end of the old workers", || {
+        told.metrics().value("underpass_workers") <= 2.0
+    });
     let metrics = told.metrics();
     let count = metrics.value("underpass_request_duration_seconds_count");
     assert_eq!((count, requests), (requests, RELOADS as f64));
@@ -253,10 +245,7 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
 /// Waits until so many connections have been ended for a reason.
 fn awaited(told: &Told, family: &str, label: &str, count: f64) {
     let name = format!("underpass_connections_{family}_total{label}");
-    let start = Instant::now();
-    while told.metrics().value(&name) < count {
-        assert!(start.elapsed() < HANG, "{name}");
-    }
+    wait_until(&name, || told.metrics().value(&name) >= count);
     assert_eq!(told.metrics().value(&name), count, "{name}");
 }
 
@@ -290,7 +279,7 @@ fn connections_that_are_turned_away_are_counted_by_reason() {
     drop(late);
     let proxied = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nGET /f HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut first = ask(proxied);
-    assert_eq!(first.answer().status, 200);
+    assert_eq!(first.response().status, 200);
     assert!(ask(proxied).rest().is_empty());
     away(&told, "client_limit");
     assert_eq!(told.metrics().sum("underpass_requests_total"), 1.0);
@@ -317,7 +306,7 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
         ("body-timeout", body),
         ("stall-timeout", whole),
     ] {
-        let mut client = Client::slow(told.server.address());
+        let mut client = HttpClient::connect_slow(told.server.address());
         client.send(sent);
         let label = format!("{{limit=\"{limit}\"}}");
         awaited(&told, "timed_out", &label, 1.0);
@@ -332,7 +321,7 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
         options.connections.rate_min_window = Duration::from_secs(1);
     });
     told.server.write("f", vec![0; SIZE]);
-    let mut client = Client::slow(told.server.address());
+    let mut client = HttpClient::connect_slow(told.server.address());
     client.send(whole);
     awaited(&told, "timed_out", "{limit=\"rate-min\"}", 1.0);
     let ends = told.metrics();
@@ -359,10 +348,9 @@ fn connections_that_end_are_not_open() {
     for _ in 0..10 {
         told.server.get("/f");
     }
-    let start = Instant::now();
-    while told.metrics().value("underpass_connections_open") > 0.0 {
-        assert!(start.elapsed() < HANG);
-    }
+    wait_until("end of all connections", || {
+        told.metrics().value("underpass_connections_open") <= 0.0
+    });
     assert_eq!(
         told.metrics().value("underpass_connections_accepted_total"),
         10.0
@@ -375,10 +363,13 @@ fn health_is_told_until_the_last_answer_has_left() {
     assert_eq!(told.get("/health"), (200, "ok\n".into()));
     assert_eq!(told.get("/ready"), (200, "ok\n".into()));
     told.server.write("f", vec![7; SIZE]);
-    let mut busy = Client::slow(told.server.address());
-    busy.send("GET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut busy = HttpClient::connect_slow(told.server.address());
+    busy.ask("/f");
     busy.head();
-    told.server.running().shutdown().advance(Phase::Draining);
+    told.server
+        .running()
+        .shutdown()
+        .advance(ShutdownPhase::Draining);
     for path in ["/health", "/ready"] {
         assert_eq!(told.get(path), (503, "stopping\n".into()));
     }
@@ -397,16 +388,14 @@ fn other_questions_are_refused() {
     assert_eq!(told.ask("POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n").0, 405);
     assert_eq!(told.ask("GET /metrics HTTP/1.1\r\n\r\n").0, 400);
     assert_eq!(
-        told.ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
+        told.ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
         (200, String::new())
     );
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100_000));
-    let mut socket = UnixStream::connect(told.folder.path().join("status")).unwrap();
+    let mut client = HttpClient::connect_unix(&told.folder.path().join("status"));
     // It may be answered, and closed, before all of it is written.
-    let _ = socket.write_all(long.as_bytes());
-    let mut answer = [0; 12];
-    socket.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 414");
+    client.send(long);
+    assert_eq!(client.head().status, 414);
 }
 
 #[test]
@@ -428,10 +417,9 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
         for _ in 0..20 {
             assert_eq!(told.server.get("/none").status, 404);
         }
-        let start = Instant::now();
-        while told.metrics().sum("underpass_log_lines_total") < 20.0 {
-            assert!(start.elapsed() < HANG);
-        }
+        wait_until("count of all lines", || {
+            told.metrics().sum("underpass_log_lines_total") >= 20.0
+        });
     }
     let of = |told: &Told, outcome: &str| {
         let name = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}}");
@@ -448,7 +436,7 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
 #[test]
 fn an_address_that_is_taken_is_told_at_the_start() {
     let told = Told::start();
-    let mut options = Options::of("/");
+    let mut options = ServerOptions::of("/");
     options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     options.status.listen = Some(StatusAddress::Unix(told.folder.path().join("status")));
     let error = underpass_serve::serve(&options).unwrap_err().to_string();

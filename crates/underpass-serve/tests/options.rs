@@ -5,13 +5,13 @@
 use std::fs;
 
 use toml::{Table, Value};
-use underpass_serve::{Error, Options, SiteOptions, check};
+use underpass_serve::{Error, ServerOptions, SiteOptions, check};
 
 const EXAMPLE: &str = include_str!("../../../contrib/underpass.toml");
 
 #[test]
 fn the_example_can_be_read() {
-    let options = Options::parse(EXAMPLE).unwrap();
+    let options = ServerOptions::parse(EXAMPLE).unwrap();
     assert_eq!(options.sites[0].names, ["example.org", "*.example.org"]);
 }
 
@@ -72,7 +72,7 @@ fn the_example_has_every_option_there_is() {
     let mut checked = Vec::new();
     each_table(&example, "", &mut |path, table| {
         let error = misspelt(&example, path)
-            .try_into::<Options>()
+            .try_into::<ServerOptions>()
             .unwrap_err()
             .to_string();
         // Pages and types have keys that everybody chooses.
@@ -135,7 +135,7 @@ fn what_is_wrong_is_told_with_its_place() {
             "status",
         ),
     ] {
-        let error = Options::parse(&format!("[[site]]\n{site}\n")).unwrap_err();
+        let error = ServerOptions::parse(&format!("[[site]]\n{site}\n")).unwrap_err();
         let said = error.to_string();
         assert!(
             said.contains(&format!("line {line}, column")),
@@ -154,10 +154,10 @@ fn a_relative_root_is_beside_its_configuration() {
         "[[site]]\nroot = 'www'\n[[site]]\nroot = '/srv'\nnames = ['a']\n",
     )
     .unwrap();
-    let options = Options::load(&file).unwrap();
+    let options = ServerOptions::load(&file).unwrap();
     assert_eq!(options.sites[0].root, folder.path().join("www"));
     assert_eq!(options.sites[1].root.to_str(), Some("/srv"));
-    let missing = Options::load(&folder.path().join("none.toml"));
+    let missing = ServerOptions::load(&folder.path().join("none.toml"));
     assert!(matches!(missing, Err(Error::ConfigFile { .. })));
 }
 
@@ -167,12 +167,12 @@ fn a_check_finds_every_site_that_cannot_be_served() {
     fs::write(folder.path().join("page.html"), "page").unwrap();
     let site = |text: &str| SiteOptions {
         root: folder.path().to_owned(),
-        ..Options::parse(&format!("[[site]]\n{text}"))
+        ..ServerOptions::parse(&format!("[[site]]\n{text}"))
             .unwrap()
             .sites
             .remove(0)
     };
-    let mut options = Options::of(folder.path());
+    let mut options = ServerOptions::of(folder.path());
     assert!(check(&options).is_empty());
     options
         .sites

@@ -18,23 +18,26 @@ use std::net::SocketAddr;
 
 use differences::DIFFERENCES;
 use nginx::Nginx;
-use support::Client;
 use support::digest::sketch;
-use support::rows;
+use support::{PROBE, Probe, rows};
+use underpass_testkit::HttpClient;
 
 /// What a server makes of a request, as one line.
 fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
-    let mut client = Client::connect(address);
+    let mut client = HttpClient::connect(address);
     let tag = {
         client.send("GET /f.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        client.answer().field("etag").unwrap().to_owned()
+        client.response().field("etag").unwrap().to_owned()
     };
     let request = rows::fill_in(request, &tag);
     let method = request.trim_start().split(' ').next().unwrap();
-    let mut client = Client::connect(address);
+    let mut client = HttpClient::connect(address);
     client.send(&request);
-    match client.try_answer(method) {
-        Ok(answer) => format!("{} {}", sketch(method, &answer, file), client.outcome()),
+    match client.try_response(method) {
+        Ok(answer) => {
+            client.send(PROBE);
+            format!("{} {}", sketch(method, &answer, file), client.outcome())
+        }
         Err(_) => "no answer".to_owned(),
     }
 }

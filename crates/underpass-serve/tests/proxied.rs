@@ -7,9 +7,10 @@ mod support;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use support::{Client, Server};
+use support::Server;
 use underpass_net::ProxyProtocol;
-use underpass_serve::Options;
+use underpass_serve::ServerOptions;
+use underpass_testkit::HttpClient;
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
 const FIRST: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 80\r\n";
@@ -17,7 +18,11 @@ const SECOND: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc6\x33\x64\x01\xdc\x04\0\x50";
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-fn server(protocol: ProxyProtocol, trusted: &str, change: impl FnOnce(&mut Options)) -> Server {
+fn server(
+    protocol: ProxyProtocol,
+    trusted: &str,
+    change: impl FnOnce(&mut ServerOptions),
+) -> Server {
     let server = Server::with(|options| {
         options.connections.proxy.protocol = protocol;
         options.connections.proxy.trusted = vec![trusted.parse().unwrap()];
@@ -34,8 +39,8 @@ fn is_served(server: &Server, bytes: &[u8]) -> bool {
     outcome(client)
 }
 
-fn outcome(mut client: Client) -> bool {
-    match client.try_answer("GET") {
+fn outcome(mut client: HttpClient) -> bool {
+    match client.try_response("GET") {
         Ok(answer) => {
             assert_eq!(answer.body, b"served", "{answer:?}");
             true
@@ -87,7 +92,7 @@ fn who_is_not_trusted_is_closed_where_required_and_else_served_without_a_header(
     assert!(is_served(&trusted, GET));
     let mut client = trusted.connect();
     client.send([FIRST, GET].concat());
-    assert_eq!(client.answer().status, 400, "a header is no request");
+    assert_eq!(client.response().status, 400, "a header is no request");
 }
 
 #[test]
@@ -111,7 +116,7 @@ fn connections_are_counted_by_the_client_and_not_by_the_proxy() {
     for client in ["2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1"] {
         let mut connection = server.connect();
         connection.send([&header(client), GET].concat());
-        assert_eq!(connection.answer().body, b"served");
+        assert_eq!(connection.response().body, b"served");
         kept.push(connection);
     }
     assert!(!is_served(

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use support::Server;
 use tempfile::TempDir;
-use underpass_serve::{Access, Error, Explain, LogFormat, Options, StatusAddress};
+use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, StatusAddress};
 
 /// Connections to wait for the new workers with.
 const TRIES_MAX: u64 = 10_000;
 
-type Change<'c> = &'c dyn Fn(&mut Options);
+type Change<'c> = &'c dyn Fn(&mut ServerOptions);
 
 fn logged() -> (Server, TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();

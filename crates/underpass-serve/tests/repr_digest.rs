@@ -9,7 +9,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
-use support::{Answer, Client, Server, State, find, make_old, pattern};
+use support::{Probe, Server, State, find, make_old, pattern};
+use underpass_testkit::{HttpClient, HttpResponse};
 
 const WANT: &str = "Want-Repr-Digest: sha-256=5";
 
@@ -21,7 +22,7 @@ fn site(options: &str) -> Server {
 }
 
 /// The hash that an answer tells, as bytes.
-fn told(answer: &Answer) -> Option<Vec<u8>> {
+fn told(answer: &HttpResponse) -> Option<Vec<u8>> {
     let field = answer.field("repr-digest")?;
     let encoded = field.strip_prefix("sha-256=:").unwrap();
     let encoded = encoded.strip_suffix(':').unwrap();
@@ -61,7 +62,7 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
         client.send(format!(
             "{method} /f.txt HTTP/1.1\r\nHost: a\r\n{WANT}\r\n{fields}\r\n"
         ));
-        let answer = client.try_answer(method).unwrap();
+        let answer = client.try_response(method).unwrap();
         assert_eq!(answer.status, status, "{method} {fields}");
         assert_eq!(told(&answer), hash(pattern(300_000)), "{method} {fields}");
         match (method, fields) {
@@ -192,20 +193,20 @@ fn beyond_the_bounds_the_file_comes_without() {
     let huge = fs::File::create(server.site().join("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let ask = |target: &str| {
-        let mut client = Client::connect(server.address());
+        let mut client = HttpClient::connect(server.address());
         client.send(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\n{WANT}\r\n\r\n"
         ));
         client
     };
-    let mut waiting: Vec<Client> = (0..66).map(|_| ask("/huge")).collect();
+    let mut waiting: Vec<HttpClient> = (0..66).map(|_| ask("/huge")).collect();
     // One that comes before all of them are seen waits for ever, in the place of another.
     let answer = loop {
         let mut late = ask("/f.txt");
         late.socket
             .set_read_timeout(Some(std::time::Duration::from_millis(500)))
             .unwrap();
-        if let Ok(answer) = late.try_answer("GET") {
+        if let Ok(answer) = late.try_response("GET") {
             break answer;
         }
         waiting.push(ask("/huge"));

@@ -7,13 +7,14 @@ mod support;
 
 use std::fs;
 
-use support::{Answer, Server};
+use support::Server;
+use underpass_testkit::HttpResponse;
 
-fn options(server: &Server, fields: &str) -> Answer {
+fn options(server: &Server, fields: &str) -> HttpResponse {
     let request = format!("OPTIONS /f.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
     let mut client = server.connect();
     client.send(request);
-    client.try_answer("HEAD").unwrap()
+    client.head()
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::endpoint::Side;
 use crate::sys;
+use crate::vocabulary::endpoint::Side;
 
 /// A version of TLS that kernels know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,11 @@ pub fn try_keys(
     info.extend(version.number().to_ne_bytes());
     info.extend(cipher.number().to_ne_bytes());
     info.resize(4 + cipher.secret_bytes(), 0);
-    sys::install_tls_keys(socket.as_fd(), side, &info)
+    let direction = match side {
+        Side::Sink => sys::TlsDirection::Send,
+        Side::Source => sys::TlsDirection::Receive,
+    };
+    sys::install_tls_keys(socket.as_fd(), direction, &info)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::endpoint::Endpoint;
+use crate::vocabulary::endpoint::Endpoint;
 
 #[cfg(feature = "tokio")]
-use {crate::limits::CACHED_KEPT, std::sync::Mutex, std::time::Instant};
+use {crate::vocabulary::limits::CACHED_KEPT, std::sync::Mutex, std::time::Instant};
 
 /// A file, open for as long as somebody owes a range of it. Its position is neither used nor moved.
 #[derive(Debug)]
@@ -44,12 +44,15 @@ impl SharedFile {
         })
     }
 
-    /// What it is: the kernel is asked the first time.
-    pub(crate) fn end(&self) -> Result<Endpoint, Errno> {
+    /// What it is; `look` finds out the first time.
+    pub(crate) fn end_or(
+        &self,
+        look: impl FnOnce(BorrowedFd<'_>) -> Result<Endpoint, Errno>,
+    ) -> Result<Endpoint, Errno> {
         if let Some(end) = self.end.get() {
             return Ok(*end);
         }
-        let end = Endpoint::of(&self.fd)?;
+        let end = look(self.fd.as_fd())?;
         Ok(*self.end.get_or_init(|| end))
     }
 

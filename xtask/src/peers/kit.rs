@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::table::{Kit, Source};
 use crate::test::{install_packages, search_path};
-use crate::workspace::{Fallible, Workspace};
+use crate::workspace::{Fallible, Workspace, output};
 
 /// Below the root of the workspace: everything that this module makes.
 pub(super) const SHOP: &str = "target/peers";
@@ -24,7 +24,7 @@ impl<'w> Shop<'w> {
         let own = workspace.root.join(SHOP).join("bin");
         fs::create_dir_all(&own)?;
         let path = env::join_paths(
-            [own, release_directory()?]
+            [own, build_directory()?]
                 .into_iter()
                 .chain(env::split_paths(&search_path())),
         )?;
@@ -98,7 +98,7 @@ impl<'w> Shop<'w> {
 impl Kit {
     fn cure(&self) -> String {
         let from = match self.source {
-            Source::Workspace => "a release build".to_owned(),
+            Source::Workspace => "a build with the profile dist".to_owned(),
             Source::Debian(package) => format!("Debian's package {package}"),
             Source::CratesIo(name) => format!("crates.io's package {name}"),
         };
@@ -106,22 +106,19 @@ impl Kit {
     }
 }
 
-/// Makes the release build that is measured.
+/// Makes the build that is measured, as it is shipped.
 pub(super) fn build_underpass(workspace: &Workspace) -> Fallible<()> {
     let mut cargo = workspace.cargo("build");
-    cargo.args(["--release", "--quiet", "--package", "underpass-cli"]);
-    match cargo.status()? {
-        status if status.success() => Ok(()),
-        status => Err(format!("cargo build: {status}").into()),
-    }
+    cargo.args(["--profile", "dist", "--quiet", "--package", "underpass-cli"]);
+    output(&mut cargo).map(drop)
 }
 
-/// `release` beside the directory that this program is in.
-fn release_directory() -> Fallible<PathBuf> {
+/// `dist` beside the directory that this program is in.
+fn build_directory() -> Fallible<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().nth(2);
     let target = target.ok_or("this program is in no target directory")?;
-    Ok(target.join("release"))
+    Ok(target.join("dist"))
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
-use crate::workspace::{Fallible, Workspace};
+use crate::workspace::{Fallible, Workspace, output};
 
 /// How files with licences begin, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
@@ -62,19 +61,9 @@ fn of_dependencies(workspace: &Workspace, target: &str) -> Fallible<String> {
 fn used(workspace: &Workspace, target: &str) -> Fallible<BTreeSet<String>> {
     let mut cargo = workspace.cargo("tree");
     cargo.args(["--locked", "--package", "underpass-cli", "--target", target]);
-    cargo.args([
-        "--edges",
-        "normal,no-proc-macro",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}",
-    ]);
-    let output = cargo.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("cargo tree: {}", output.status).into());
-    }
-    let lines = String::from_utf8(output.stdout)?;
+    cargo.args(["--edges", "normal,no-proc-macro", "--prefix", "none"]);
+    cargo.args(["--format", "{p}"]);
+    let lines = output(&mut cargo)?;
     let words = lines.lines().map(|line| line.split(' ').take(2));
     Ok(words
         .map(|words| words.collect::<Vec<_>>().join(" "))

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::build::{Binary, Kind};
 use super::cargo::run_tests;
 use super::needs::{self, Need};
 use super::packages::{self, Packages};
 use super::report::Report;
+use crate::artifacts::{Binary, BinaryKind};
 use crate::workspace::{Fallible, Metadata, Workspace};
 
 /// An integration-test target all of whose tests are marked
@@ -263,7 +263,7 @@ fn binary<'a>(metadata: &Metadata, row: &SystemTest, binaries: &'a [Binary]) -> 
         .ours()
         .find(|package| package.name == row.package)?;
     binaries.iter().find(|binary| {
-        binary.kind == Kind::IntegrationTest
+        binary.kind == BinaryKind::IntegrationTest
             && binary.target == row.target
             && binary.manifest == package.manifest_path
     })
@@ -299,7 +299,7 @@ fn command(row: &SystemTest, test: &Binary, binaries: &[Binary]) -> Command {
         .env("CARGO_MANIFEST_DIR", directory);
     for program in binaries
         .iter()
-        .filter(|binary| binary.kind == Kind::Program)
+        .filter(|binary| binary.kind == BinaryKind::Program)
     {
         command.env(
             format!("CARGO_BIN_EXE_{}", program.target),
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use crate::workspace::fake::ours;
 
-    fn built(package: &str, target: &str, kind: Kind) -> Binary {
+    fn built(package: &str, target: &str, kind: BinaryKind) -> Binary {
         let manifest = format!("/w/{package}/Cargo.toml").into();
         let executable = format!("/t/{package}-{target}").into();
         Binary {
@@ -339,9 +339,9 @@ mod tests {
             packages: vec![ours("b"), ours("a")],
         };
         let binaries = [
-            built("b", "kernel", Kind::IntegrationTest),
-            built("a", "kernel", Kind::Program),
-            built("a", "kernel", Kind::IntegrationTest),
+            built("b", "kernel", BinaryKind::IntegrationTest),
+            built("a", "kernel", BinaryKind::Program),
+            built("a", "kernel", BinaryKind::IntegrationTest),
         ];
         assert_eq!(binary(&metadata, &ROW, &binaries), Some(&binaries[2]));
         assert_eq!(binary(&metadata, &ROW, &binaries[..2]), None);
@@ -349,10 +349,10 @@ mod tests {
 
     #[test]
     fn mounts_are_private_and_the_tool_is_known() {
-        let binaries = [built("cli", "underpass", Kind::Program)];
+        let binaries = [built("cli", "underpass", BinaryKind::Program)];
         let command = command(
             &ROW,
-            &built("a", "kernel", Kind::IntegrationTest),
+            &built("a", "kernel", BinaryKind::IntegrationTest),
             &binaries,
         );
         assert_eq!(command.get_program(), "unshare");

@@ -20,8 +20,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &["underpass-log", "underpass-net", "underpass"],
     ),
     ("underpass-cli", ANY),
+    ("underpass-testkit", &[]),
     ("xtask", ANY),
 ];
+
+/// What the tests of every crate may use.
+const TEST_KIT: &str = "underpass-testkit";
 
 const ANY: &[&str] = &["*"];
 
@@ -59,7 +63,8 @@ fn imports(tree: &Tree, package: &Package) -> Vec<Complaint> {
 /// A crate may name itself, to switch features on for its tests.
 fn is_forbidden(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
     let is_ours = dependency.path.is_some() && dependency.name != package.name;
-    is_ours && allowed != ANY && !allowed.contains(&dependency.name.as_str())
+    let is_test_kit = dependency.name == TEST_KIT && dependency.kind.as_deref() == Some("dev");
+    is_ours && !is_test_kit && allowed != ANY && !allowed.contains(&dependency.name.as_str())
 }
 
 pub(super) fn check_lints(tree: &Tree) -> Vec<Complaint> {
@@ -109,6 +114,15 @@ mod tests {
         let itself = Dependency::on_ours("underpass").kind("dev");
         assert!(texts(ours("underpass").needing(itself)).is_empty());
         assert!(texts(ours("underpass").needing(Dependency::on_theirs("rustix"))).is_empty());
+    }
+
+    #[test]
+    fn the_test_kit_is_for_tests_only() {
+        let net = |kind| {
+            let dependency = Dependency::on_ours(TEST_KIT);
+            texts(ours("underpass-net").needing(Dependency { kind, ..dependency })).len()
+        };
+        assert_eq!((net(Some("dev".into())), net(None)), (0, 1));
     }
 
     #[test]

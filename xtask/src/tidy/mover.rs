@@ -4,7 +4,6 @@
 //! (`undocumented_unsafe_blocks`, denied through the workspace's lints).
 
 use super::{Complaint, Tree};
-use crate::workspace::Target;
 
 /// Where `unsafe` may stand.
 const UNSAFE_PLACES: &[&str] = &["crates/underpass/src/sys/", "crates/underpass/src/sys.rs"];
@@ -14,16 +13,14 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel. `endpoint.rs` asks what a descriptor is, `host.rs` what
-/// the kernel can do; planning, the state machines and the accounts only compute.
+/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel/` what the
+/// kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/sys/",
     "crates/underpass/src/sys.rs",
     "crates/underpass/src/drive/",
-    "crates/underpass/src/drive.rs",
-    "crates/underpass/src/endpoint.rs",
-    "crates/underpass/src/error.rs",
-    "crates/underpass/src/host.rs",
+    "crates/underpass/src/kernel/",
+    "crates/underpass/src/probe.rs",
 ];
 
 /// What everybody may name: an error number is plain data. It is written out in full, so that
@@ -54,7 +51,7 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         package
             .targets
             .iter()
-            .filter(|target| is_shipped(target))
+            .filter(|target| target.is_shipped())
             .map(move |it| (it, level))
     });
     targets.filter_map(|(target, level)| {
@@ -64,22 +61,6 @@ fn roots(tree: &Tree) -> impl Iterator<Item = Complaint> {
         let is_there = rust.attributes.contains(&attribute);
         (!is_there).then(|| Complaint::new(path, format!("lacks `#![{attribute}]`")))
     })
-}
-
-fn is_shipped(target: &Target) -> bool {
-    let kinds = [
-        "lib",
-        "bin",
-        "proc-macro",
-        "custom-build",
-        "rlib",
-        "cdylib",
-        "staticlib",
-    ];
-    target
-        .kind
-        .iter()
-        .any(|kind| kinds.contains(&kind.as_str()))
 }
 
 pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {
@@ -105,7 +86,7 @@ pub(super) fn check_system_calls(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
-const CALL: &str = "the kernel is called from sys, drive, host, endpoint and error only; \
+const CALL: &str = "the kernel is called from sys, drive, kernel, endpoint and error only; \
                     elsewhere only `rustix::io::Errno`, written like this, is allowed";
 
 fn is_in(places: &[&str], path: &str) -> bool {
@@ -166,10 +147,9 @@ mod tests {
     fn the_parts_that_call_the_kernel_do() {
         for path in [
             "sys/tls.rs",
-            "drive/tokio.rs",
-            "drive.rs",
-            "host.rs",
-            "endpoint.rs",
+            "drive/tokio/mod.rs",
+            "kernel/mod.rs",
+            "probe.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");
             assert!(check_system_calls(&Tree::of(&[(&path, "use rustix::net;")])).is_empty());

@@ -8,6 +8,8 @@ use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
+use super::modules::Module;
+
 pub(crate) type Lines = RangeInclusive<usize>;
 
 #[derive(Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Rust {
     pub(crate) attributes: Vec<String>,
     /// Why the file could not be taken apart.
     pub(crate) error: Option<String>,
+    pub(super) module: Module,
     test_lines: Vec<Lines>,
 }
 
@@ -51,7 +54,11 @@ impl Rust {
     pub(crate) fn parse(path: &str, text: &str) -> Self {
         let mut rust = Self::default();
         match text.parse::<TokenStream>() {
-            Ok(tokens) => rust.scan(&tokens.into_iter().collect::<Vec<_>>()),
+            Ok(tokens) => {
+                let tokens = Vec::from_iter(tokens);
+                rust.scan(&tokens);
+                rust.module = Module::read(&tokens);
+            }
             Err(error) => rust.error = Some(error.to_string()),
         }
         let all_tests = rust
@@ -73,6 +80,13 @@ impl Rust {
         self.words
             .iter()
             .filter(|word| !self.is_for_tests(word.line))
+    }
+
+    /// The number of lines outside of tests.
+    pub(crate) fn shipped_lines(&self, text: &str) -> usize {
+        (1..=text.lines().count())
+            .filter(|line| !self.is_for_tests(*line))
+            .count()
     }
 
     fn scan(&mut self, siblings: &[TokenTree]) {
@@ -151,17 +165,17 @@ impl Rust {
     }
 }
 
-struct Attribute {
+pub(super) struct Attribute {
     /// Without blanks, and without the brackets.
-    text: String,
+    pub(super) text: String,
     group: Group,
     line: usize,
     /// `#![…]`: of the file or block it stands in.
-    inner: bool,
+    pub(super) inner: bool,
 }
 
 /// The attributes from `at`, doc comments included, and the index of what follows them.
-fn attributes_at(siblings: &[TokenTree], mut at: usize) -> (Vec<Attribute>, usize) {
+pub(super) fn attributes_at(siblings: &[TokenTree], mut at: usize) -> (Vec<Attribute>, usize) {
     let mut attributes = Vec::new();
     while is_punct(siblings.get(at), '#') {
         let inner = is_punct(siblings.get(at + 1), '!');
@@ -183,7 +197,7 @@ fn attributes_at(siblings: &[TokenTree], mut at: usize) -> (Vec<Attribute>, usiz
 }
 
 /// The index of the item's body or of its semicolon; the last sibling where it has neither.
-fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
+pub(super) fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         TokenTree::Punct(punct) => punct.as_char() == ';',
@@ -220,12 +234,12 @@ fn is_fn(token: &TokenTree) -> bool {
 }
 
 /// `test`, `tokio::test`, with arguments or without.
-fn is_test(attribute: &str) -> bool {
+pub(super) fn is_test(attribute: &str) -> bool {
     let path = attribute.split('(').next().unwrap_or_default();
     path == "test" || path.ends_with("::test")
 }
 
-fn is_test_only(attribute: &str) -> bool {
+pub(super) fn is_test_only(attribute: &str) -> bool {
     attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
 }
 
@@ -260,11 +274,11 @@ fn opening(group: &Group) -> &'static str {
     }
 }
 
-fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+pub(super) fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
 }
 
-fn first_line(token: &TokenTree) -> usize {
+pub(super) fn first_line(token: &TokenTree) -> usize {
     token.span().start().line
 }
 

@@ -35,7 +35,7 @@ pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> 
 /// The files that are about to become too long.
 pub(super) fn notes(tree: &Tree) -> Vec<Complaint> {
     tree.rust()
-        .map(|(path, text, rust)| (path, shipped_lines(text, rust)))
+        .map(|(path, text, rust)| (path, rust.shipped_lines(text)))
         .filter(|(_, lines)| (FILE_LINES + 1..=FILE_LINES_MAX).contains(lines))
         .map(|(path, lines)| Complaint::new(path, format!("{lines} lines outside of tests")))
         .collect()
@@ -56,15 +56,9 @@ fn excesses(path: &str, text: &str, rust: &Rust) -> Vec<Complaint> {
 }
 
 fn long_file(path: &str, text: &str, rust: &Rust) -> Option<Complaint> {
-    let lines = shipped_lines(text, rust);
+    let lines = rust.shipped_lines(text);
     let text = format!("{lines} lines outside of tests, of at most {FILE_LINES_MAX}");
     (lines > FILE_LINES_MAX).then(|| Complaint::new(path, text))
-}
-
-fn shipped_lines(text: &str, rust: &Rust) -> usize {
-    (1..=text.lines().count())
-        .filter(|line| !rust.is_for_tests(*line))
-        .count()
 }
 
 fn long_function(path: &str, rust: &Rust, function: &Function) -> Option<Complaint> {

@@ -24,7 +24,7 @@ pub(crate) enum Content {
     /// Not UTF-8: only its name and size can be judged.
     Binary,
     Text(String),
-    Rust(String, Rust),
+    Rust(String, Box<Rust>),
 }
 
 impl Tree {
@@ -56,7 +56,7 @@ impl Tree {
     /// The Rust files: path, text and what is in it.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str, &Rust)> {
         self.files.iter().filter_map(|file| match &file.content {
-            Content::Rust(text, rust) => Some((file.path.as_str(), text.as_str(), rust)),
+            Content::Rust(text, rust) => Some((file.path.as_str(), text.as_str(), rust.as_ref())),
             Content::Text(_) | Content::Binary => None,
         })
     }
@@ -84,7 +84,7 @@ impl File {
         let content = match String::from_utf8(bytes) {
             Ok(text) if path.ends_with(".rs") => {
                 let rust = Rust::parse(&path, &text);
-                Content::Rust(text, rust)
+                Content::Rust(text, Box::new(rust))
             }
             Ok(text) => Content::Text(text),
             Err(_) => Content::Binary,

@@ -1,6 +1,6 @@
 use super::*;
-use crate::document::Outcome;
-use crate::render::sample::{self, Chance};
+use crate::document::RunOutcome;
+use crate::render::tests::sample::{self, Chance};
 
 /// Multiplies one contender's figures of one metric, in all cases of an experiment.
 fn rig(document: &mut Document, experiment: usize, place: usize, name: &str, factor: f64) {
@@ -138,7 +138,7 @@ const TREE: &str = "tree (on ext4, -j 1)";
 fn what_only_one_run_has_is_listed_by_its_largest_part() {
     let before = sample::run(1, 0.01, 7);
     let mut after = sample::run(2, 0.01, 7);
-    after.outcome = Outcome::Interrupted;
+    after.outcome = RunOutcome::Interrupted;
     after.experiments.truncate(5);
     after.experiments[0].cases.truncate(6);
     after.experiments[2].contenders[1].name = "another cp".into();

@@ -1,234 +1,187 @@
-//! Connections that ask again as soon as an answer is complete: the load of `http` and `small`.
+//! Connections that send the next request once a response is complete: the load of `http` and
+//! `small`.
 
 use std::sync::atomic::AtomicBool;
 
-use super::observation::{Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, LISTENED, WATCHED};
-use super::{TRACED, size_label};
-use crate::document::{Calls, Case, Timeline, Travelled};
+use super::TRACED;
+use super::observation::{FileResidency, ServerMetric, latencies, observe_streams, targets_of};
+use super::serving::{COUNTED, SAMPLED, ServerSet};
+use super::sizes::size_label;
+use crate::contender::server::ServerProcess;
+use crate::document::{Case, SystemCalls};
 use crate::error::{Error, Result};
-use crate::load::{Batch, Client, Connection, Lane, Pace, Quota, Specimen, Target, Waiting};
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::server::Server;
-use crate::trace;
-use crate::window::settled;
+use crate::load::{
+    ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream, Quota, RequestTarget, StreamResult,
+    TestFile,
+};
+use crate::machine::trace;
+use crate::machine::window::settled;
+use crate::rounds::metric::read_all;
+use crate::rounds::runner::RoundRunner;
 
-/// One receive of a connection that is alone in wanting to be fast.
+/// One receive of a connection that doesn't share the client with a timed one.
 const RECEIVE_BYTES_MAX: usize = 4 << 20;
 
 /// Requests of the pass that counts system calls: strace makes each a hundred times slower.
 const TRACED_BODY_BYTES_MAX: u64 = 1 << 30;
 const TRACED_REQUESTS_MAX: u64 = 2000;
 
-/// Such a load, whatever the size of what is asked for.
+/// Such a load, whatever the size of the files.
 #[derive(Clone, Copy)]
-pub(crate) struct Load {
-    /// The experiment it is of.
+pub(crate) struct ClosedLoad {
+    /// The experiment.
     pub(crate) name: &'static str,
-    /// How many files of each size, asked for in turns.
+    /// How many files of each size, requested in turn.
     pub(crate) files: usize,
     pub(crate) connections: usize,
-    pub(crate) connection: Connection,
+    pub(crate) reuse: ConnectionReuse,
     pub(crate) quota: Quota,
-    pub(crate) waiting: Waiting,
 }
 
-impl Load {
-    /// Makes the files of a size, and has them verified on all servers.
-    pub(crate) fn of_size<'b>(
-        self,
+/// What is measured with each server outside of the rounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExtraPasses {
+    Nothing,
+    SystemCalls,
+    /// Memory, mechanisms and system calls.
+    All,
+}
+
+impl ClosedLoad {
+    /// Measures a case with files of a size; `None` if it was stopped before a round was complete.
+    /// `weight` is that of one contender in one round.
+    pub(crate) fn case(
+        &self,
         bytes: u64,
-        bench: &'b mut Bench,
-        run: &Run<'b>,
-    ) -> Result<Closed<'b>> {
-        let what = format!("{}, {}", self.name, size_label(bytes));
-        run.progress.begin(&what);
-        let batch = Batch {
+        metrics: impl IntoIterator<Item = &'static ServerMetric>,
+        extra: ExtraPasses,
+        (servers, weight, runner): (&mut ServerSet, u64, &RoundRunner),
+    ) -> Result<Option<Case>> {
+        let label = size_label(bytes);
+        runner.progress.begin(&format!("{}, {label}", self.name));
+        let files = servers.make(FileSet {
             name: "file",
             count: self.files.max(1),
             bytes,
+        })?;
+        let stop = runner.stop;
+        let played = runner.play(servers, weight, |servers, contender| {
+            files.iter().try_for_each(TestFile::warm)?;
+            let server = servers.server(contender)?;
+            let targets = targets_of(&files, server, self.reuse);
+            let stream = self.stream(&targets, self.quota);
+            observe_streams(server, vec![stream], FileResidency::Cached, stop)
+        })?;
+        let Some(played) = played else {
+            return Ok(None);
         };
-        let specimens = batch.make(bench.site())?;
-        bench.verify(&specimens)?;
-        Ok(Closed {
-            load: self,
-            bench,
-            specimens,
-            stop: run.stop,
-        })
-    }
-}
-
-/// Such a load, on all servers in turns.
-pub(crate) struct Closed<'b> {
-    load: Load,
-    bench: &'b mut Bench,
-    /// What is asked for, in turns; all of one size.
-    specimens: Vec<Specimen>,
-    /// Set by whoever wants it to end.
-    stop: &'b AtomicBool,
-}
-
-impl Closed<'_> {
-    /// Plays the rounds; nothing if it was stopped before one was complete. `weight` is that of
-    /// one contender in one round.
-    pub(crate) fn case(
-        &mut self,
-        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
-        weight: u64,
-        run: &Run,
-    ) -> Result<Option<Case>> {
-        let played = run.play(self, weight)?;
-        Ok((!played.rounds.is_empty()).then(|| self.told(metrics, &played)))
-    }
-
-    /// Tells for the case how memory goes while all of it is asked for once more, server by server.
-    pub(crate) fn add_timelines(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
-        let watch = |closed: &mut Self, contender| closed.timelines_of(contender);
-        let lines = run.once_each(self, WATCHED, weight, &mut case.notes, watch)?;
-        case.timelines.extend(lines.into_iter().flatten());
-        Ok(())
-    }
-
-    fn timelines_of(&self, contender: usize) -> Result<Vec<Timeline>> {
-        let targets = targets_of(
-            &self.specimens,
-            self.bench.server(contender)?,
-            self.load.connection,
-        );
-        let lane = self.lane(&targets, self.load.quota);
-        let work = |server: &Server| {
-            let mut client = Client::connect(server.address(), vec![lane], self.load.waiting)?;
-            client.run(self.stop).map(drop)
+        let mut case = Case {
+            x: bytes as f64,
+            load: self.describe(&files, &label),
+            label,
+            metrics: read_all(metrics, &played),
+            latencies: latencies(&played),
+            notes: servers.notes(&played),
+            ..Case::default()
         };
-        self.bench.watch(contender, work)
+        if extra == ExtraPasses::All {
+            let notes = &mut case.notes;
+            let lines =
+                runner.once_each(servers, SAMPLED, weight, notes, |servers, contender| {
+                    servers.sample_memory(contender, |server| {
+                        self.load(&files, server, self.quota, stop).map(drop)
+                    })
+                })?;
+            case.timelines = lines.concat();
+            let paths =
+                runner.once_each(servers, COUNTED, weight, notes, |servers, contender| {
+                    servers.count_payload(contender, |server| {
+                        let results = self.load(&files, server, self.quota, stop)?;
+                        Ok(results.iter().map(|result| result.body_bytes).sum())
+                    })
+                })?;
+            case.travelled = paths.concat();
+        }
+        if extra != ExtraPasses::Nothing {
+            self.count_calls(&files, &mut case, (servers, weight, runner))?;
+        }
+        Ok(Some(case))
     }
 
-    /// Tells for the case how bodies travel while all of it is asked for once more, as the servers
-    /// count that do.
-    pub(crate) fn add_travelled(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
-        let listen = |closed: &mut Self, contender| closed.travelled_of(contender);
-        let told = run.once_each(self, LISTENED, weight, &mut case.notes, listen)?;
-        case.travelled.extend(told.into_iter().flatten());
-        Ok(())
-    }
-
-    fn travelled_of(&mut self, contender: usize) -> Result<Vec<Travelled>> {
-        let (load, stop, specimens) = (self.load, self.stop, &self.specimens);
-        self.bench.listen(contender, |server| {
-            let targets = targets_of(specimens, server, load.connection);
-            let lane = lane(load, &targets, load.quota);
-            let mut client = Client::connect(server.address(), vec![lane], load.waiting)?;
-            let outcome = client.run(stop)?;
-            Ok(outcome.tallies.iter().map(|tally| tally.body_bytes).sum())
-        })
-    }
-
-    /// Counts the system calls of some requests of each server, under strace, for the case; where
-    /// they can't be counted it is said why.
-    pub(crate) fn add_calls(&mut self, case: &mut Case, weight: u64, run: &Run) -> Result<()> {
-        let bytes = self.specimens.first().map_or(1, |s| s.bytes.max(1));
+    /// Counts the system calls of some requests of each server under strace; where that is not
+    /// possible, a note says why.
+    fn count_calls(
+        &self,
+        files: &[TestFile],
+        case: &mut Case,
+        (servers, weight, runner): (&mut ServerSet, u64, &RoundRunner),
+    ) -> Result<()> {
         let requests = TRACED_REQUESTS_MAX
-            .min((TRACED_BODY_BYTES_MAX / bytes).max(1))
-            .max(self.load.connections as u64);
-        let count = |closed: &mut Self, contender| {
-            let calls = closed.calls_of(contender, requests)?;
-            Ok(Calls::of(contender, requests, calls))
+            .min((TRACED_BODY_BYTES_MAX / files[0].bytes.max(1)).max(1))
+            .max(self.connections as u64);
+        let count = |servers: &mut ServerSet, contender| {
+            let server = servers.server(contender)?;
+            let targets = targets_of(files, server, self.reuse);
+            let stream = self.stream(&targets, Quota::Requests(requests));
+            let mut client = LoadClient::connect(server.address(), vec![stream])?;
+            settled(server.pid())?;
+            let log = servers.own_directory(contender).join("calls.log");
+            let work = || client.run(runner.stop).map(drop);
+            let calls = trace::count_calls(server.pid(), &log, work)?;
+            Ok(SystemCalls::of(contender, requests, calls))
         };
-        match run.once_each(self, TRACED, weight, &mut case.notes, count) {
+        match runner.once_each(servers, TRACED, weight, &mut case.notes, count) {
             Ok(calls) => case.calls = calls,
             Err(Error::Setting(why)) => {
-                case.notes.push(format!("calls were not counted: {why}"));
+                case.notes
+                    .push(format!("system calls were not counted: {why}"));
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn calls_of(&self, contender: usize, requests: u64) -> Result<trace::Calls> {
-        let server = self.bench.server(contender)?;
-        let targets = targets_of(&self.specimens, server, self.load.connection);
-        let lane = self.lane(&targets, Quota::Requests(requests));
-        let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
-        settled(server.pid())?;
-        let log = self.bench.own_directory(contender).join("calls.log");
-        trace::count_calls(server.pid(), &log, || client.run(self.stop).map(drop))
+    /// Puts the load on a server once.
+    fn load(
+        &self,
+        files: &[TestFile],
+        server: &ServerProcess,
+        quota: Quota,
+        stop: &AtomicBool,
+    ) -> Result<Vec<StreamResult>> {
+        let targets = targets_of(files, server, self.reuse);
+        let stream = self.stream(&targets, quota);
+        LoadClient::connect(server.address(), vec![stream])?.run(stop)
     }
 
-    fn lane<'t>(&self, targets: &'t [Target], quota: Quota) -> Lane<'t> {
-        lane(self.load, targets, quota)
-    }
-
-    fn told(
-        &mut self,
-        metrics: impl IntoIterator<Item = &'static Metric<Observation>>,
-        played: &Played<Observation>,
-    ) -> Case {
-        let bytes = self.specimens.first().map_or(0, |specimen| specimen.bytes);
-        Case {
-            label: size_label(bytes),
-            x: bytes as f64,
-            load: self.describe(bytes),
-            metrics: read_off(metrics, played),
-            latencies: latencies(played),
-            notes: self.bench.notes(played, Pages::Cached),
-            ..Case::default()
+    fn stream<'t>(&self, targets: &'t [RequestTarget], quota: Quota) -> LoadStream<'t> {
+        LoadStream {
+            targets,
+            connections: self.connections,
+            pace: LoadPace::Closed(quota),
+            receive_bytes_max: RECEIVE_BYTES_MAX,
         }
     }
 
-    /// The load in plain words.
-    fn describe(&self, bytes: u64) -> String {
-        let what = match self.specimens.len() {
-            1 => format!("a file of {}", size_label(bytes)),
-            files => format!("{files} files of {}", size_label(bytes)),
+    fn describe(&self, files: &[TestFile], size: &str) -> String {
+        let what = match files.len() {
+            1 => format!("a file of {size}"),
+            files => format!("{files} files of {size}"),
         };
-        let how_long = match self.load.quota {
+        let how_long = match self.quota {
             Quota::Requests(requests) => format!("{requests} requests a round"),
             Quota::Span(span) => format!("requests begin for {span:?} a round"),
         };
-        let connections = self.load.connections;
-        let again = match self.load.connection {
-            Connection::Kept => "each asking again at once",
-            Connection::Anew => "each closed by the server after its answer, and at once replaced",
+        let next = match self.reuse {
+            ConnectionReuse::KeepAlive => "each sends the next request at once",
+            ConnectionReuse::PerRequest => {
+                "the server closes each after its response, and a new one replaces it at once"
+            }
         };
         format!(
-            "{connections} connections, {again}; {what} in the page cache; \
-             {how_long}, and every answer is taken whole"
+            "{} connections, {next}; {what} in the page cache; {how_long}, and every response is \
+             received whole",
+            self.connections
         )
-    }
-}
-
-fn lane(load: Load, targets: &[Target], quota: Quota) -> Lane<'_> {
-    Lane {
-        targets,
-        connections: load.connections,
-        pace: Pace::Closed(quota),
-        receive_bytes_max: RECEIVE_BYTES_MAX,
-    }
-}
-
-impl Trial for Closed<'_> {
-    type Observation = Observation;
-    type Contenders = Bench;
-
-    fn contenders(&mut self) -> &mut Bench {
-        self.bench
-    }
-
-    fn play(&mut self, contender: usize) -> Result<Observation> {
-        self.specimens.iter().try_for_each(Specimen::warm)?;
-        let targets = targets_of(
-            &self.specimens,
-            self.bench.server(contender)?,
-            self.load.connection,
-        );
-        let lane = self.lane(&targets, self.load.quota);
-        self.bench
-            .observe(contender, vec![lane], self.load.waiting, self.stop)
-    }
-
-    fn is_disturbed(&self, observation: &Observation) -> bool {
-        observation.lost_page_cache() || observation.window.is_disturbed()
     }
 }

@@ -1,24 +1,26 @@
-//! `bench http`: connections that ask for files again and again, from one server after the other.
+//! `bench http`: connections that request files again and again, from one server after the other.
 
 use std::time::Duration;
 
+use clap::Args;
 use underpass::Mechanism;
 
-use super::closed::Load;
-use super::observation::{self as read, Observation};
-use super::serving::{Bench, Variant};
-use super::{Ground, Scale, sizes_of_cases};
+use super::closed::{ClosedLoad, ExtraPasses};
+use super::observation::{self as read, ServerMetric};
+use super::serving::{ServerSet, ServerVariant};
+use super::sizes::{parse_size, sizes_of_cases};
+use super::{ExperimentContext, Measurable, RunScale};
+use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
-use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
+use crate::load::{ConnectionReuse, Quota, allow_connections};
+use crate::rounds::runner::RoundRunner;
 
-/// What is asked for, if nobody says otherwise, in bytes.
+/// The usual file size, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
 const SIZE_QUICK: u64 = 20_000_000;
 
-/// For how long connections go on asking in a round. What is under way then is still taken.
+/// For how long connections begin requests in a round.
 const SPAN_FULL: Duration = Duration::from_millis(1500);
 const SPAN_QUICK: Duration = Duration::from_millis(120);
 
@@ -28,57 +30,54 @@ const LARGE: u64 = 1 << 20;
 /// About what two processors move over a loopback in a millisecond, in bytes.
 const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 
-/// What to ask for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Servers beside our own.
-    pub servers: Vec<Named>,
-    /// Mechanisms that our server is also measured with when it may use no other.
-    pub only: Vec<Mechanism>,
-    /// Sizes of the files in bytes, a case each; one of 300 MB if empty, of 20 MB in a hurry.
-    pub sizes: Vec<u64>,
-    /// How many files of each size, asked for in turns.
-    pub files: usize,
-    /// Connections open at once, each asking again when its answer is complete.
-    pub connections: usize,
-    /// What becomes of a connection after an answer.
-    pub connection: Connection,
-    /// Requests of a round, all connections together; as many as begin in a while if none.
-    pub requests: Option<u64>,
-    /// What the client does while no answer is there.
-    pub waiting: Waiting,
+/// What to request.
+#[derive(Args, Clone, Debug)]
+pub struct HttpOptions {
+    /// Request files of these sizes, such as 300MB,1KiB [default: 300 MB]
+    #[arg(long, alias = "size", value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    sizes: Vec<u64>,
+    /// Request this many different files of each size in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    files: usize,
+    /// Keep this many connections open at once
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    connections: usize,
+    /// Open a new connection for each request and have the server close it
+    #[arg(long)]
+    reconnect: bool,
+    /// Send this many requests in each round [default: those that begin within about a second]
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// Measure our server also with each of these mechanisms alone; `none` for as it is only
+    #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
+          default_values = ["sendfile", "read_write"], value_parser = mechanism_or_none)]
+    only: Vec<Option<Mechanism>>,
+    /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
+    #[arg(long = "server", value_name = "NAME=COMMAND")]
+    servers: Vec<NamedCommand>,
 }
 
-impl Default for Options {
-    /// 30 connections and one file: our server as it is, and by splice or read/write only.
-    fn default() -> Options {
-        Options {
-            servers: Vec::new(),
-            only: vec![Mechanism::Splice, Mechanism::ReadWrite],
-            sizes: Vec::new(),
-            files: 1,
-            connections: 30,
-            connection: Connection::Kept,
-            requests: None,
-            waiting: Waiting::default(),
-        }
+fn mechanism_or_none(text: &str) -> Result<Option<Mechanism>, String> {
+    match text {
+        "none" => Ok(None),
+        name => name.parse().map(Some).map_err(|_| {
+            let known = Mechanism::ALL.map(Mechanism::name).join(", ");
+            format!("unknown mechanism; expected none or one of {known}")
+        }),
     }
 }
 
-/// What tells most about large files.
-const METRICS_LARGE: [Metric<Observation>; 3] =
-    [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
+const METRICS_LARGE: [ServerMetric; 3] = [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
 
-/// The same for small ones.
-const METRICS_SMALL: [Metric<Observation>; 4] = [
+const METRICS_SMALL: [ServerMetric; 4] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
     read::THROUGHPUT,
 ];
 
-/// What tells of any.
-const METRICS_FURTHER: [Metric<Observation>; 8] = [
+/// The metrics of files of any size.
+const METRICS_FURTHER: [ServerMetric; 8] = [
     read::CPU_SHARE,
     read::P50,
     read::P90,
@@ -89,53 +88,8 @@ const METRICS_FURTHER: [Metric<Observation>; 8] = [
     read::CONTEXT_SWITCHES,
 ];
 
-/// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
-    let contenders = (1 + options.only.len() + options.servers.len()) as u64;
-    // Beside the rounds: a warm-up, one for memory, one for how bodies travel, one under strace.
-    let plays = rounds as u64 + 4;
-    let sizes = options.sizes(scale).into_iter();
-    let of_all = sizes.map(|size| options.weight_of(size, scale) * contenders * plays);
-    of_all.sum()
-}
-
-/// Asks all servers for files of each size.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    allow_connections(options.connections)?;
-    let variants = Variant::of_mechanisms(&options.only);
-    let mut bench = Bench::start("http", &variants, &options.servers, ground, None)?;
-    let mut experiment = options.describe(&bench, run.rounds);
-    experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &mut bench, &mut experiment, ground, run);
-    bench.finish_after(played)?;
-    Ok(vec![experiment])
-}
-
-fn play_all(
-    options: &Options,
-    bench: &mut Bench,
-    experiment: &mut Experiment,
-    ground: &Ground,
-    run: &Run,
-) -> Result<()> {
-    for size in options.sizes(ground.scale) {
-        if run.is_stopped() {
-            break;
-        }
-        let mut closed = options.load(ground.scale).of_size(size, bench, run)?;
-        let weight = options.weight_of(size, ground.scale);
-        let case = closed.case(metrics(size), weight, run)?;
-        let Some(mut case) = case else { break };
-        closed.add_timelines(&mut case, weight, run)?;
-        closed.add_travelled(&mut case, weight, run)?;
-        closed.add_calls(&mut case, weight, run)?;
-        experiment.cases.push(case);
-    }
-    Ok(())
-}
-
-/// What tells most about files of that size comes first.
-fn metrics(size: u64) -> impl Iterator<Item = &'static Metric<Observation>> {
+/// The most important for files of that size first.
+fn metrics(size: u64) -> impl Iterator<Item = &'static ServerMetric> {
     let first: &[_] = match size {
         LARGE.. => &METRICS_LARGE,
         _ => &METRICS_SMALL,
@@ -143,24 +97,68 @@ fn metrics(size: u64) -> impl Iterator<Item = &'static Metric<Observation>> {
     first.iter().chain(&METRICS_FURTHER)
 }
 
-impl Options {
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
-        sizes_of_cases(&self.sizes, &[scale.pick(SIZE_FULL, SIZE_QUICK)])
+impl Measurable for HttpOptions {
+    fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
+        let contenders = (1 + self.only().count() + self.servers.len()) as u64;
+        // Besides the rounds: the warm-up, and the passes for memory, mechanisms and strace.
+        let plays = rounds as u64 + 4;
+        let sizes = self.sizes(scale).into_iter();
+        let of_all = sizes.map(|size| self.weight_of(size, scale) * contenders * plays);
+        of_all.sum()
     }
 
-    fn load(&self, scale: Scale) -> Load {
-        Load {
+    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+        allow_connections(self.connections)?;
+        let only = self.only().map(ServerVariant::only);
+        let variants: Vec<_> = [ServerVariant::plain()].into_iter().chain(only).collect();
+        let scale = setting.scale;
+        let load = ClosedLoad {
             name: "http",
             files: self.files,
             connections: self.connections,
-            connection: self.connection,
+            reuse: self.reuse(),
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
-            waiting: self.waiting,
+        };
+        let experiment = self.describe(runner.rounds);
+        let contenders = (&variants[..], &self.servers[..]);
+        ServerSet::run(
+            experiment,
+            contenders,
+            setting,
+            None,
+            |servers, experiment| {
+                for size in self.sizes(scale) {
+                    if runner.is_stopped() {
+                        break;
+                    }
+                    let on = (&mut *servers, self.weight_of(size, scale), runner);
+                    let case = load.case(size, metrics(size), ExtraPasses::All, on)?;
+                    experiment.cases.extend(case);
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+impl HttpOptions {
+    fn only(&self) -> impl Iterator<Item = Mechanism> {
+        self.only.iter().copied().flatten()
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        match self.reconnect {
+            true => ConnectionReuse::PerRequest,
+            false => ConnectionReuse::KeepAlive,
         }
     }
 
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
+        sizes_of_cases(&self.sizes, &[scale.pick(SIZE_FULL, SIZE_QUICK)])
+    }
+
     /// Of one round of one contender, in milliseconds.
-    fn weight_of(&self, size: u64, scale: Scale) -> u64 {
+    fn weight_of(&self, size: u64, scale: RunScale) -> u64 {
         let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
         let one_each = self.connections as u64 * size / MOVED_IN_A_MILLISECOND;
         match self.requests {
@@ -169,10 +167,13 @@ impl Options {
         }
     }
 
-    fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
-        let connections = match self.connection {
-            Connection::Kept => self.connections.to_string(),
-            Connection::Anew => format!("{} new", self.connections),
+    fn describe(&self, rounds: usize) -> Experiment {
+        let (connections, then) = match self.reconnect {
+            false => (self.connections.to_string(), "and sends the next request"),
+            true => (
+                format!("{} new", self.connections),
+                "to the end of the connection, and is replaced by a new one",
+            ),
         };
         let variant = match self.files {
             0 | 1 => format!("{connections} connections"),
@@ -183,18 +184,14 @@ impl Options {
             variant,
             title: format!("Files over HTTP to {connections} connections"),
             measured: format!(
-                "Every connection asks for a file, takes the whole answer {}. A server has one \
-                 processor, the client another. Bodies were compared by hash beforehand and \
-                 counted to their last byte while measuring.",
-                match self.connection {
-                    Connection::Kept => "and asks again",
-                    Connection::Anew => "to the end of the connection, and opens the next one",
-                }
+                "Every connection requests a file, receives the whole response {then}. A server \
+                 has one processor, the client another. Bodies were compared by hash beforehand \
+                 and are counted to their last byte while measuring."
             ),
             reading: "Processor time is what the server costs and does not depend on how fast the \
-                      client is; throughput and times of answers do. The same server by sendfile \
-                      and by read_write is the difference between handing pages to the socket \
-                      and copying them through a buffer."
+                      client is; throughput and response times do. The difference between the \
+                      same server with sendfile and with read_write is that between handing \
+                      pages to the socket and copying them through a buffer."
                 .into(),
             axis: Axis {
                 label: match self.sizes.len() {
@@ -204,7 +201,6 @@ impl Options {
                 unit: Unit::Bytes,
             },
             rounds,
-            contenders: bench.contenders(),
             ..Experiment::default()
         }
     }

@@ -1,10 +1,10 @@
 //! `bench many`: what a server needs for thousands of connections, slow readers of one large file
-//! or idle ones, and what others notice of them.
+//! or idle ones, and how others fare beside them.
 //!
 //! ```text
-//!  started anew ─► hot requests ─► all connect, ─► all are held, beside hot requests ─► next
-//!                  alone,          buffers fill    memory with them
-//!                  memory before
+//!  restarted ─► hot requests ─► all connect, ─► all are held, beside hot requests ─► next
+//!               alone,          buffers fill    memory with them
+//!               memory before
 //! ```
 
 use std::cell::Cell;
@@ -12,78 +12,66 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use underpass::Mechanism;
+use clap::Args;
 
-use super::observation::{self as read, Held, Observation, Pages, latencies, targets_of};
-use super::serving::{Bench, Variant, WATCHED};
-use super::{Ground, Scale, size_label};
-use crate::document::{Case, Experiment, Timeline};
+use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL};
+use super::observation::{
+    self as read, FileResidency, HeldConnections, ServerMetric, ServerSample, latencies, targets_of,
+};
+use super::serving::{SAMPLED, ServerSet, ServerVariant};
+use super::sizes::{parse_size, size_label};
+use super::{ExperimentContext, Measurable, RunScale};
+use crate::contender::named::NamedCommand;
+use crate::contender::server::ServerProcess;
+use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{
-    Batch, Client, Connection, Crowd, Lane, Pace, Pastime, Specimen, Target, Waiting,
-    allow_connections,
+    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream,
+    TestFile, allow_connections,
 };
-use crate::named::Named;
-use crate::proc;
-use crate::rounds::Played;
-use crate::run::{Metric, Run, Trial, read_off};
-use crate::server::Server;
-use crate::window::observe;
+use crate::machine::proc;
+use crate::machine::window::observe;
+use crate::rounds::metric::read_all;
+use crate::rounds::runner::RoundRunner;
 
 /// Larger than what all buffers between a server and a slow reader hold.
 const SIZE_FULL: u64 = 1 << 30;
 const SIZE_QUICK: u64 = 64 << 20;
 
-/// How long all readers are in the middle of their answers at once.
+/// How long all connections are held at once.
 const HOLD_FULL: Duration = Duration::from_secs(2);
 const HOLD_QUICK: Duration = Duration::from_millis(100);
 
-/// How long buffers may fill before all are taken to be held.
+/// How long buffers may fill before all readers count as held.
 const FILL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Requests beside those that are held: enough for a 99th percentile, few enough that an unhindered
-/// server has no queue.
-const HOT_INTERVAL: Duration = Duration::from_micros(500);
-const HOT_BYTES: u64 = 1 << 10;
-const HOT_CONNECTIONS: usize = 16;
 
 /// The promise of our own server: a thousand readers, a file of any size.
 const PROMISED_CONNECTIONS: usize = 1000;
 const PROMISED_BYTES: u64 = 64 << 20;
 
-/// And for each idle connection; so many at least, or what a server needs once would count.
+/// The promise for each idle connection. With fewer than a thousand, what a server needs once would
+/// count.
 const PROMISED_BYTES_EACH: f64 = 4096.0;
 const JUDGED_CONNECTIONS: usize = 1000;
 
-/// What to ask for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Servers beside our own.
-    pub servers: Vec<Named>,
-    /// Mechanisms that our server is also measured with when it may use no other.
-    pub only: Vec<Mechanism>,
-    /// Size of the file in bytes; 1 GiB if none, 64 MiB in a hurry.
-    pub size: Option<u64>,
-    /// Connections at once.
-    pub connections: usize,
-    /// What they do.
-    pub pastime: Pastime,
+/// What to request.
+#[derive(Args, Clone, Debug)]
+pub struct ManyOptions {
+    /// Have readers request a file of this size [default: 1 GiB, with --quick 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Hold this many connections
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    connections: usize,
+    /// Leave connections idle after a response of 1 KiB, instead of reading slowly
+    #[arg(long, conflicts_with = "size")]
+    idle: bool,
+    /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
+    #[arg(long = "server", value_name = "NAME=COMMAND")]
+    servers: Vec<NamedCommand>,
 }
 
-impl Default for Options {
-    /// A thousand readers, our server as it is.
-    fn default() -> Options {
-        Options {
-            servers: Vec::new(),
-            only: Vec::new(),
-            size: None,
-            connections: PROMISED_CONNECTIONS,
-            pastime: Pastime::SlowReading,
-        }
-    }
-}
-
-const METRICS: [Metric<Observation>; 8] = [
+const METRICS: [ServerMetric; 8] = [
     read::PEAK_RESIDENT,
     read::RESIDENT_EACH,
     read::P99,
@@ -94,102 +82,212 @@ const METRICS: [Metric<Observation>; 8] = [
     read::CPU_SHARE,
 ];
 
-/// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
-    let contenders = (1 + options.only.len() + options.servers.len()) as u64;
-    // Beside the rounds a warm-up, and one for looking at memory.
-    contenders * (rounds as u64 + 2) * options.weight_of_play(scale)
-}
-
-/// Lets readers at all servers in turns, each started anew for it.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    allow_connections(options.connections + HOT_CONNECTIONS)?;
-    run.progress.begin("many");
-    let variants = Variant::of_mechanisms(&options.only);
-    let mut bench = Bench::start("many", &variants, &options.servers, ground, None)?;
-    let mut experiment = options.describe(&bench, run.rounds);
-    experiment.notes.extend(bench.left_out());
-    let played = play(options, &mut bench, ground, run);
-    experiment.cases.extend(bench.finish_after(played)?);
-    Ok(vec![experiment])
-}
-
-/// The one case; nothing if it was stopped before a round was complete.
-fn play(options: &Options, bench: &mut Bench, ground: &Ground, run: &Run) -> Result<Option<Case>> {
-    let batch = Batch {
-        name: "large",
-        count: 1,
-        bytes: options.size(ground.scale),
-    };
-    let small = Batch {
-        name: "small",
-        count: 1,
-        bytes: HOT_BYTES,
-    };
-    let hot = small.make(bench.site())?;
-    let large = match options.pastime {
-        Pastime::SlowReading => batch.make(bench.site())?,
-        Pastime::Idling => Vec::new(),
-    };
-    bench.verify(&hot)?;
-    bench.verify(&large)?;
-    let mut reading = Reading {
-        bench,
-        hot,
-        large,
-        pastime: options.pastime,
-        connections: options.connections.max(1),
-        hold: ground.scale.pick(HOLD_FULL, HOLD_QUICK),
-        stop: run.stop,
-    };
-    let weight = options.weight_of_play(ground.scale);
-    let played = run.play(&mut reading, weight)?;
-    if played.rounds.is_empty() {
-        return Ok(None);
+impl Measurable for ManyOptions {
+    fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
+        let contenders = 1 + self.servers.len() as u64;
+        // Besides the rounds: a warm-up, and a pass that samples memory.
+        contenders * (rounds as u64 + 2) * self.weight_of_play(scale)
     }
-    let mut case = reading.told(&played);
-    let watch = |reading: &mut Reading, contender| reading.timelines_of(contender);
-    let lines = run.once_each(&mut reading, WATCHED, weight, &mut case.notes, watch)?;
-    case.timelines.extend(lines.into_iter().flatten());
-    Ok(Some(case))
+
+    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+        allow_connections(self.connections + HOT_CONNECTIONS)?;
+        runner.progress.begin("many");
+        let experiment = self.describe(runner.rounds);
+        let contenders = (&[ServerVariant::plain()][..], &self.servers[..]);
+        ServerSet::run(
+            experiment,
+            contenders,
+            setting,
+            None,
+            |servers, experiment| {
+                let case = self.case(servers, setting.scale, runner)?;
+                experiment.cases.extend(case);
+                Ok(())
+            },
+        )
+    }
 }
 
-/// The load on the stage.
-struct Reading<'b> {
-    bench: &'b mut Bench,
-    hot: Vec<Specimen>,
-    /// What slow readers read.
-    large: Vec<Specimen>,
-    pastime: Pastime,
+impl ManyOptions {
+    /// The one case; `None` if it was stopped before a round was complete.
+    fn case(
+        &self,
+        servers: &mut ServerSet,
+        scale: RunScale,
+        runner: &RoundRunner,
+    ) -> Result<Option<Case>> {
+        let hot = servers.make(FileSet {
+            name: "small",
+            count: 1,
+            bytes: HOT_BYTES,
+        })?;
+        let held = match self.behavior() {
+            ClientBehavior::SlowReader => servers.make(FileSet {
+                name: "large",
+                count: 1,
+                bytes: self.size.unwrap_or(scale.pick(SIZE_FULL, SIZE_QUICK)),
+            })?,
+            ClientBehavior::Idle => hot.clone(),
+        };
+        let load = HeldLoad {
+            hot,
+            held,
+            behavior: self.behavior(),
+            connections: self.connections.max(1),
+            hold: scale.pick(HOLD_FULL, HOLD_QUICK),
+            stop: runner.stop,
+        };
+        let weight = self.weight_of_play(scale);
+        // Peak memory never falls, so each play needs a fresh server.
+        let played = runner.play(servers, weight, |servers, contender| {
+            servers.restart(contender)?;
+            let mut files = load.hot.iter().chain(&load.held);
+            files.try_for_each(TestFile::warm)?;
+            load.observe(servers.server(contender)?)
+        })?;
+        let Some(played) = played else {
+            return Ok(None);
+        };
+        let mut notes = servers.notes(&played);
+        let (own, samples) = (servers.name(0), played.of(0));
+        notes.extend(match self.idle {
+            false => self.judge_peak(own, &samples),
+            true => self.judge_each(own, &samples),
+        });
+        let lines = runner.once_each(
+            servers,
+            SAMPLED,
+            weight,
+            &mut notes,
+            |servers, contender| {
+                servers.restart(contender)?;
+                servers.sample_memory(contender, |server| {
+                    load.hold_all(server, || Ok(())).map(drop)
+                })
+            },
+        )?;
+        let (connections, hold) = (load.connections, load.hold);
+        let (label, what) = match self.idle {
+            false => {
+                let size = size_label(load.held[0].bytes);
+                ("readers", format!("slow readers of one file of {size}"))
+            }
+            true => ("idle", "connections that have had one response".into()),
+        };
+        Ok(Some(Case {
+            label: format!("{connections} {label}"),
+            x: connections as f64,
+            load: format!(
+                "{connections} {what} at once, held for {hold:?}, beside a request for {} every \
+                 {HOT_INTERVAL:?}; the server is restarted for each round",
+                size_label(HOT_BYTES)
+            ),
+            metrics: read_all(&METRICS, &played),
+            latencies: latencies(&played),
+            timelines: lines.concat(),
+            notes,
+            ..Case::default()
+        }))
+    }
+
+    fn behavior(&self) -> ClientBehavior {
+        match self.idle {
+            true => ClientBehavior::Idle,
+            false => ClientBehavior::SlowReader,
+        }
+    }
+
+    /// Of one contender, in milliseconds: hot requests alone, until all connections have a head,
+    /// and then for as long as they are held.
+    fn weight_of_play(&self, scale: RunScale) -> u64 {
+        let hold = scale.pick(HOLD_FULL, HOLD_QUICK).as_millis() as u64;
+        2 * hold + 100 + self.connections as u64 / 2
+    }
+
+    /// Whether our own server kept its promise for slow readers.
+    fn judge_peak(&self, name: &str, samples: &[&ServerSample]) -> Option<String> {
+        let peak = samples
+            .iter()
+            .map(|sample| sample.peak_resident_bytes)
+            .max();
+        let peak = peak.filter(|_| self.connections <= PROMISED_CONNECTIONS)?;
+        Some(format!(
+            "{name} used at most {:.1} MiB, {} ({} for {PROMISED_CONNECTIONS} connections)",
+            peak as f64 / (1 << 20) as f64,
+            kept(peak < PROMISED_BYTES),
+            size_label(PROMISED_BYTES)
+        ))
+    }
+
+    /// The same for idle connections. In a debug build they are larger, and nothing is promised.
+    fn judge_each(&self, name: &str, samples: &[&ServerSample]) -> Option<String> {
+        let each = samples.iter().filter_map(|sample| sample.held.as_ref());
+        let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
+        let judged = if cfg!(debug_assertions) {
+            "not judged: this is a debug build".to_owned()
+        } else if self.connections < JUDGED_CONNECTIONS {
+            format!("not judged: that requires {JUDGED_CONNECTIONS} connections")
+        } else {
+            kept(most <= PROMISED_BYTES_EACH).to_owned()
+        };
+        let promised = size_label(PROMISED_BYTES_EACH as u64);
+        Some(format!(
+            "{name} used at most {most:.0} bytes per connection, {judged} ({promised} each)"
+        ))
+    }
+
+    fn describe(&self, rounds: usize) -> Experiment {
+        let connections = self.connections;
+        let (variant, title, measured, reading) = match self.idle {
+            false => (
+                "connections",
+                "slow readers of one large file",
+                "Every reader requests the same large file over its own connection and then \
+                 hardly reads, until all of them are in the middle of their responses.",
+                "The kernel's buffers are not part of it: they are shown separately, for both \
+                 ends together, and hold references to the same pages where a server uses \
+                 sendfile.",
+            ),
+            true => (
+                "idle connections",
+                "idle connections",
+                "Every client requests a small file over its own connection and then keeps the \
+                 connection open, until all of them have had their response.",
+                "Neither the kernel's buffers are part of it, nor what a server allocates before \
+                 the first connection.",
+            ),
+        };
+        Experiment {
+            name: "many".into(),
+            variant: format!("{connections} {variant}"),
+            title: format!("{connections} {title}"),
+            measured: format!(
+                "{measured} Requests for a small file become due at a steady pace, first alone \
+                 and then beside them."
+            ),
+            reading: format!(
+                "A server's resident memory shows what it keeps for each connection. {reading}"
+            ),
+            rounds,
+            ..Experiment::default()
+        }
+    }
+}
+
+/// Connections that are held, beside hot requests.
+struct HeldLoad<'a> {
+    hot: Vec<TestFile>,
+    /// The file that the held connections request.
+    held: Vec<TestFile>,
+    behavior: ClientBehavior,
     connections: usize,
     hold: Duration,
-    stop: &'b AtomicBool,
+    stop: &'a AtomicBool,
 }
 
-impl Trial for Reading<'_> {
-    type Observation = Observation;
-    type Contenders = Bench;
-
-    fn contenders(&mut self) -> &mut Bench {
-        self.bench
-    }
-
-    /// Peak memory only ever rises, so it needs a server that has done nothing yet.
-    fn play(&mut self, contender: usize) -> Result<Observation> {
-        self.bench.restart(contender)?;
-        let mut files = self.hot.iter().chain(&self.large);
-        files.try_for_each(Specimen::warm)?;
-        self.observe(self.bench.server(contender)?)
-    }
-
-    fn is_disturbed(&self, observation: &Observation) -> bool {
-        observation.window.is_disturbed()
-    }
-}
-
-impl Reading<'_> {
-    fn observe(&self, server: &Server) -> Result<Observation> {
-        let latencies_before_ns = self.ask_hot(server)?;
+impl HeldLoad<'_> {
+    fn observe(&self, server: &ServerProcess) -> Result<ServerSample> {
+        let latencies_before_ns = self.request_hot(server)?;
         let before_bytes = proc::resident_bytes(server.pid())?;
         let mut buffers = None;
         let look = || {
@@ -198,15 +296,16 @@ impl Reading<'_> {
         };
         let ((bytes, latencies_ns), window) =
             observe(server.pid(), || self.hold_all(server, look))?;
-        Ok(Observation {
+        Ok(ServerSample {
             window,
+            residency: FileResidency::Cached,
             requests: self.connections as u64,
             body_bytes: 0,
             latencies_ns,
             peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
             tcp_buffer_bytes: buffers,
             storage_read_bytes: None,
-            held: Some(Held {
+            held: Some(HeldConnections {
                 connections: self.connections as u64,
                 before_bytes,
                 bytes,
@@ -215,137 +314,49 @@ impl Reading<'_> {
         })
     }
 
-    /// How memory goes, of a server that is started anew for it too.
-    fn timelines_of(&mut self, contender: usize) -> Result<Vec<Timeline>> {
-        self.bench.restart(contender)?;
-        let work = |server: &Server| self.hold_all(server, || Ok(())).map(drop);
-        self.bench.watch(contender, work)
-    }
-
-    /// Has all connections held for a while, beside hot requests. Returns the server's resident
-    /// memory with all of them, and how long those requests took.
+    /// Holds all connections for a while, beside hot requests. Returns the server's resident memory
+    /// with all of them, and the latencies of those requests.
     fn hold_all(
         &self,
-        server: &Server,
+        server: &ServerProcess,
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<(u64, Vec<u64>)> {
         let (address, stop) = (server.address(), self.stop);
-        let target = self.target(server)?;
-        let mut crowd = Crowd::gather(address, &target, self.connections, self.pastime)?;
-        crowd.settle(stop, &mut look)?;
-        crowd.hold(stop, &mut look, are_buffers_full())?;
+        let target = self.held[0].target(address, ConnectionReuse::KeepAlive);
+        let mut load = ConnectionLoad::open(address, &target, self.connections, self.behavior)?;
+        load.settle(stop, &mut look)?;
+        load.hold(stop, &mut look, are_buffers_full())?;
         let resident_bytes = proc::resident_bytes(server.pid())?;
         let latencies = thread::scope(|scope| {
-            let hot = scope.spawn(|| self.ask_hot(server));
-            crowd.hold(stop, &mut look, || hot.is_finished())?;
-            let died = |_| Err(Error::Answer("the hot requests broke off".into()));
-            hot.join().unwrap_or_else(died)
+            let hot = scope.spawn(|| self.request_hot(server));
+            load.hold(stop, &mut look, || hot.is_finished())?;
+            let panicked = |_| Err(Error::Answer("the hot requests broke off".into()));
+            hot.join().unwrap_or_else(panicked)
         })?;
         Ok((resident_bytes, latencies))
     }
 
-    /// What each of the connections asks for.
-    fn target(&self, server: &Server) -> Result<Target> {
-        let files = match self.pastime {
-            Pastime::SlowReading => &self.large,
-            Pastime::Idling => &self.hot,
-        };
-        let targets = targets_of(files, server, Connection::Kept);
-        let first = targets.into_iter().next();
-        first.ok_or_else(|| Error::Setting("there is no file to ask for".into()))
-    }
-
-    /// How long requests for a small file take, in ascending order.
-    fn ask_hot(&self, server: &Server) -> Result<Vec<u64>> {
-        let targets = targets_of(&self.hot, server, Connection::Kept);
-        let lane = Lane {
+    /// The latencies of requests for a small file, in ascending order.
+    fn request_hot(&self, server: &ServerProcess) -> Result<Vec<u64>> {
+        let targets = targets_of(&self.hot, server, ConnectionReuse::KeepAlive);
+        let stream = LoadStream {
             targets: &targets,
             connections: HOT_CONNECTIONS,
-            pace: Pace::Open {
+            pace: LoadPace::Open {
                 interval: HOT_INTERVAL,
                 span: Some(self.hold),
             },
             receive_bytes_max: HOT_BYTES as usize,
         };
-        let mut client = Client::connect(server.address(), vec![lane], Waiting::Sleeping)?;
-        let mut outcome = client.run(self.stop)?;
-        let mut latencies = std::mem::take(&mut outcome.tallies[0].latencies_ns);
+        let mut results = LoadClient::connect(server.address(), vec![stream])?.run(self.stop)?;
+        let mut latencies = results.swap_remove(0).latencies_ns;
         latencies.sort_unstable();
         Ok(latencies)
     }
-
-    fn told(&mut self, played: &Played<Observation>) -> Case {
-        let mut notes = self.bench.notes(played, Pages::Cached);
-        let name = self.bench.name(0);
-        notes.extend(match self.pastime {
-            Pastime::SlowReading => self.promise(name, &played.of(0)),
-            Pastime::Idling => self.promise_each(name, &played.of(0)),
-        });
-        let (connections, hold) = (self.connections, self.hold);
-        let (label, what) = match self.large.first() {
-            Some(file) => (
-                format!("{connections} readers"),
-                format!("slow readers of one file of {}", size_label(file.bytes)),
-            ),
-            None => (
-                format!("{connections} idle"),
-                "connections that have had one answer".to_owned(),
-            ),
-        };
-        Case {
-            label,
-            x: connections as f64,
-            load: format!(
-                "{connections} {what} at once, held for {hold:?}, beside a request for {} every \
-                 {HOT_INTERVAL:?}; the server is started anew for each round",
-                size_label(HOT_BYTES)
-            ),
-            metrics: read_off(&METRICS, played),
-            latencies: latencies(played),
-            notes,
-            ..Case::default()
-        }
-    }
-
-    /// Whether our own server kept its promise.
-    fn promise(&self, name: &str, observations: &[&Observation]) -> Option<String> {
-        let peaks = observations.iter().map(|o| o.peak_resident_bytes);
-        let peak = peaks
-            .max()
-            .filter(|_| self.connections <= PROMISED_CONNECTIONS)?;
-        let kept = kept(peak < PROMISED_BYTES);
-        Some(format!(
-            "{name} had {:.1} MiB at the most, {kept} ({} for {PROMISED_CONNECTIONS} connections)",
-            peak as f64 / (1 << 20) as f64,
-            size_label(PROMISED_BYTES)
-        ))
-    }
-
-    /// The same of idle connections. In a debug build they are larger, and nothing is promised.
-    fn promise_each(&self, name: &str, observations: &[&Observation]) -> Option<String> {
-        let each = observations.iter().filter_map(|o| o.held.as_ref());
-        let most = each.map(Held::bytes_each).reduce(f64::max)?;
-        let why_not = match (
-            cfg!(debug_assertions),
-            self.connections < JUDGED_CONNECTIONS,
-        ) {
-            (true, _) => Some("this is a debug build".to_owned()),
-            (_, true) => Some(format!("that takes {JUDGED_CONNECTIONS} connections")),
-            _ => None,
-        };
-        let judged = match why_not {
-            Some(why) => format!("not judged: {why}"),
-            None => kept(most <= PROMISED_BYTES_EACH).to_owned(),
-        };
-        let promised = size_label(PROMISED_BYTES_EACH as u64);
-        Some(format!(
-            "{name} took {most:.0} bytes for each at the most, {judged} ({promised} each)"
-        ))
-    }
 }
 
-/// Whether buffers have grown since the last look: a server that fills them is not yet held up by
-/// its readers, and how far one has come by now depends on the order in which it answers.
+/// Whether buffers have stopped growing since the last look: while a server fills them, its readers
+/// don't hold it up yet, and its progress depends on the order in which it responds.
 fn are_buffers_full() -> impl Fn() -> bool {
     let start = Instant::now();
     let before = Cell::new(0);
@@ -360,57 +371,5 @@ fn kept(is_kept: bool) -> &'static str {
     match is_kept {
         true => "as promised",
         false => "which breaks the promise",
-    }
-}
-
-impl Options {
-    fn size(&self, scale: Scale) -> u64 {
-        let usual = scale.pick(SIZE_FULL, SIZE_QUICK);
-        self.size.unwrap_or(usual)
-    }
-
-    /// Of one contender, in milliseconds: hot requests alone, until all have their head, and then
-    /// for as long as they are held.
-    fn weight_of_play(&self, scale: Scale) -> u64 {
-        let hold = scale.pick(HOLD_FULL, HOLD_QUICK).as_millis() as u64;
-        2 * hold + 100 + self.connections as u64 / 2
-    }
-
-    fn describe(&self, bench: &Bench, rounds: usize) -> Experiment {
-        let connections = self.connections;
-        let (variant, title, measured, reading) = match self.pastime {
-            Pastime::SlowReading => (
-                "connections",
-                "slow readers of one large file",
-                "Every reader asks for the same large file over a connection of its own and \
-                 then hardly reads, until all of them are in the middle of their answers.",
-                "Buffers of the kernel are not in it: they are told apart, for both ends \
-                 together, and hold references to the same pages where a server sends by \
-                 sendfile.",
-            ),
-            Pastime::Idling => (
-                "idle connections",
-                "idle connections",
-                "Every client asks for a small file over a connection of its own and then keeps \
-                 it open, until all of them have had their answer.",
-                "Buffers of the kernel are not in it, nor what a server sets aside before the \
-                 first connection.",
-            ),
-        };
-        Experiment {
-            name: "many".into(),
-            variant: format!("{connections} {variant}"),
-            title: format!("{connections} {title}"),
-            measured: format!(
-                "{measured} Requests for a small file fall due at a steady pace, first alone and \
-                 then beside them."
-            ),
-            reading: format!(
-                "What a server keeps for each connection shows in its resident memory. {reading}"
-            ),
-            rounds,
-            contenders: bench.contenders(),
-            ..Experiment::default()
-        }
     }
 }

@@ -1,19 +1,16 @@
-//! What one load on one server came to, and what is read off it.
+//! What one load on one server cost, and the metrics of it.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use crate::document::{Better, Latencies, Unit};
+use crate::contender::server::ServerProcess;
+use crate::document::{Latencies, Unit};
 use crate::error::Result;
-use crate::load::{Client, Connection, Lane, Specimen, Target, Waiting};
-use crate::proc::{self, CpuSource};
-use crate::rounds::Played;
-use crate::run::Metric;
-use crate::server::Server;
+use crate::load::{ConnectionReuse, LoadClient, LoadStream, RequestTarget, TestFile};
+use crate::machine::proc::{self, CpuSource};
+use crate::machine::window::{UsageWindow, observe};
+use crate::rounds::interleave::{Played, Sample};
+use crate::rounds::metric::{GIB, MetricReader};
 use crate::stats::Spread;
-use crate::window::{Window, observe};
-
-const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
@@ -24,40 +21,41 @@ const FROM_STORAGE_MIN: u64 = 256 << 10;
 /// Share of cold files that has to come from storage.
 const COLD_MIN: f64 = 0.5;
 
-/// Where latencies are told, if there were enough of them.
+/// The quantiles of a distribution of latencies, as far as there are enough latencies for them.
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// One load on one server.
-pub(crate) struct Observation {
-    pub(crate) window: Window,
-    /// Of the lane whose latencies these are.
+pub(crate) struct ServerSample {
+    pub(crate) window: UsageWindow,
+    pub(crate) residency: FileResidency,
+    /// Of the stream whose latencies these are.
     pub(crate) requests: u64,
-    /// Of all lanes.
+    /// Of all streams.
     pub(crate) body_bytes: u64,
     /// In ascending order.
     pub(crate) latencies_ns: Vec<u64>,
-    /// Peak resident memory of the server's processes, since they began.
+    /// Peak resident memory of the server's processes since they started.
     pub(crate) peak_resident_bytes: u64,
-    /// Most kernel memory in TCP buffers seen, machine-wide.
+    /// The largest observed kernel memory in TCP buffers, machine-wide.
     pub(crate) tcp_buffer_bytes: Option<u64>,
-    /// What the server's processes had read from storage, where the kernel tells.
+    /// What the server's processes read from storage; `None` where the kernel doesn't count it.
     pub(crate) storage_read_bytes: Option<u64>,
-    /// Where connections were held meanwhile.
-    pub(crate) held: Option<Held>,
+    /// Where connections were held during the load.
+    pub(crate) held: Option<HeldConnections>,
 }
 
-/// What a server keeps for connections that are held, and how it is without them.
-pub(crate) struct Held {
+/// What a server needs for connections that are held, and how it performs without them.
+pub(crate) struct HeldConnections {
     pub(crate) connections: u64,
     /// Resident memory of its processes before the first of them, and with all.
     pub(crate) before_bytes: u64,
     pub(crate) bytes: u64,
-    /// Of requests before there was any of them, in ascending order.
+    /// Of requests before the first of them, in ascending order.
     pub(crate) latencies_before_ns: Vec<u64>,
 }
 
-impl Held {
-    /// Resident memory for each, in bytes.
+impl HeldConnections {
+    /// Resident memory per connection, in bytes.
     pub(crate) fn bytes_each(&self) -> f64 {
         self.bytes.saturating_sub(self.before_bytes) as f64 / self.connections.max(1) as f64
     }
@@ -65,88 +63,85 @@ impl Held {
 
 /// Requests for these files.
 pub(crate) fn targets_of(
-    specimens: &[Specimen],
-    server: &Server,
-    connection: Connection,
-) -> Vec<Target> {
+    files: &[TestFile],
+    server: &ServerProcess,
+    reuse: ConnectionReuse,
+) -> Vec<RequestTarget> {
     let address = server.address();
-    let targets = specimens.iter().map(|s| s.target(address, connection));
+    let targets = files.iter().map(|file| file.target(address, reuse));
     targets.collect()
 }
 
-/// Runs these lanes on a server. Requests and latencies are those of the first one, bytes those of
-/// all. Broken off with an error once `stop` is set.
-pub(crate) fn observe_lanes(
-    server: &Server,
-    lanes: Vec<Lane<'_>>,
-    waiting: Waiting,
+/// Runs these streams on a server. Requests and latencies are those of the first stream, bytes the
+/// sum of all. Fails once `stop` is set.
+pub(crate) fn observe_streams(
+    server: &ServerProcess,
+    streams: Vec<LoadStream<'_>>,
+    residency: FileResidency,
     stop: &AtomicBool,
-) -> Result<Observation> {
-    let mut client = Client::connect(server.address(), lanes, waiting)?;
+) -> Result<ServerSample> {
+    let mut client = LoadClient::connect(server.address(), streams)?;
     let stored = proc::storage_read_bytes(server.pid())?;
-    let (mut outcome, mut window) = observe(server.pid(), || client.run(stop))?;
-    window.bench_idle = match waiting {
-        Waiting::Spinning => outcome.idle,
-        Waiting::Sleeping => Duration::ZERO,
-    };
+    let (mut results, window) = observe(server.pid(), || client.run(stop))?;
     let stored_now = proc::storage_read_bytes(server.pid())?;
-    let read = stored_now
-        .zip(stored)
-        .map(|(now, then)| now.saturating_sub(then));
-    let body_bytes = outcome.tallies.iter().map(|tally| tally.body_bytes).sum();
-    let first = std::mem::take(&mut outcome.tallies[0]);
+    let read = stored_now.zip(stored);
+    let body_bytes = results.iter().map(|result| result.body_bytes).sum();
+    let first = results.swap_remove(0);
     let mut latencies_ns = first.latencies_ns;
     latencies_ns.sort_unstable();
-    Ok(Observation {
+    Ok(ServerSample {
         window,
+        residency,
         requests: first.requests,
         body_bytes,
         latencies_ns,
         peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
         tcp_buffer_bytes: None,
-        storage_read_bytes: read,
+        storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
         held: None,
     })
 }
 
-impl Observation {
-    /// Whether what was to come from the page cache came from storage after all.
-    pub(crate) fn lost_page_cache(&self) -> bool {
+impl Sample for ServerSample {
+    fn is_disturbed(&self) -> bool {
+        self.lost_page_cache() || self.window.is_disturbed()
+    }
+}
+
+impl ServerSample {
+    /// Whether files that should be in the page cache were read from storage.
+    fn lost_page_cache(&self) -> bool {
         let read = self.storage_read_bytes.unwrap_or(0);
-        read >= FROM_STORAGE_MIN && self.share_from_storage() > FROM_STORAGE_MAX
+        self.residency == FileResidency::Cached
+            && read >= FROM_STORAGE_MIN
+            && self.share_from_storage() > FROM_STORAGE_MAX
     }
 
-    /// Whether what was to come from storage came from the page cache.
-    pub(crate) fn was_not_cold(&self) -> bool {
-        self.storage_read_bytes.is_some() && self.share_from_storage() < COLD_MIN
+    /// Whether files that should be read from storage were in the page cache.
+    fn was_not_cold(&self) -> bool {
+        self.residency == FileResidency::OnDisk
+            && self.storage_read_bytes.is_some()
+            && self.share_from_storage() < COLD_MIN
     }
 
-    /// Of all bytes; 0 where the kernel does not tell.
+    /// Of all bytes; 0 where the kernel doesn't count it.
     fn share_from_storage(&self) -> f64 {
         let read = self.storage_read_bytes.unwrap_or(0);
         read as f64 / self.body_bytes.max(1) as f64
-    }
-
-    fn wall(&self) -> f64 {
-        self.window.wall.as_secs_f64()
-    }
-
-    fn cpu(&self) -> f64 {
-        self.window.used.cpu.as_secs_f64()
     }
 
     fn each(&self, count: u64) -> f64 {
         count as f64 / self.requests.max(1) as f64
     }
 
-    /// In seconds; none where so few latencies have no such quantile.
+    /// In seconds; `None` where there are too few latencies for this quantile.
     fn latency(&self, share: f64) -> Option<f64> {
         quantile(&self.latencies_ns, share)
     }
 }
 
-/// Of figures in ascending order, in nanoseconds; the quantile in seconds. Each end of it has to
-/// have a figure of its own.
+/// The quantile, in seconds, of latencies in ascending order, in nanoseconds. There must be a
+/// latency on each side of it.
 fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
     let is_extreme = share == 0.0 || share == 1.0;
     let is_known = is_extreme || sorted_ns.len() as f64 * share.min(1.0 - share) >= 0.999;
@@ -155,8 +150,8 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
     Some(*nanoseconds as f64 / 1e9)
 }
 
-/// All rounds of each contender together.
-pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
+/// The distribution of each contender's latencies in all rounds together.
+pub(crate) fn latencies(played: &Played<ServerSample>) -> Vec<Latencies> {
     let of = |contender: usize| {
         let rounds = played.of(contender);
         let all = rounds.iter().flat_map(|one| &one.latencies_ns);
@@ -174,181 +169,150 @@ pub(crate) fn latencies(played: &Played<Observation>) -> Vec<Latencies> {
     (0..played.contenders()).filter_map(of).collect()
 }
 
-/// What to know about one server's figures. `pages` says whether they were to be in memory.
-pub(crate) fn notes_of(name: &str, observations: &[&Observation], pages: Pages) -> Vec<String> {
-    let rounds = observations.len();
-    let count = |is: &dyn Fn(&Observation) -> bool| observations.iter().filter(|o| is(o)).count();
-    let percent = |share: &dyn Fn(&Observation) -> f64| {
-        let shares: Vec<f64> = observations.iter().map(|o| share(o)).collect();
+/// Notes on one server's figures.
+pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
+    let rounds = samples.len();
+    let count = |is: &dyn Fn(&ServerSample) -> bool| samples.iter().filter(|s| is(s)).count();
+    let percent = |share: &dyn Fn(&ServerSample) -> f64| {
+        let shares: Vec<f64> = samples.iter().map(|s| share(s)).collect();
         Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
     };
-    let mut notes = Vec::new();
-    let bound = count(&|o| o.window.is_bench_bound());
-    if bound > 0 {
-        notes.push(format!(
-            "with {name} the client was the bottleneck in {bound} of {rounds} rounds (client \
-             {:.0} %, server {:.0} % of a processor): only processor time tells, not throughput",
-            percent(&|o| o.window.bench_share()),
-            percent(&|o| o.window.share())
-        ));
-    }
-    let coarse = count(&|o| o.window.cpu_source == CpuSource::Ticks);
-    if coarse > 0 {
-        notes.push(format!(
-            "{name}'s processor time is in ticks of 10 ms in {coarse} of {rounds} rounds, since \
-             threads came or went"
-        ));
-    }
-    notes.extend(match pages {
-        Pages::Cached => note_of(count(&|o| o.lost_page_cache()), &|lost| {
+    let bound = count(&|s| s.window.is_bench_bound());
+    let coarse = count(&|s| s.window.cpu_source == CpuSource::Ticks);
+    let lost = count(&|s| s.lost_page_cache());
+    let warm = count(&|s| s.was_not_cold());
+    let notes = [
+        (bound > 0).then(|| {
             format!(
-                "{name} had to read from storage in {lost} of {rounds} rounds: the page cache had \
-                 lost some of the files"
+                "the client was the bottleneck with {name} in {bound} of {rounds} rounds (client \
+                 {:.0} %, server {:.0} % of a processor): compare processor time, not throughput",
+                percent(&|s| s.window.bench_share()),
+                percent(&|s| s.window.share())
             )
         }),
-        Pages::OnDisk => note_of(count(&|o| o.was_not_cold()), &|warm| {
+        (coarse > 0).then(|| {
             format!(
-                "{name} had to read less than half of the bytes from storage in {warm} of \
-                 {rounds} rounds: the files were not cold"
+                "the processor time of {name} is in ticks of 10 ms in {coarse} of {rounds} rounds, \
+                 because threads started or ended"
             )
         }),
-    });
-    notes
+        (lost > 0).then(|| {
+            format!(
+                "{name} read from storage in {lost} of {rounds} rounds: the page cache had lost \
+                 some of the files"
+            )
+        }),
+        (warm > 0).then(|| {
+            format!(
+                "{name} read less than half of the bytes from storage in {warm} of {rounds} \
+                 rounds: the files were not cold"
+            )
+        }),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
-fn note_of(count: usize, note: &dyn Fn(usize) -> String) -> Option<String> {
-    (count > 0).then(|| note(count))
-}
-
-/// Where the files were to be.
+/// Where the files should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pages {
+pub(crate) enum FileResidency {
     Cached,
     OnDisk,
 }
 
-pub(crate) const CPU_PER_GIB: Metric<Observation> = Metric {
-    name: "cpu_per_gib",
-    label: "processor time per GiB",
-    unit: Unit::SecondsPerGib,
-    better: Some(Better::Lower),
-    of: |o| (o.body_bytes > 0).then(|| o.cpu() / (o.body_bytes as f64 / GIB)),
-};
-pub(crate) const REQUESTS_PER_CPU: Metric<Observation> = Metric {
-    name: "requests_per_cpu",
-    label: "requests per processor second",
-    unit: Unit::PerSecond,
-    better: Some(Better::Higher),
-    of: |o| (o.cpu() > 0.0).then(|| o.requests as f64 / o.cpu()),
-};
-pub(crate) const THROUGHPUT: Metric<Observation> = Metric {
-    name: "throughput",
-    label: "throughput",
-    unit: Unit::BytesPerSecond,
-    better: Some(Better::Higher),
-    of: |o| Some(o.body_bytes as f64 / o.wall()),
-};
-pub(crate) const REQUESTS: Metric<Observation> = Metric {
-    name: "requests",
-    label: "requests per second",
-    unit: Unit::PerSecond,
-    better: Some(Better::Higher),
-    of: |o| Some(o.requests as f64 / o.wall()),
-};
-pub(crate) const CPU_SHARE: Metric<Observation> = Metric {
-    name: "cpu_share",
-    label: "share of a processor",
-    unit: Unit::Share,
-    better: None,
-    of: |o| Some(o.window.share()),
-};
-pub(crate) const P50: Metric<Observation> = Metric {
-    name: "p50",
-    label: "time of an answer, median",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |o| o.latency(0.5),
-};
-pub(crate) const P90: Metric<Observation> = Metric {
-    name: "p90",
-    label: "time of an answer, 90th percentile",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |o| o.latency(0.9),
-};
-pub(crate) const P99: Metric<Observation> = Metric {
-    name: "p99",
-    label: "time of an answer, 99th percentile",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |o| o.latency(0.99),
-};
-pub(crate) const WORST: Metric<Observation> = Metric {
-    name: "worst",
-    label: "time of an answer, worst",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |o| o.latency(1.0),
-};
-pub(crate) const PEAK_RESIDENT: Metric<Observation> = Metric {
-    name: "peak_resident",
-    label: "peak resident memory",
-    unit: Unit::Bytes,
-    better: Some(Better::Lower),
-    of: |o| Some(o.peak_resident_bytes as f64),
-};
-pub(crate) const RESIDENT_EACH: Metric<Observation> = Metric {
-    name: "memory_per_connection",
-    label: "resident memory per connection",
-    unit: Unit::Bytes,
-    better: Some(Better::Lower),
-    of: |o| o.held.as_ref().map(Held::bytes_each),
-};
-pub(crate) const P99_BEFORE: Metric<Observation> = Metric {
-    name: "p99_alone",
-    label: "time of an answer without them, 99th percentile",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |o| quantile(&o.held.as_ref()?.latencies_before_ns, 0.99),
-};
-pub(crate) const TCP_BUFFERS: Metric<Observation> = Metric {
-    name: "tcp_buffers",
-    label: "kernel memory in TCP buffers",
-    unit: Unit::Bytes,
-    better: None,
-    of: |o| o.tcp_buffer_bytes.map(|bytes| bytes as f64),
-};
-pub(crate) const PAGE_FAULTS: Metric<Observation> = Metric {
-    name: "page_faults",
-    label: "page faults per request",
-    unit: Unit::Count,
-    better: Some(Better::Lower),
-    of: |o| Some(o.each(o.window.used.page_faults)),
-};
-pub(crate) const CONTEXT_SWITCHES: Metric<Observation> = Metric {
-    name: "context_switches",
-    label: "context switches per request",
-    unit: Unit::Count,
-    better: Some(Better::Lower),
-    of: |o| Some(o.each(o.window.used.context_switches)),
-};
-pub(crate) const STORAGE_READ: Metric<Observation> = Metric {
-    name: "storage_read",
-    label: "read from storage",
-    unit: Unit::Bytes,
-    better: None,
-    of: |o| o.storage_read_bytes.map(|bytes| bytes as f64),
-};
+/// A metric of a load on a server.
+pub(crate) type ServerMetric = MetricReader<ServerSample>;
+
+pub(crate) const CPU_PER_GIB: ServerMetric = ServerMetric::lower(
+    "cpu_per_gib",
+    "processor time per GiB",
+    Unit::SecondsPerGib,
+    |s| (s.body_bytes > 0).then(|| s.window.cpu() / (s.body_bytes as f64 / GIB)),
+);
+pub(crate) const REQUESTS_PER_CPU: ServerMetric = ServerMetric::higher(
+    "requests_per_cpu",
+    "requests per processor second",
+    Unit::PerSecond,
+    |s| (s.window.cpu() > 0.0).then(|| s.requests as f64 / s.window.cpu()),
+);
+pub(crate) const THROUGHPUT: ServerMetric =
+    ServerMetric::higher("throughput", "throughput", Unit::BytesPerSecond, |s| {
+        Some(s.body_bytes as f64 / s.window.seconds())
+    });
+pub(crate) const REQUESTS: ServerMetric =
+    ServerMetric::higher("requests", "requests per second", Unit::PerSecond, |s| {
+        Some(s.requests as f64 / s.window.seconds())
+    });
+pub(crate) const CPU_SHARE: ServerMetric =
+    ServerMetric::neutral("cpu_share", "share of a processor", Unit::Share, |s| {
+        Some(s.window.share())
+    });
+pub(crate) const P50: ServerMetric =
+    ServerMetric::lower("p50", "response time, median", Unit::Seconds, |s| {
+        s.latency(0.5)
+    });
+pub(crate) const P90: ServerMetric = ServerMetric::lower(
+    "p90",
+    "response time, 90th percentile",
+    Unit::Seconds,
+    |s| s.latency(0.9),
+);
+pub(crate) const P99: ServerMetric = ServerMetric::lower(
+    "p99",
+    "response time, 99th percentile",
+    Unit::Seconds,
+    |s| s.latency(0.99),
+);
+pub(crate) const WORST: ServerMetric =
+    ServerMetric::lower("worst", "response time, worst", Unit::Seconds, |s| {
+        s.latency(1.0)
+    });
+pub(crate) const PEAK_RESIDENT: ServerMetric =
+    ServerMetric::lower("peak_resident", "peak resident memory", Unit::Bytes, |s| {
+        Some(s.peak_resident_bytes as f64)
+    });
+pub(crate) const RESIDENT_EACH: ServerMetric = ServerMetric::lower(
+    "memory_per_connection",
+    "resident memory per connection",
+    Unit::Bytes,
+    |s| s.held.as_ref().map(HeldConnections::bytes_each),
+);
+pub(crate) const P99_BEFORE: ServerMetric = ServerMetric::lower(
+    "p99_alone",
+    "response time without them, 99th percentile",
+    Unit::Seconds,
+    |s| quantile(&s.held.as_ref()?.latencies_before_ns, 0.99),
+);
+pub(crate) const TCP_BUFFERS: ServerMetric = ServerMetric::neutral(
+    "tcp_buffers",
+    "kernel memory in TCP buffers",
+    Unit::Bytes,
+    |s| s.tcp_buffer_bytes.map(|bytes| bytes as f64),
+);
+pub(crate) const PAGE_FAULTS: ServerMetric =
+    ServerMetric::lower("page_faults", "page faults per request", Unit::Count, |s| {
+        Some(s.each(s.window.used.page_faults))
+    });
+pub(crate) const CONTEXT_SWITCHES: ServerMetric = ServerMetric::lower(
+    "context_switches",
+    "context switches per request",
+    Unit::Count,
+    |s| Some(s.each(s.window.used.context_switches)),
+);
+pub(crate) const STORAGE_READ: ServerMetric =
+    ServerMetric::neutral("storage_read", "read from storage", Unit::Bytes, |s| {
+        s.storage_read_bytes.map(|bytes| bytes as f64)
+    });
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::tests::window;
+    use crate::machine::window::tests::window;
 
-    fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> Observation {
+    fn observation(latencies_ms: impl IntoIterator<Item = u64>) -> ServerSample {
         let latencies_ms = latencies_ms.into_iter();
-        Observation {
+        ServerSample {
             window: window(0.5, 0.25, 0.0, 0.0),
+            residency: FileResidency::Cached,
             requests: 1000,
             body_bytes: 2 << 30,
             latencies_ns: latencies_ms.map(|ms| ms * 1_000_000).collect(),
@@ -361,7 +325,7 @@ mod tests {
 
     #[test]
     fn figures_follow_from_bytes_requests_and_seconds() {
-        let of = |metric: Metric<Observation>| (metric.of)(&observation(1..=100));
+        let of = |metric: MetricReader<ServerSample>| (metric.read)(&observation(1..=100));
         assert_eq!(of(CPU_PER_GIB), Some(0.25));
         assert_eq!(of(THROUGHPUT), Some((2_u64 << 30) as f64));
         assert_eq!(of(REQUESTS), Some(1000.0));
@@ -376,15 +340,15 @@ mod tests {
     #[test]
     fn memory_of_connections_is_what_came_with_them() {
         let mut held = observation(1..=10);
-        held.held = Some(Held {
+        held.held = Some(HeldConnections {
             connections: 100,
             before_bytes: 1 << 20,
             bytes: (1 << 20) + 100 * 4096,
             latencies_before_ns: (1..=100).map(|ms| ms * 1_000_000).collect(),
         });
-        assert_eq!((RESIDENT_EACH.of)(&held), Some(4096.0));
-        assert_eq!((P99_BEFORE.of)(&held), Some(0.099));
-        assert_eq!((P99_BEFORE.of)(&observation(1..=10)), None);
+        assert_eq!((RESIDENT_EACH.read)(&held), Some(4096.0));
+        assert_eq!((P99_BEFORE.read)(&held), Some(0.099));
+        assert_eq!((P99_BEFORE.read)(&observation(1..=10)), None);
     }
 
     #[test]
@@ -420,23 +384,24 @@ mod tests {
     fn a_client_that_was_the_bottleneck_is_named_as_such() {
         let mut bound = observation(1..=10);
         bound.window = window(0.5, 0.99, 0.0, 0.0);
-        let notes = notes_of("x", &[&bound, &observation(1..=10)], Pages::Cached);
-        let note = "with x the client was the bottleneck in 1 of 2 rounds";
+        let notes = notes_of("x", &[&bound, &observation(1..=10)]);
+        let note = "the client was the bottleneck with x in 1 of 2 rounds";
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with(note), "{notes:?}");
     }
 
     #[test]
-    fn files_that_were_to_be_in_memory_and_were_not_are_told_of() {
+    fn files_that_are_not_where_they_should_be_are_noted() {
         let mut cold = observation(1..=10);
         cold.storage_read_bytes = Some(2 << 30);
-        let notes = |pages| notes_of("x", &[&cold], pages);
-        assert!(notes(Pages::Cached)[0].contains("page cache"));
-        assert!(notes(Pages::OnDisk).is_empty());
+        assert!(notes_of("x", &[&cold])[0].contains("page cache"));
+        cold.residency = FileResidency::OnDisk;
+        assert!(notes_of("x", &[&cold]).is_empty());
         let mut warm = observation(1..=10);
         warm.body_bytes = 1 << 20;
         warm.storage_read_bytes = Some(FROM_STORAGE_MIN - 1);
-        assert!(notes_of("x", &[&warm], Pages::Cached).is_empty());
-        assert!(notes_of("x", &[&warm], Pages::OnDisk)[0].contains("not cold"));
+        assert!(notes_of("x", &[&warm]).is_empty());
+        warm.residency = FileResidency::OnDisk;
+        assert!(notes_of("x", &[&warm])[0].contains("not cold"));
     }
 }

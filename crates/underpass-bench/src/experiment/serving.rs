@@ -1,4 +1,4 @@
-//! Servers side by side: the ground of `http`, `small`, `cold` and `many`.
+//! Servers side by side: what `http`, `small`, `cold` and `many` share.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,130 +7,136 @@ use std::time::{Duration, Instant};
 
 use underpass::Mechanism;
 
-use super::Ground;
-use super::observation::{Observation, Pages, notes_of, observe_lanes};
-use crate::document::{Contender, Timeline, Travelled, Unit};
+use super::ExperimentContext;
+use super::observation::{ServerSample, notes_of};
+use crate::contender::named::NamedCommand;
+use crate::contender::server::{MetricsMode, ServerProcess, ServerSetup};
+use crate::contender::server_metrics;
+use crate::document::{Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
-use crate::load::{Batch, Lane, Specimen, Waiting, flush_to_disk, verify};
-use crate::named::Named;
-use crate::proc::{self, Memory};
-use crate::rounds::Played;
-use crate::run::notes_of_rounds;
-use crate::server::{Server, Setup, Telling};
-use crate::telling;
-use crate::throttle::Throttle;
+use crate::load::{FileSet, TestFile, flush_to_disk, verify};
+use crate::machine::proc::{self, ProcessMemory};
+use crate::machine::throttle::DiskThrottle;
+use crate::rounds::contenders::{ContenderList, ContenderSet};
+use crate::rounds::interleave::Played;
 
-/// How often memory is looked at, in the pass that is for looking.
+/// How often memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long a server may take to count what has left.
-const TOLD_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a server may take to count what it has sent.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When a server can fail outside of the rounds, as it goes on behind its name.
-const COMPARED: &str = "when its answers were compared with the files";
-pub(crate) const WATCHED: &str = "while its memory was looked at";
-pub(crate) const LISTENED: &str = "while it told how bodies travelled";
+/// Each completes "NAME failed …" where a server fails outside of the rounds.
+const VERIFIED: &str = "when its responses were compared with the files";
+pub(crate) const SAMPLED: &str = "while its memory was sampled";
+pub(crate) const COUNTED: &str = "while it counted by which mechanisms bodies were sent";
 
-/// Our own server, under a name and with some more arguments.
-pub(crate) struct Variant {
-    pub(crate) name: String,
-    pub(crate) arguments: Vec<String>,
-}
-
-impl Variant {
-    /// As it is, and with each of these mechanisms alone.
-    pub(crate) fn of_mechanisms(only: &[Mechanism]) -> Vec<Variant> {
-        let as_it_is = Variant::new("underpass", &[]);
-        let only = only.iter().map(|mechanism| {
-            let mechanism = mechanism.name();
-            let name = format!("underpass, {mechanism} only");
-            Variant::new(&name, &["--only", mechanism])
-        });
-        std::iter::once(as_it_is).chain(only).collect()
-    }
-
-    pub(crate) fn new(name: &str, arguments: &[&str]) -> Variant {
-        let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        Variant {
-            name: name.to_owned(),
-            arguments: arguments.collect(),
-        }
-    }
-}
-
-/// The servers of an experiment, and the folder that all of them serve.
-pub(crate) struct Bench {
-    site: PathBuf,
-    processor: Option<usize>,
-    throttle: Option<Throttle>,
-    entrants: Vec<Entrant>,
-    lineup: Lineup,
-    left_out: Vec<String>,
-    /// What is to be said, with the next case, of servers that have failed before its rounds.
-    unsaid: Vec<String>,
-}
-
-/// What a server is tried with before anything is measured.
-const TRIAL: Batch = Batch {
+/// What each server is tried with before anything is measured.
+const TRIAL: FileSet = FileSet {
     name: "trial",
     count: 1,
     bytes: 100_003,
 };
 
-/// A server with its setup; running from `Bench::start` on.
-struct Entrant {
-    setup: Setup,
-    server: Option<Server>,
+/// Our own server, with a name and additional arguments.
+pub(crate) struct ServerVariant {
+    name: String,
+    arguments: Vec<String>,
 }
 
-impl Bench {
-    /// Starts all servers: our own ones, then those of the user. `name` is the experiment's.
-    pub(crate) fn start(
-        name: &str,
-        variants: &[Variant],
-        others: &[Named],
-        ground: &Ground,
-        throttle: Option<Throttle>,
-    ) -> Result<Bench> {
-        let place = |what: &str| ground.scratch.subdirectory(&format!("{name}/{what}"));
-        let mut bench = Bench {
-            site: place("www")?,
-            processor: ground.seats.contender,
-            throttle,
-            entrants: Vec::new(),
-            lineup: Lineup::default(),
-            left_out: Vec::new(),
-            unsaid: Vec::new(),
-        };
-        match bench.admit_all(variants, others, place) {
-            Ok(()) => {
-                let names = bench.entrants.iter().map(|e| e.setup.name().to_owned());
-                bench.lineup = Lineup::of(names);
-                Ok(bench)
-            }
-            // Why one of them did not start is what matters.
-            Err(error) => bench.finish_after(Err(error)),
+impl ServerVariant {
+    pub(crate) fn new(name: &str, arguments: &[&str]) -> ServerVariant {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
+        ServerVariant {
+            name: name.to_owned(),
+            arguments: arguments.collect(),
         }
     }
 
-    /// Lets servers in that deliver a small file as it is; says why of the others. Without our own
-    /// there is nothing to measure.
+    /// Our server as it is.
+    pub(crate) fn plain() -> ServerVariant {
+        ServerVariant::new("underpass", &[])
+    }
+
+    /// Our server with only this mechanism.
+    pub(crate) fn only(mechanism: Mechanism) -> ServerVariant {
+        let name = format!("underpass, {mechanism} only");
+        ServerVariant::new(&name, &["--only", mechanism.name()])
+    }
+}
+
+/// The servers of an experiment, and the directory that all of them serve.
+pub(crate) struct ServerSet {
+    site: PathBuf,
+    processor: Option<usize>,
+    throttle: Option<DiskThrottle>,
+    entries: Vec<ServerEntry>,
+    list: ContenderList,
+    left_out: Vec<String>,
+    /// Notes, for the next case, on servers that have failed before its rounds.
+    pending_notes: Vec<String>,
+}
+
+/// A server with its setup; running from `ServerSet::run` on.
+struct ServerEntry {
+    setup: ServerSetup,
+    server: Option<ServerProcess>,
+}
+
+impl ServerSet {
+    /// Starts all servers, our own ones and then the user's, has `play` add cases to the
+    /// experiment, and stops the servers.
+    pub(crate) fn run(
+        mut experiment: Experiment,
+        (variants, others): (&[ServerVariant], &[NamedCommand]),
+        setting: &ExperimentContext,
+        throttle: Option<DiskThrottle>,
+        play: impl FnOnce(&mut ServerSet, &mut Experiment) -> Result<()>,
+    ) -> Result<Vec<Experiment>> {
+        let directory = |what: &str| {
+            let path = format!("{}/{what}", experiment.name);
+            setting.scratch.subdirectory(&path)
+        };
+        let mut servers = ServerSet {
+            site: directory("www")?,
+            processor: setting.processors.contender,
+            throttle,
+            entries: Vec::new(),
+            list: ContenderList::default(),
+            left_out: Vec::new(),
+            pending_notes: Vec::new(),
+        };
+        let admitted = servers.admit_all(variants, others, directory);
+        let played = admitted.and_then(|()| {
+            let setups = servers.entries.iter().map(|entry| &entry.setup);
+            experiment.contenders = setups.clone().map(ServerSetup::entry).collect();
+            servers.list = ContenderList::of(setups.map(|setup| setup.name().to_owned()));
+            experiment.notes.append(&mut servers.left_out);
+            play(&mut servers, &mut experiment)
+        });
+        // Each server is stopped whatever the result is; the first error is reported.
+        let running = servers.entries.into_iter().filter_map(|entry| entry.server);
+        let stopped = error::all(running.map(ServerProcess::stop));
+        played.and(stopped).map(|()| vec![experiment])
+    }
+
+    /// Admits servers that deliver a small file unchanged, and notes why others are left out. Our
+    /// own servers must be admitted.
     fn admit_all(
         &mut self,
-        variants: &[Variant],
-        others: &[Named],
-        place: impl Fn(&str) -> Result<PathBuf>,
+        variants: &[ServerVariant],
+        others: &[NamedCommand],
+        directory: impl Fn(&str) -> Result<PathBuf>,
     ) -> Result<()> {
         let trial = TRIAL.make(&self.site)?;
         for (index, variant) in variants.iter().enumerate() {
-            let own = place(&format!("server-{index}"))?;
-            let setup = Setup::own(&variant.name, &variant.arguments, &self.site, own)?;
+            let own = directory(&format!("server-{index}"))?;
+            let setup = ServerSetup::own(&variant.name, &variant.arguments, &self.site, own)?;
             self.admit(setup, &trial)?;
         }
         for (index, named) in others.iter().enumerate() {
-            let own = place(&format!("server-{}", variants.len() + index))?;
-            let setup = Setup::of(named, &self.site, own)?;
+            let own = directory(&format!("server-{}", variants.len() + index))?;
+            let setup = ServerSetup::of(named, &self.site, own)?;
             match self.admit(setup, &trial) {
                 Err(Error::Contender(why) | Error::Answer(why)) => {
                     self.left_out.push(format!("not measured: {why}"));
@@ -141,134 +147,106 @@ impl Bench {
         Ok(())
     }
 
-    fn admit(&mut self, setup: Setup, trial: &[Specimen]) -> Result<()> {
-        let index = self.entrants.len();
+    fn admit(&mut self, setup: ServerSetup, trial: &[TestFile]) -> Result<()> {
+        let index = self.entries.len();
         let server = None;
-        self.entrants.push(Entrant { setup, server });
+        self.entries.push(ServerEntry { setup, server });
         let admitted = self.restart(index).and_then(|()| {
             let verified = verify(self.server(index)?.address(), trial);
             verified.map_err(|error| error.of(self.name(index)))
         });
         if admitted.is_err() {
-            let refused = self.entrants.pop();
-            refused
-                .and_then(|e| e.server)
-                .map_or(Ok(()), Server::stop)?;
+            let rejected = self.entries.pop().and_then(|entry| entry.server);
+            rejected.map_or(Ok(()), ServerProcess::stop)?;
         }
         admitted
     }
 
-    /// Who is not measured, and why.
-    pub(crate) fn left_out(&self) -> Vec<String> {
-        self.left_out.clone()
-    }
-
-    /// The folder that is served.
-    pub(crate) fn site(&self) -> &Path {
-        &self.site
-    }
-
-    pub(crate) fn contenders(&self) -> Vec<Contender> {
-        self.entrants.iter().map(|e| e.setup.entry()).collect()
+    /// Creates the files of a set in the directory that is served, writes them to disk, has every
+    /// server send every one of them, and compares hashes. Servers that fail are left out from here
+    /// on, with a note on the next case.
+    pub(crate) fn make(&mut self, files: FileSet) -> Result<Vec<TestFile>> {
+        let files = files.make(&self.site)?;
+        flush_to_disk(&self.site)?;
+        for index in self.list.standing() {
+            if let Err(error) = verify(self.server(index)?.address(), &files) {
+                let failure = self.leave_out(index, VERIFIED, error)?;
+                self.pending_notes.push(failure);
+            }
+        }
+        Ok(files)
     }
 
     pub(crate) fn name(&self, index: usize) -> &str {
-        self.entrants[index].setup.name()
+        self.entries[index].setup.name()
     }
 
-    /// For files that are about this server.
+    /// The directory for files about this server.
     pub(crate) fn own_directory(&self, index: usize) -> &Path {
-        self.entrants[index].setup.own_directory()
+        self.entries[index].setup.own_directory()
     }
 
-    pub(crate) fn server(&self, index: usize) -> Result<&Server> {
-        let server = self.entrants[index].server.as_ref();
+    pub(crate) fn server(&self, index: usize) -> Result<&ServerProcess> {
+        let server = self.entries[index].server.as_ref();
         server.ok_or_else(|| Error::Contender(format!("{} is not running", self.name(index))))
     }
 
-    /// Starts a server anew: one that has done nothing yet.
+    /// Starts a fresh process of a server.
     pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
-        self.restart_as(index, Telling::Nothing)
+        self.restart_with(index, MetricsMode::Off)
     }
 
-    /// How bodies travel in some work that is not timed, from a server that tells; `work` says how
-    /// many bytes of bodies came. The server is started anew for it, and once more afterwards.
-    pub(crate) fn listen(
+    fn restart_with(&mut self, index: usize, metrics: MetricsMode) -> Result<()> {
+        let entry = &mut self.entries[index];
+        entry.server.take().map_or(Ok(()), ServerProcess::stop)?;
+        let server = entry.setup.start(self.processor, metrics)?;
+        if let Some(throttle) = &self.throttle {
+            throttle.add(server.pid())?;
+        }
+        entry.server = Some(server);
+        Ok(())
+    }
+
+    /// By which mechanisms a server with metrics sends bodies in `work`, which is not timed and
+    /// returns the number of body bytes. The server is restarted before and afterwards.
+    pub(crate) fn count_payload(
         &mut self,
         index: usize,
-        work: impl FnOnce(&Server) -> Result<u64>,
-    ) -> Result<Vec<Travelled>> {
-        let Some(socket) = self.entrants[index].setup.telling().map(Path::to_owned) else {
+        work: impl FnOnce(&ServerProcess) -> Result<u64>,
+    ) -> Result<Vec<PayloadPath>> {
+        let Some(socket) = self.entries[index].setup.metrics().map(Path::to_owned) else {
             return Ok(Vec::new());
         };
-        self.restart_as(index, Telling::Metrics)?;
+        self.restart_with(index, MetricsMode::On)?;
         let bytes = work(self.server(index)?)?;
         let start = Instant::now();
         loop {
-            let told = telling::travelled(&socket, index)?;
-            let sum: u64 = told.iter().map(|one| one.bytes).sum();
-            // The last answers are counted a moment after they have left.
-            if sum >= bytes || start.elapsed() > TOLD_TIMEOUT {
+            let paths = server_metrics::payload_paths(&socket, index)?;
+            let sum: u64 = paths.iter().map(|one| one.bytes).sum();
+            // The server counts the last responses a moment after it has sent them.
+            if sum >= bytes || start.elapsed() > COUNT_TIMEOUT {
                 self.restart(index)?;
-                return Ok(told);
+                return Ok(paths);
             }
             thread::sleep(SAMPLE_INTERVAL);
         }
     }
 
-    fn restart_as(&mut self, index: usize, telling: Telling) -> Result<()> {
-        let entrant = &mut self.entrants[index];
-        entrant.server.take().map_or(Ok(()), Server::stop)?;
-        let server = entrant.setup.start(self.processor, telling)?;
-        if let Some(throttle) = &self.throttle {
-            throttle.add(server.pid())?;
-        }
-        entrant.server = Some(server);
-        Ok(())
-    }
-
-    /// Puts the files on disk, then has every server send every one of them, and compares hashes.
-    /// Those who fail are left out from here on, which is said with the next case.
-    pub(crate) fn verify(&mut self, specimens: &[Specimen]) -> Result<()> {
-        flush_to_disk(&self.site)?;
-        for index in self.lineup.standing() {
-            let server = self.server(index)?;
-            if let Err(error) = verify(server.address(), specimens) {
-                let failure = self.leave_out(index, COMPARED, error)?;
-                self.unsaid.push(failure);
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts these lanes on a server, and reads what it cost. Requests and latencies are those of
-    /// the first lane, bytes those of all. Broken off with an error once `stop` is set.
-    pub(crate) fn observe(
-        &self,
-        index: usize,
-        lanes: Vec<Lane<'_>>,
-        waiting: Waiting,
-        stop: &AtomicBool,
-    ) -> Result<Observation> {
-        observe_lanes(self.server(index)?, lanes, waiting, stop)
-    }
-
-    /// What has to be said of a case, the failures before its rounds included. `pages` is where the
-    /// files were to be.
-    pub(crate) fn notes(&mut self, played: &Played<Observation>, pages: Pages) -> Vec<String> {
-        let mut notes = std::mem::take(&mut self.unsaid);
-        notes.extend(notes_of_rounds(played));
+    /// The notes on a case, including failures before its rounds.
+    pub(crate) fn notes(&mut self, played: &Played<ServerSample>) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.pending_notes);
+        notes.extend(played.notes());
         for index in 0..played.contenders() {
-            notes.extend(notes_of(self.name(index), &played.of(index), pages));
+            notes.extend(notes_of(self.name(index), &played.of(index)));
         }
         notes
     }
 
-    /// How memory of a server goes during some work that is not timed.
-    pub(crate) fn watch(
+    /// Samples a server's memory during `work`, which is not timed.
+    pub(crate) fn sample_memory(
         &self,
         index: usize,
-        work: impl FnOnce(&Server) -> Result<()>,
+        work: impl FnOnce(&ServerProcess) -> Result<()>,
     ) -> Result<Vec<Timeline>> {
         let server = self.server(index)?;
         let processes = proc::process_tree(server.pid())?;
@@ -282,32 +260,22 @@ impl Bench {
         });
         Ok(timelines(index, &samples?))
     }
-
-    /// Stops every server, whatever `played` came to: that is told first, then the first server
-    /// that did not stop.
-    pub(crate) fn finish_after<T>(self, played: Result<T>) -> Result<T> {
-        let servers = self.entrants.into_iter().filter_map(|e| e.server);
-        let stopped = error::all(servers.map(Server::stop));
-        let played = played?;
-        stopped?;
-        Ok(played)
-    }
 }
 
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
-        &mut self.lineup
+impl ContenderSet for ServerSet {
+    fn list(&mut self) -> &mut ContenderList {
+        &mut self.list
     }
 
     fn dismiss(&mut self, contender: usize) -> Result<()> {
-        let server = self.entrants[contender].server.take();
-        let _ = server.map_or(Ok(()), Server::stop);
+        let server = self.entries[contender].server.take();
+        let _ = server.map_or(Ok(()), ServerProcess::stop);
         Ok(())
     }
 }
 
-/// Looks at memory again and again until it is over, and once more then.
-fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, Memory)> {
+/// Samples memory until `is_over` is set, and once more then.
+fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, ProcessMemory)> {
     let start = Instant::now();
     let mut samples = Vec::new();
     loop {
@@ -321,9 +289,9 @@ fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, Memory)> {
     }
 }
 
-fn timelines(contender: usize, samples: &[(f64, Memory)]) -> Vec<Timeline> {
+fn timelines(contender: usize, samples: &[(f64, ProcessMemory)]) -> Vec<Timeline> {
     let first = samples.first().map_or(0, |(_, memory)| memory.page_faults);
-    let line = |label: &str, unit, value: &dyn Fn(&Memory) -> u64| Timeline {
+    let line = |label: &str, unit, value: &dyn Fn(&ProcessMemory) -> u64| Timeline {
         contender,
         label: label.to_owned(),
         unit,

@@ -1,65 +1,54 @@
-//! `bench small`: where one write of head and body stops being better than a head and a sendfile.
+//! `bench small`: up to which size one write of head and body beats a head followed by sendfile.
 
 use std::time::Duration;
 
-use super::closed::Load;
-use super::observation::{self as read, Observation};
-use super::serving::{Bench, Variant};
-use super::{Ground, Scale, size_label, sizes_of_cases};
+use clap::Args;
+
+use super::closed::{ClosedLoad, ExtraPasses};
+use super::observation::{self as read, ServerMetric};
+use super::serving::{ServerSet, ServerVariant};
+use super::sizes::{parse_size, size_label, sizes_of_cases};
+use super::{ExperimentContext, Measurable, RunScale};
+use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
-use crate::load::{Connection, Quota, Waiting, allow_connections};
-use crate::named::Named;
-use crate::run::{Metric, Run};
-use crate::stats::{Comparison, Verdict};
+use crate::load::{ConnectionReuse, Quota, allow_connections};
+use crate::rounds::runner::RoundRunner;
+use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// Sizes of bodies around the crossover, in KiB.
 const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
 const CROSSOVER_KIB_QUICK: &[u64] = &[1, 8, 16, 64, 256];
 
-/// For how long connections go on asking in a round.
+/// How many files of each size are requested in turn.
+const FILES: usize = 64;
+
+/// For how long connections begin requests in a round.
 const SPAN_FULL: Duration = Duration::from_millis(450);
 const SPAN_QUICK: Duration = Duration::from_millis(50);
 
-/// What goes on around a round: opening connections, waiting until the server is settled.
+/// The time around a round: opening connections, waiting until the server is settled.
 const AROUND_MS: u64 = 50;
 
-/// The most that `serve --join` takes, in bytes, and what of it is left for a body.
+/// The maximum of `serve --join`, in bytes, and the part of it that is left for a body.
 const JOIN_MAX: u64 = 1 << 20;
 const JOINED_BODY_MAX: u64 = JOIN_MAX - (4 << 10);
 
-/// What to ask for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Servers beside our own.
-    pub servers: Vec<Named>,
-    /// Sizes of bodies in bytes; from 1 to 256 KiB if empty.
-    pub sizes: Vec<u64>,
-    /// How many files of each size, asked for in turns.
-    pub files: usize,
-    /// Connections open at once, each asking again when its answer is complete.
-    pub connections: usize,
-    /// Requests of a round, all connections together; as many as begin in a while if none.
-    pub requests: Option<u64>,
-    /// What the client does while no answer is there.
-    pub waiting: Waiting,
+/// What to request.
+#[derive(Args, Clone, Debug)]
+pub struct SmallOptions {
+    /// Request bodies of these sizes, such as 1KiB,64KiB [default: 1 to 256 KiB]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    sizes: Vec<u64>,
+    /// Keep this many connections open at once
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    connections: usize,
+    /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
+    #[arg(long = "server", value_name = "NAME=COMMAND")]
+    servers: Vec<NamedCommand>,
 }
 
-impl Default for Options {
-    /// 32 connections, 64 files, all sizes.
-    fn default() -> Options {
-        Options {
-            servers: Vec::new(),
-            sizes: Vec::new(),
-            files: 64,
-            connections: 32,
-            requests: None,
-            waiting: Waiting::default(),
-        }
-    }
-}
-
-const METRICS: [Metric<Observation>; 6] = [
+const METRICS: [ServerMetric; 6] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
@@ -68,134 +57,121 @@ const METRICS: [Metric<Observation>; 6] = [
     read::P99,
 ];
 
-/// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
-    let contenders = 2 + options.servers.len() as u64;
-    // Beside the rounds of each size a warm-up, and one under strace in all.
-    let plays = options.sizes(scale).len() as u64 * (rounds as u64 + 1) + 1;
-    plays * contenders * options.weight_of_play(scale)
-}
-
-/// Asks our server in both ways, and the others, for bodies of each size.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    options.check()?;
-    allow_connections(options.connections)?;
-    let variants = [
-        Variant::new("one write", &["--join", &JOIN_MAX.to_string()]),
-        Variant::new("head, then sendfile", &["--join", "0"]),
-    ];
-    let mut bench = Bench::start("small", &variants, &options.servers, ground, None)?;
-    let mut experiment = describe(&bench, options.connections, run.rounds);
-    experiment.notes.extend(bench.left_out());
-    let played = play_all(options, &mut bench, &mut experiment.cases, ground, run);
-    bench.finish_after(played)?;
-    experiment
-        .notes
-        .extend(crossover(&findings(&experiment.cases)));
-    Ok(vec![experiment])
-}
-
-fn play_all(
-    options: &Options,
-    bench: &mut Bench,
-    cases: &mut Vec<Case>,
-    ground: &Ground,
-    run: &Run,
-) -> Result<()> {
-    for size in options.sizes(ground.scale) {
-        if run.is_stopped() {
-            break;
-        }
-        let mut closed = options.load(ground.scale).of_size(size, bench, run)?;
-        let weight = options.weight_of_play(ground.scale);
-        let Some(mut case) = closed.case(&METRICS, weight, run)? else {
-            break;
-        };
-        // Once is enough: what differs between the two is the same at every size.
-        if cases.is_empty() {
-            closed.add_calls(&mut case, weight, run)?;
-        }
-        cases.push(case);
+impl Measurable for SmallOptions {
+    fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
+        let contenders = 2 + self.servers.len() as u64;
+        // Besides the rounds: a warm-up for each size, and one pass under strace.
+        let plays = self.sizes(scale).len() as u64 * (rounds as u64 + 1) + 1;
+        plays * contenders * weight_of_play(scale)
     }
-    Ok(())
+
+    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+        self.check()?;
+        allow_connections(self.connections)?;
+        let variants = [
+            ServerVariant::new("one write", &["--join", &JOIN_MAX.to_string()]),
+            ServerVariant::new("head, then sendfile", &["--join", "0"]),
+        ];
+        let scale = setting.scale;
+        let load = ClosedLoad {
+            name: "small",
+            files: FILES,
+            connections: self.connections,
+            reuse: ConnectionReuse::KeepAlive,
+            quota: Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
+        };
+        let experiment = self.describe(runner.rounds);
+        let contenders = (&variants[..], &self.servers[..]);
+        ServerSet::run(
+            experiment,
+            contenders,
+            setting,
+            None,
+            |servers, experiment| {
+                for size in self.sizes(scale) {
+                    if runner.is_stopped() {
+                        break;
+                    }
+                    // The calls of the two ways differ in the same manner at every size.
+                    let extra = match experiment.cases.is_empty() {
+                        true => ExtraPasses::SystemCalls,
+                        false => ExtraPasses::Nothing,
+                    };
+                    let on = (&mut *servers, weight_of_play(scale), runner);
+                    let case = load.case(size, &METRICS, extra, on)?;
+                    experiment.cases.extend(case);
+                }
+                let findings = findings(&experiment.cases);
+                experiment.notes.extend(crossover(&findings));
+                Ok(())
+            },
+        )
+    }
 }
 
-impl Options {
+/// Of one contender, in milliseconds.
+fn weight_of_play(scale: RunScale) -> u64 {
+    AROUND_MS + scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64
+}
+
+impl SmallOptions {
     fn check(&self) -> Result<()> {
         match self.sizes.iter().find(|&&size| size > JOINED_BODY_MAX) {
             None => Ok(()),
             Some(size) => Err(Error::Setting(format!(
-                "a body of {} never leaves in one write; the most is {} bytes",
+                "a body of {} is never sent in one write; the maximum is {JOINED_BODY_MAX} bytes",
                 size_label(*size),
-                JOINED_BODY_MAX
             ))),
         }
     }
 
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         let usual = scale.pick(CROSSOVER_KIB, CROSSOVER_KIB_QUICK).iter();
         sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
-    fn load(&self, scale: Scale) -> Load {
-        Load {
-            name: "small",
-            files: self.files,
-            connections: self.connections,
-            connection: Connection::Kept,
-            quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
-            waiting: self.waiting,
+    fn describe(&self, rounds: usize) -> Experiment {
+        Experiment {
+            name: "small".into(),
+            variant: format!("{} connections", self.connections),
+            title: "Small bodies: one write, or a head and a sendfile".into(),
+            measured: "The same server responds in two ways: with head and body in one write, for \
+                       which it reads the body (`serve --join` larger than all), and with the \
+                       head followed by sendfile (`--join 0`). Requests come over persistent \
+                       connections for files in the page cache."
+                .into(),
+            reading: "Copying a small body costs less than another call. The size at which the \
+                      lines cross is the best value of `serve --join` on this machine, head \
+                      included."
+                .into(),
+            axis: Axis {
+                label: "body size".into(),
+                unit: Unit::Bytes,
+            },
+            rounds,
+            ..Experiment::default()
         }
     }
-
-    /// Of one contender, in milliseconds.
-    fn weight_of_play(&self, scale: Scale) -> u64 {
-        let span = scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
-        AROUND_MS + self.requests.map_or(span, |requests| requests / 40)
-    }
 }
 
-fn describe(bench: &Bench, connections: usize, rounds: usize) -> Experiment {
-    Experiment {
-        name: "small".into(),
-        variant: format!("{connections} connections"),
-        title: "Small bodies: one write, or a head and a sendfile".into(),
-        measured: "The same server answers in two ways: head and body in one write, for which the \
-                   body is read (`serve --join` larger than all), and the head followed by \
-                   sendfile (`--join 0`). Requests come over kept-alive connections for files in \
-                   the page cache."
-            .into(),
-        reading: "Copying a small body costs less than another call. Where the lines cross is the \
-                  size that `serve --join` should name on this machine, head included."
-            .into(),
-        axis: Axis {
-            label: "body size".into(),
-            unit: Unit::Bytes,
-        },
-        rounds,
-        contenders: bench.contenders(),
-        ..Experiment::default()
-    }
-}
-
-/// What one write is at some size, against the other way.
+/// How one write compares with the other way at some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     Wins,
     Loses,
-    /// The spread swallows it.
+    /// The difference is within the spread.
     Nothing,
     TooFewRounds,
 }
 
 impl Finding {
-    /// Of a comparison of figures of which more are better.
-    fn of(comparison: &Comparison) -> Finding {
+    /// From a comparison of figures of which higher ones are better.
+    fn of(comparison: &RatioEstimate) -> Finding {
         match comparison.verdict {
-            Verdict::Different if comparison.ratio > 1.0 => Finding::Wins,
-            Verdict::Different => Finding::Loses,
-            Verdict::NotDistinguishable => Finding::Nothing,
-            Verdict::TooFewRounds => Finding::TooFewRounds,
+            RatioVerdict::Different if comparison.ratio > 1.0 => Finding::Wins,
+            RatioVerdict::Different => Finding::Loses,
+            RatioVerdict::NotDistinguishable => Finding::Nothing,
+            RatioVerdict::TooFewRounds => Finding::TooFewRounds,
         }
     }
 }
@@ -209,7 +185,7 @@ fn findings(cases: &[Case]) -> Vec<(u64, Finding)> {
     cases.iter().filter_map(of_case).collect()
 }
 
-/// At which sizes one write wins, at which it loses, and of which nothing can be said.
+/// At which sizes one write wins, at which it loses, and at which the difference is not known.
 fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
     findings.first()?;
     let sizes = |wanted: Finding| {
@@ -218,7 +194,7 @@ fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
         (!labels.is_empty()).then(|| labels.join(", "))
     };
     if sizes(Finding::TooFewRounds).is_some() {
-        return Some("too few rounds to tell where one write wins; see --rounds".into());
+        return Some("too few rounds to show where one write wins; see --rounds".into());
     }
     let at = |wanted| sizes(wanted).unwrap_or_else(|| "none of these sizes".to_owned());
     let line = format!(
@@ -228,7 +204,7 @@ fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
     );
     Some(match sizes(Finding::Nothing) {
         None => line,
-        Some(undecided) => format!("{line}; at {undecided} the two can't be told apart"),
+        Some(undecided) => format!("{line}; at {undecided} there is no distinguishable difference"),
     })
 }
 
@@ -244,7 +220,7 @@ mod tests {
     use Finding::{Loses, Nothing, TooFewRounds, Wins};
 
     #[test]
-    fn every_size_is_told_once_where_it_belongs() {
+    fn every_size_is_listed_once() {
         let mixed = [
             (1, Wins),
             (16, Wins),
@@ -254,8 +230,8 @@ mod tests {
         ];
         assert_eq!(
             said(&mixed),
-            "one write wins at 1 KiB, 16 KiB; it loses at 48 KiB, 64 KiB; at 24 KiB the two can't \
-             be told apart"
+            "one write wins at 1 KiB, 16 KiB; it loses at 48 KiB, 64 KiB; at 24 KiB there is no \
+             distinguishable difference"
         );
         assert_eq!(
             said(&[(1, Loses), (2, Loses)]),
@@ -271,24 +247,28 @@ mod tests {
 
     #[test]
     fn more_requests_for_the_same_time_are_a_win() {
-        let comparison = |verdict, ratio| Comparison {
+        let comparison = |verdict, ratio| RatioEstimate {
             verdict,
             ratio,
             low: ratio,
             high: ratio,
             confidence: 0.97,
         };
-        assert_eq!(Finding::of(&comparison(Verdict::Different, 1.4)), Wins);
-        assert_eq!(Finding::of(&comparison(Verdict::Different, 0.7)), Loses);
-        let unclear = comparison(Verdict::NotDistinguishable, 1.4);
+        assert_eq!(Finding::of(&comparison(RatioVerdict::Different, 1.4)), Wins);
+        assert_eq!(
+            Finding::of(&comparison(RatioVerdict::Different, 0.7)),
+            Loses
+        );
+        let unclear = comparison(RatioVerdict::NotDistinguishable, 1.4);
         assert_eq!(Finding::of(&unclear), Nothing);
     }
 
     #[test]
-    fn a_body_that_never_leaves_in_one_write_is_refused() {
-        let with = |size| Options {
+    fn a_body_that_is_never_sent_in_one_write_is_rejected() {
+        let with = |size| SmallOptions {
             sizes: vec![size],
-            ..Options::default()
+            connections: 1,
+            servers: Vec::new(),
         };
         assert!(with(256 << 10).check().is_ok());
         assert!(with(1 << 20).check().is_err());

@@ -1,23 +1,20 @@
-//! `bench socket`: a file through a TCP socket, by size, by every mechanism that can.
+//! `bench socket`: a file through a TCP socket, by size and mechanism.
 
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
-use super::transfer::{self, Transfer};
-use super::{Ground, Scale, TRACED, size_label, sizes_of_cases};
-use crate::content::{self, Sha256Hash};
-use crate::document::{Axis, Calls, Case, Contender, Experiment, Unit};
-use crate::error::{self, Error, Result};
-use crate::lineup::{Contenders, Lineup};
-use crate::named::Named;
-use crate::porter::Porter;
-use crate::process::Program;
-use crate::receiver::{Receiver, Taking};
-use crate::rounds::Played;
-use crate::run::{Run, Trial, read_off};
-use crate::window::observe;
-use crate::{proc, trace};
+use super::sizes::{parse_size, sizes_of_cases};
+use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet};
+use super::{ExperimentContext, Measurable, RunScale};
+use crate::contender::named::NamedCommand;
+use crate::contender::receiver::{ReceiveMode, TestReceiver};
+use crate::contender::worker_process::MechanismCounts;
+use crate::content;
+use crate::document::{Axis, Experiment, Unit};
+use crate::error::{Error, Result};
+use crate::rounds::runner::RoundRunner;
 
 const MB: u64 = 1_000_000;
 
@@ -34,383 +31,284 @@ const SIZES: &[u64] = &[
 ];
 const SIZES_QUICK: &[u64] = &[7 * MB, 63 * MB];
 
-/// Smaller files are sent several times for one figure, until it is about so many bytes, or
-/// so many times.
+/// Smaller files are sent several times for one figure, up to about this many bytes or this often.
 const SAMPLE_BYTES_FULL: u64 = 100 * MB;
 const SAMPLE_BYTES_QUICK: u64 = 14 * MB;
 const TIMES_MAX: u64 = 1000;
 
-/// What read/write is tried with. The largest is the mover's own.
+/// The size of the file that every contender sends before anything is measured.
+const TRIAL_BYTES: u64 = 3 * MB + 17;
+
+/// Buffers for read/write. The largest is the mover's default.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
 
-/// What to send, and to whom.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// In bytes; those of the published experiment if empty.
-    pub sizes: Vec<u64>,
-    /// Only one way of receiving; both if none.
-    pub taking: Option<Taking>,
-    /// A receiver on another machine, as `bench sink` names it: host and port.
-    pub to: Option<(String, u16)>,
-    /// Other porters: each COMMAND keeps the contract of porters.
-    pub peers: Vec<Named>,
+/// What to send, and to which receiver.
+#[derive(Args, Clone, Debug)]
+pub struct SocketOptions {
+    /// Send files of these sizes, such as 7MB,1GiB [default: 7 to 1000 MB]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    sizes: Vec<u64>,
+    /// Choose what the receiver does with the bytes
+    #[arg(long, value_name = "HOW", default_value = "both")]
+    receiver: ReceiverChoice,
+    /// Send to `underpass bench sink` on another machine
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    to: Option<(String, u16)>,
+    /// Measure this program too, which takes jobs on its standard input (docs/bench.md)
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    peers: Vec<NamedCommand>,
 }
 
-/// About how many milliseconds all of it takes.
-pub(crate) fn weight(options: &Options, scale: Scale, rounds: usize) -> u64 {
-    let contenders = (2 + BUFFERS.len() + options.peers.len()) as u64;
-    let sizes = options.sizes(scale);
-    let all: u64 = sizes.iter().map(|&size| weight_of(size, scale)).sum();
-    all * contenders * (rounds as u64 + 1) * options.takings().len() as u64
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReceiverChoice {
+    /// Discard them in the kernel: shows the sender's cost alone
+    Discard,
+    /// Copy them into a buffer, as programs do
+    Copy,
+    /// Measure both, one after the other
+    Both,
 }
 
-fn weight_of(size: u64, scale: Scale) -> u64 {
+fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT")?;
+    let port: u16 = port.parse().map_err(|_| "the port is not a number")?;
+    match port.checked_add(1) {
+        Some(_) if !host.is_empty() => Ok((host.to_owned(), port)),
+        _ => Err("expected a host, and a port below 65535".into()),
+    }
+}
+
+impl Measurable for SocketOptions {
+    fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
+        let contenders = (2 + BUFFERS.len() + self.peers.len()) as u64;
+        let sizes = self.sizes(scale).into_iter();
+        let all: u64 = sizes.map(|size| weight_of(size, scale)).sum();
+        all * contenders * (rounds as u64 + 1) * self.modes().len() as u64
+    }
+
+    /// Makes an experiment for each way of receiving.
+    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+        let mut set = TransferSet::new(SocketEnvironment {
+            scale: setting.scale,
+            remote: self.to.clone(),
+            mode: ReceiveMode::Discard,
+            receiver: TestReceiver::start()?,
+            folder: setting.scratch.subdirectory("socket")?,
+            file: PathBuf::new(),
+            size: 0,
+        });
+        let zero_copy = [Mechanism::Sendfile, Mechanism::Splice].map(transfer::mover_with);
+        let own = zero_copy
+            .into_iter()
+            .chain(transfer::read_writers(&BUFFERS));
+        for command in own.chain(self.peers.iter().map(|peer| Ok(peer.command(&[])))) {
+            set.admit_worker(command?, setting.processors.contender)?;
+        }
+        let mut experiments = Vec::new();
+        for &mode in self.modes() {
+            set.environment.mode = mode;
+            let sizes = self.sizes(setting.scale);
+            let with = (setting, runner);
+            experiments.push(set.play(self.describe(mode), &sizes, &transfer::METRICS, with)?);
+        }
+        set.stop()?;
+        Ok(experiments)
+    }
+}
+
+fn weight_of(size: u64, scale: RunScale) -> u64 {
     20 + times(size, scale) * size / (3 * MB)
 }
 
-fn times(size: u64, scale: Scale) -> u64 {
+fn times(size: u64, scale: RunScale) -> u64 {
     let sample_bytes = scale.pick(SAMPLE_BYTES_FULL, SAMPLE_BYTES_QUICK);
     transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
-/// Sends by all contenders; an experiment for each way of receiving.
-pub(crate) fn run(options: &Options, ground: &Ground, run: &Run) -> Result<Vec<Experiment>> {
-    let receiver = Receiver::start()?;
-    let mut bench = Bench {
-        scale: ground.scale,
-        target: options.target(),
-        receiver,
-        folder: ground.scratch.subdirectory("socket")?,
-        entrants: Vec::new(),
-        lineup: Lineup::default(),
-    };
-    let mut left_out = Vec::new();
-    for program in programs(options)? {
-        let porter = Porter::start(&program, ground.seats.contender);
-        match porter.and_then(|porter| bench.admit(program, porter)) {
-            Ok(entrant) => bench.entrants.push(entrant),
-            Err(Error::Contender(why)) => {
-                left_out.push(format!("not measured: {why}"));
-                // What of its bytes is still to arrive must not be taken for the next one's.
-                bench.receiver = Receiver::start()?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let names = bench.entrants.iter().map(|e| e.program.name.clone());
-    bench.lineup = Lineup::of(names);
-    let mut experiments = Vec::new();
-    for taking in options.takings() {
-        let mut experiment = describe(&bench, options, taking, run.rounds);
-        let failures = bench.lineup.failures();
-        experiment
-            .notes
-            .extend(left_out.iter().chain(failures).cloned());
-        for size in options.sizes(ground.scale) {
-            if run.is_stopped() || bench.entrants.is_empty() {
-                break;
-            }
-            run.progress.begin(&format!("socket, {}", size_label(size)));
-            experiment.cases.extend(bench.case(size, taking, run)?);
-        }
-        if !run.is_stopped() {
-            let count = |size, notes: &mut _| bench.count_calls(taking, size, ground, run, notes);
-            transfer::add_calls(&mut experiment, count)?;
-        }
-        experiments.push(experiment);
-    }
-    let stopped = bench.entrants.iter_mut().map(|e| e.porter.stop());
-    error::all(stopped)?;
-    Ok(experiments)
-}
-
-/// What the plan would choose comes first.
-fn programs(options: &Options) -> Result<Vec<Program>> {
-    let mut programs = vec![
-        transfer::mover("sendfile", transfer::only(Mechanism::Sendfile, None))?,
-        transfer::mover("splice", transfer::only(Mechanism::Splice, None))?,
-    ];
-    for buffer in BUFFERS {
-        let name = format!("read/write {} KiB", buffer >> 10);
-        let settings = transfer::only(Mechanism::ReadWrite, Some(buffer));
-        programs.push(transfer::mover(&name, settings)?);
-    }
-    programs.extend(options.peers.iter().map(|peer| peer.program(&[])));
-    Ok(programs)
-}
-
-struct Bench {
-    scale: Scale,
-    receiver: Receiver,
-    target: Target,
+struct SocketEnvironment {
+    scale: RunScale,
+    /// The host of another receiver, and its port that discards; the next port copies.
+    remote: Option<(String, u16)>,
+    mode: ReceiveMode,
+    receiver: TestReceiver,
     folder: PathBuf,
-    entrants: Vec<Entrant>,
-    lineup: Lineup,
-}
-
-/// Who receives.
-enum Target {
-    Here,
-    /// Host, and the port of the way of receiving that discards; the other one is the next.
-    There(String, u16),
-}
-
-struct Entrant {
-    program: Program,
-    porter: Porter,
-}
-
-impl Bench {
-    /// Lets a porter in that delivers a small file as it is.
-    fn admit(&self, program: Program, mut porter: Porter) -> Result<Entrant> {
-        let file = self.folder.join("trial");
-        let bytes = 3 * MB + 17;
-        let sha256 = content::make(&file, bytes, 0)?;
-        self.verify(&mut porter, &file, bytes, &sha256)
-            .map_err(|error| match error {
-                Error::Answer(what) => Error::Contender(format!("{}: {what}", program.name)),
-                other => other,
-            })?;
-        Ok(Entrant { program, porter })
-    }
-
-    /// What is sent to another machine can't be looked at, so the trial stays here.
-    fn verify(
-        &self,
-        porter: &mut Porter,
-        file: &Path,
-        bytes: u64,
-        sha256: &Sha256Hash,
-    ) -> Result<()> {
-        self.receiver.take_by(Taking::Hashing);
-        let address = self.receiver.address().to_string();
-        let done = porter.job(&["send", &file.to_string_lossy(), &address])?;
-        if done.bytes != bytes {
-            let what = format!("says that it sent {} bytes of {bytes}", done.bytes);
-            return Err(Error::Answer(what));
-        }
-        let taken = self.receiver.taken()?;
-        match (taken.bytes, taken.sha256) {
-            (taken, Some(hash)) if taken == bytes && hash == *sha256 => Ok(()),
-            (taken, _) if taken == bytes => Err(Error::Answer("other bytes arrived".into())),
-            (taken, _) => Err(Error::Answer(format!("{taken} bytes of {bytes} arrived"))),
-        }
-    }
-
-    fn case(&mut self, size: u64, taking: Taking, run: &Run) -> Result<Option<Case>> {
-        let file = self.folder.join(format!("{size}"));
-        if !file.exists() {
-            content::make(&file, size, 1)?;
-            content::flush_to_disk(&file)?;
-        }
-        let weight = weight_of(size, self.scale);
-        let mut sending = self.sending(size, taking);
-        let played = run.play(&mut sending, weight)?;
-        Ok((!played.rounds.is_empty()).then(|| self.told(size, &played)))
-    }
-
-    fn told(&self, size: u64, played: &Played<Transfer>) -> Case {
-        let load = match times(size, self.scale) {
-            1 => "sent once for each figure".to_owned(),
-            times => format!("sent {times} times for each figure"),
-        };
-        Case {
-            label: size_label(size),
-            x: size as f64,
-            load,
-            metrics: read_off(&transfer::METRICS, played),
-            travelled: transfer::travelled(played),
-            notes: transfer::notes(&self.lineup, "the receiver", played),
-            ..Case::default()
-        }
-    }
-
-    /// In one more transfer each, under strace.
-    fn count_calls(
-        &mut self,
-        taking: Taking,
-        size: u64,
-        ground: &Ground,
-        run: &Run,
-        notes: &mut Vec<String>,
-    ) -> Result<Vec<Calls>> {
-        let mut sending = self.sending(size, taking);
-        let count = |sending: &mut Sending, contender| {
-            let calls = sending.calls_of(contender, ground)?;
-            Ok(Calls::of(contender, 1, calls))
-        };
-        run.once_each(&mut sending, TRACED, 0, notes, count)
-    }
-
-    fn sending(&mut self, size: u64, taking: Taking) -> Sending<'_> {
-        Sending {
-            file: self.folder.join(format!("{size}")),
-            bench: self,
-            size,
-            taking,
-        }
-    }
-
-    fn address(&self, taking: Taking) -> String {
-        match &self.target {
-            Target::Here => self.receiver.address().to_string(),
-            Target::There(host, port) if taking == Taking::Discarding => format!("{host}:{port}"),
-            Target::There(host, port) => format!("{host}:{}", port + 1),
-        }
-    }
-}
-
-impl Contenders for Bench {
-    fn lineup(&mut self) -> &mut Lineup {
-        &mut self.lineup
-    }
-
-    fn dismiss(&mut self, contender: usize) -> Result<()> {
-        let _ = self.entrants[contender].porter.stop();
-        // What of its bytes is still to arrive must not be taken for the next one's.
-        self.receiver = Receiver::start()?;
-        Ok(())
-    }
-}
-
-/// A case on the stage.
-struct Sending<'b> {
-    bench: &'b mut Bench,
     file: PathBuf,
     size: u64,
-    taking: Taking,
 }
 
-impl Trial for Sending<'_> {
-    type Observation = Transfer;
-    type Contenders = Bench;
-
-    fn contenders(&mut self) -> &mut Bench {
-        self.bench
+impl SocketEnvironment {
+    /// Sends a file; the worker must report as many bytes.
+    fn send(
+        &self,
+        contender: &mut TransferContender,
+        (file, bytes): (&Path, u64),
+        address: &str,
+    ) -> Result<Vec<MechanismCounts>> {
+        let name = &contender.command.name;
+        let worker = contender.worker.as_mut();
+        let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
+        let done = worker.job(&["send", &file.to_string_lossy(), address])?;
+        match done.bytes == bytes {
+            true => Ok(done.counts),
+            false => Err(Error::Answer(format!(
+                "reports {} bytes of {bytes} as sent",
+                done.bytes
+            ))),
+        }
     }
 
-    fn play(&mut self, contender: usize) -> Result<Transfer> {
-        content::warm(&self.file)?;
-        let address = self.bench.address(self.taking);
-        let receiver = &self.bench.receiver;
-        receiver.take_by(self.taking);
-        let porter = &mut self.bench.entrants[contender].porter;
-        let file = self.file.to_string_lossy();
-        let times = times(self.size, self.bench.scale);
-        let stored = proc::storage_read_bytes(porter.pid())?.unwrap_or(0);
-        let pid = porter.pid();
-        let send_all = || {
-            let mut journeys = Vec::new();
-            for _ in 0..times {
-                let done = porter.job(&["send", &file, &address])?;
-                if done.bytes != self.size {
-                    let what = format!("{} bytes of {} were sent", done.bytes, self.size);
-                    return Err(Error::Answer(what));
-                }
-                journeys.extend(done.journeys);
-            }
-            Ok(journeys)
-        };
-        let (journeys, window) = observe(pid, send_all)?;
-        if matches!(self.bench.target, Target::Here) {
-            for _ in 0..times {
-                let taken = receiver.taken()?.bytes;
-                if taken != self.size {
-                    let what = format!("{taken} bytes of {} arrived", self.size);
-                    return Err(Error::Answer(what));
-                }
-            }
+    /// The bytes of one transfer must have arrived; returns their hash.
+    fn receive(&self, bytes: u64) -> Result<Option<content::Sha256Hash>> {
+        let received = self.receiver.received()?;
+        match received.bytes == bytes {
+            true => Ok(received.sha256),
+            false => Err(Error::Answer(format!(
+                "{} bytes of {bytes} arrived",
+                received.bytes
+            ))),
         }
-        let stored_now = proc::storage_read_bytes(pid)?.unwrap_or(0);
-        Ok(Transfer {
-            window,
-            times,
-            bytes: times * self.size,
-            stored_bytes: stored_now.saturating_sub(stored),
-            journeys,
+    }
+}
+
+impl TransferEnvironment for SocketEnvironment {
+    const NAME: &'static str = "socket";
+    const OTHER_SIDE: &'static str = "the receiver";
+
+    /// The receiver of the trial is always here, because bytes on another machine can't be compared.
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>> {
+        let file = self.folder.join("trial");
+        let sha256 = content::make(&file, TRIAL_BYTES, 0)?;
+        self.receiver.set_mode(ReceiveMode::Hash);
+        let address = self.receiver.address().to_string();
+        let sent = self.send(contender, (&file, TRIAL_BYTES), &address);
+        let compared = sent.and_then(|counts| match self.receive(TRIAL_BYTES)? {
+            Some(hash) if hash == sha256 => Ok(counts),
+            _ => Err(Error::Answer("other bytes arrived".into())),
+        });
+        compared.map_err(|error| match error {
+            Error::Answer(what) => Error::Answer(format!("{}: {what}", contender.command.name)),
+            other => other,
         })
     }
 
-    fn is_disturbed(&self, transfer: &Transfer) -> bool {
-        transfer.is_disturbed()
-    }
-}
-
-impl Sending<'_> {
-    fn calls_of(&mut self, contender: usize, ground: &Ground) -> Result<trace::Calls> {
-        let log = ground.scratch.path().join("calls.log");
-        let address = self.bench.address(self.taking);
-        self.bench.receiver.take_by(self.taking);
-        let porter = &mut self.bench.entrants[contender].porter;
-        let pid = porter.pid();
-        let words = ["send", &*self.file.to_string_lossy(), &address];
-        let calls = trace::count_calls(pid, &log, || porter.job(&words).map(drop))?;
-        if matches!(self.bench.target, Target::Here) {
-            self.bench.receiver.taken()?;
+    fn prepare(&mut self, size: u64) -> Result<()> {
+        (self.file, self.size) = (self.folder.join(size.to_string()), size);
+        if !self.file.exists() {
+            content::make(&self.file, size, 1)?;
+            content::flush_to_disk(&self.file)?;
         }
-        Ok(calls)
+        Ok(())
+    }
+
+    fn file(&self) -> &Path {
+        &self.file
+    }
+
+    fn times(&self, _contender: &TransferContender) -> u64 {
+        times(self.size, self.scale)
+    }
+
+    fn transfer(
+        &self,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<MechanismCounts>> {
+        self.receiver.set_mode(self.mode);
+        let address = match &self.remote {
+            None => self.receiver.address().to_string(),
+            Some((host, port)) if self.mode == ReceiveMode::Discard => format!("{host}:{port}"),
+            Some((host, port)) => format!("{host}:{}", port + 1),
+        };
+        let send = |_| self.send(contender, (&self.file, self.size), &address);
+        let counts: Result<Vec<_>> = (0..times).map(send).collect();
+        Ok(counts?.concat())
+    }
+
+    fn finish(&self, times: u64) -> Result<()> {
+        match self.remote {
+            Some(_) => Ok(()),
+            None => (0..times).try_for_each(|_| self.receive(self.size).map(drop)),
+        }
+    }
+
+    /// What still arrives from the failed contender must not count for the next one.
+    fn recover(&mut self) -> Result<()> {
+        self.receiver = TestReceiver::start()?;
+        Ok(())
+    }
+
+    fn load(&self, size: u64) -> String {
+        match times(size, self.scale) {
+            1 => "sent once for each figure".to_owned(),
+            times => format!("sent {times} times for each figure"),
+        }
+    }
+
+    fn weight(&self, size: u64) -> u64 {
+        weight_of(size, self.scale)
     }
 }
 
-impl Options {
-    fn sizes(&self, scale: Scale) -> Vec<u64> {
+impl SocketOptions {
+    fn sizes(&self, scale: RunScale) -> Vec<u64> {
         sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
-    fn takings(&self) -> Vec<Taking> {
-        match self.taking {
-            Some(taking) => vec![taking],
-            None => vec![Taking::Discarding, Taking::Copying],
+    fn modes(&self) -> &'static [ReceiveMode] {
+        match self.receiver {
+            ReceiverChoice::Discard => &[ReceiveMode::Discard],
+            ReceiverChoice::Copy => &[ReceiveMode::Copy],
+            ReceiverChoice::Both => &[ReceiveMode::Discard, ReceiveMode::Copy],
         }
     }
 
-    fn target(&self) -> Target {
-        match &self.to {
-            Some((host, port)) => Target::There(host.clone(), *port),
-            None => Target::Here,
+    fn describe(&self, mode: ReceiveMode) -> Experiment {
+        let (variant, receiver) = match mode {
+            ReceiveMode::Discard => (
+                "receiver discards",
+                "a receiver that has the kernel discard the bytes, which shows the sender's cost \
+                 alone",
+            ),
+            _ => (
+                "receiver copies",
+                "a receiver that copies the bytes into a buffer, as programs do that read them",
+            ),
+        };
+        let route = match &self.to {
+            Some((host, port)) => format!("to {host}:{port}"),
+            None => "over loopback".to_owned(),
+        };
+        Experiment {
+            name: "socket".into(),
+            variant: variant.into(),
+            title: format!("A file through a TCP socket, {variant}"),
+            measured: format!(
+                "A file from the page cache is sent over a new TCP connection, {route}, to \
+                 {receiver}. Time ends when the receiver has all of it; processor time is the \
+                 sender's."
+            ),
+            reading: "Lower is cheaper. Where the sender costs less but takes as long, the \
+                      receiver is the bottleneck: over loopback it makes the one copy that is \
+                      left."
+                .into(),
+            axis: Axis {
+                label: "file size".into(),
+                unit: Unit::Bytes,
+            },
+            ..Experiment::default()
         }
     }
 }
 
-fn describe(bench: &Bench, options: &Options, taking: Taking, rounds: usize) -> Experiment {
-    let (variant, receiver) = match taking {
-        Taking::Discarding => (
-            "receiver discards",
-            "a receiver that has the kernel throw the bytes away, so that the sender's cost alone \
-             shows",
-        ),
-        _ => (
-            "receiver copies",
-            "a receiver that copies the bytes into a buffer, as programs do that look at them",
-        ),
-    };
-    let whither = match &options.to {
-        Some((host, port)) => format!("{host}:{port}"),
-        None => "loopback".to_owned(),
-    };
-    let entrants = bench.entrants.iter();
-    let contenders = entrants.map(|entrant| Contender {
-        version: entrant.porter.version().to_owned(),
-        ..entrant.program.entry()
-    });
-    Experiment {
-        name: "socket".into(),
-        variant: variant.into(),
-        title: format!("A file through a TCP socket, {variant}"),
-        measured: format!(
-            "A file from the page cache is sent over a new TCP connection ({whither}) to \
-             {receiver}. Time ends when the receiver has all of it; processor time is the sender's."
-        ),
-        reading:
-            "Lower is cheaper. Where the sender costs less but takes as long, the receiver is \
-                  the limit: over loopback it does the one copy that is left."
-                .into(),
-        axis: Axis {
-            label: "file size".into(),
-            unit: Unit::Bytes,
-        },
-        rounds,
-        contenders: contenders.collect(),
-        ..Experiment::default()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_has_a_host_and_a_port_with_one_after_it() {
+        assert_eq!(host_and_port("::1:70"), Ok(("::1".into(), 70)));
+        for text in ["here", ":70", "here:x", "here:65535"] {
+            assert!(host_and_port(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,64 +1,137 @@
-//! What moving a file once or a few times came to: the ground of `socket` and `copy`.
+//! Moving a file once or several times: what `socket` and `copy` share, and the metrics of `tree`.
+
+use std::path::Path;
 
 use underpass::Mechanism;
 
-use crate::document::{Better, Calls, Case, Experiment, Travelled, Unit};
-use crate::error::{Doing as _, Error, Result};
-use crate::lineup::Lineup;
-use crate::mover::Settings;
-use crate::porter::Journey;
-use crate::process::Program;
-use crate::role::Role;
-use crate::rounds::Played;
-use crate::run::{Metric, notes_of_rounds};
+use super::sizes::size_label;
+use super::{ExperimentContext, TRACED};
+use crate::contender::mover::MoverSettings;
+use crate::contender::process::{self, CommandSpec};
+use crate::contender::role::SubprocessRole;
+use crate::contender::worker_process::{MechanismCounts, WorkerProcess};
+use crate::content;
+use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls, Unit};
+use crate::error::{self, Error, Result};
+use crate::machine::window::{UsageWindow, observe, observe_children};
+use crate::machine::{proc, trace};
+use crate::rounds::contenders::{ContenderList, ContenderSet};
+use crate::rounds::interleave::{Played, Sample};
+use crate::rounds::metric::{GIB, MetricReader, read_all};
+use crate::rounds::runner::RoundRunner;
 use crate::stats::Spread;
-use crate::window::Window;
-
-const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Share of what should come from memory that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
 
-/// A few transfers of one file by one contender.
-pub(crate) struct Transfer {
-    pub(crate) window: Window,
+/// The largest file that is moved under strace, which makes each call a hundred times slower.
+const TRACED_BYTES_MAX: u64 = 64 << 20;
+
+/// Several transfers of the same data by one contender.
+#[derive(Clone)]
+pub(crate) struct TransferSample {
+    pub(crate) window: UsageWindow,
     pub(crate) times: u64,
-    /// Of all times together.
+    /// Regular files in one transfer.
+    pub(crate) files: u64,
+    /// Of all times together; 0 where moving bytes is not the point.
     pub(crate) bytes: u64,
-    /// Bytes that had to be read from storage meanwhile, where the kernel tells.
+    /// Bytes that had to be read from storage, where the kernel counts them.
     pub(crate) stored_bytes: u64,
-    /// From those who tell.
-    pub(crate) journeys: Vec<Journey>,
+    /// By mechanism, from contenders that count.
+    pub(crate) counts: Vec<MechanismCounts>,
+    pub(crate) peak_resident_bytes: Option<u64>,
 }
 
-impl Transfer {
-    pub(crate) fn is_disturbed(&self) -> bool {
+impl Sample for TransferSample {
+    fn is_disturbed(&self) -> bool {
         self.window.is_disturbed() || self.came_from_storage()
     }
+}
 
-    pub(crate) fn came_from_storage(&self) -> bool {
+impl TransferSample {
+    fn came_from_storage(&self) -> bool {
         self.stored_bytes as f64 > self.bytes as f64 * FROM_STORAGE_MAX
     }
 
-    fn each(&self, seconds: f64) -> f64 {
-        seconds / self.times as f64
-    }
-
-    fn cpu(&self) -> f64 {
-        self.window.used.cpu.as_secs_f64()
-    }
-
-    fn user(&self) -> f64 {
-        self.window.used.user.as_secs_f64()
-    }
-
-    fn wall(&self) -> f64 {
-        self.window.wall.as_secs_f64()
+    fn each(&self, value: f64) -> Option<f64> {
+        Some(value / self.times as f64)
     }
 }
 
-/// What tells of any transfer.
-pub(crate) const METRICS: [Metric<Transfer>; 8] = [
+/// A metric of transfers.
+pub(crate) type TransferMetric = MetricReader<TransferSample>;
+
+pub(crate) const CPU_PER_GIB: TransferMetric = TransferMetric::lower(
+    "cpu_per_gib",
+    "processor time per GiB",
+    Unit::SecondsPerGib,
+    |t| (t.bytes > 0).then(|| t.window.cpu() / (t.bytes as f64 / GIB)),
+);
+pub(crate) const THROUGHPUT: TransferMetric =
+    TransferMetric::higher("throughput", "throughput", Unit::BytesPerSecond, |t| {
+        Some(t.bytes as f64 / t.window.seconds())
+    });
+pub(crate) const OPERATIONS: TransferMetric = TransferMetric::higher(
+    "operations",
+    "operations per second",
+    Unit::PerSecond,
+    |t| Some(t.times as f64 / t.window.seconds()),
+);
+pub(crate) const CPU_PER_OPERATION: TransferMetric = TransferMetric::lower(
+    "cpu_per_operation",
+    "processor time per operation",
+    Unit::Seconds,
+    |t| t.each(t.window.cpu()),
+);
+pub(crate) const WALL: TransferMetric =
+    TransferMetric::lower("wall", "time of a transfer", Unit::Seconds, |t| {
+        t.each(t.window.seconds())
+    });
+pub(crate) const CPU: TransferMetric =
+    TransferMetric::lower("cpu", "its processor time", Unit::Seconds, |t| {
+        t.each(t.window.cpu())
+    });
+pub(crate) const CPU_PER_THOUSAND_FILES: TransferMetric = TransferMetric::lower(
+    "cpu_per_thousand_files",
+    "processor time per 1,000 files",
+    Unit::Seconds,
+    |t| (t.files > 1).then(|| t.window.cpu() * 1000.0 / t.files as f64),
+);
+pub(crate) const PEAK_RESIDENT: TransferMetric =
+    TransferMetric::lower("peak_resident", "peak resident memory", Unit::Bytes, |t| {
+        Some(t.peak_resident_bytes? as f64)
+    });
+pub(crate) const USER: TransferMetric = TransferMetric::lower(
+    "user",
+    "its processor time in user space",
+    Unit::Seconds,
+    |t| t.each(t.window.user()),
+);
+pub(crate) const SYSTEM: TransferMetric = TransferMetric::lower(
+    "system",
+    "its processor time in the kernel",
+    Unit::Seconds,
+    |t| t.each(t.window.cpu() - t.window.user()),
+);
+pub(crate) const CALLS: TransferMetric =
+    TransferMetric::lower("calls", "calls that moved its payload", Unit::Count, |t| {
+        let calls: u64 = t.counts.iter().map(|counts| counts.calls).sum();
+        t.each(calls as f64).filter(|_| !t.counts.is_empty())
+    });
+pub(crate) const CONTEXT_SWITCHES: TransferMetric = TransferMetric::lower(
+    "context_switches",
+    "its context switches",
+    Unit::Count,
+    |t| t.each(t.window.used.context_switches as f64),
+);
+pub(crate) const PAGE_FAULTS: TransferMetric =
+    TransferMetric::lower("page_faults", "its page faults", Unit::Count, |t| {
+        t.each(t.window.used.page_faults as f64)
+    });
+
+/// The metrics of any transfer of a file.
+pub(crate) const METRICS: [TransferMetric; 8] = [
     CPU_PER_GIB,
     THROUGHPUT,
     WALL,
@@ -69,129 +142,336 @@ pub(crate) const METRICS: [Metric<Transfer>; 8] = [
     PAGE_FAULTS,
 ];
 
-const CPU_PER_GIB: Metric<Transfer> = Metric {
-    name: "cpu_per_gib",
-    label: "processor time per GiB",
-    unit: Unit::SecondsPerGib,
-    better: Some(Better::Lower),
-    of: |t| Some(t.cpu() / (t.bytes as f64 / GIB)),
-};
-const THROUGHPUT: Metric<Transfer> = Metric {
-    name: "throughput",
-    label: "throughput",
-    unit: Unit::BytesPerSecond,
-    better: Some(Better::Higher),
-    of: |t| Some(t.bytes as f64 / t.wall()),
-};
-pub(crate) const OPERATIONS: Metric<Transfer> = Metric {
-    name: "operations",
-    label: "operations per second",
-    unit: Unit::PerSecond,
-    better: Some(Better::Higher),
-    of: |t| Some(t.times as f64 / t.wall()),
-};
-pub(crate) const CPU_PER_OPERATION: Metric<Transfer> = Metric {
-    name: "cpu_per_operation",
-    label: "processor time of an operation",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.cpu())),
-};
-const WALL: Metric<Transfer> = Metric {
-    name: "wall",
-    label: "time of a transfer",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.wall())),
-};
-const USER: Metric<Transfer> = Metric {
-    name: "user",
-    label: "its processor time in user space",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.user())),
-};
-const SYSTEM: Metric<Transfer> = Metric {
-    name: "system",
-    label: "its processor time in the kernel",
-    unit: Unit::Seconds,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.cpu() - t.user())),
-};
-const CALLS: Metric<Transfer> = Metric {
-    name: "calls",
-    label: "calls that moved its payload",
-    unit: Unit::Count,
-    better: Some(Better::Lower),
-    of: |t| {
-        let calls: u64 = t.journeys.iter().map(|journey| journey.calls).sum();
-        (!t.journeys.is_empty()).then(|| t.each(calls as f64))
-    },
-};
-const CONTEXT_SWITCHES: Metric<Transfer> = Metric {
-    name: "context_switches",
-    label: "its context switches",
-    unit: Unit::Count,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.window.used.context_switches as f64)),
-};
-const PAGE_FAULTS: Metric<Transfer> = Metric {
-    name: "page_faults",
-    label: "its page faults",
-    unit: Unit::Count,
-    better: Some(Better::Lower),
-    of: |t| Some(t.each(t.window.used.page_faults as f64)),
-};
-
-/// How often a file of that size is moved for one figure: until it is about so many bytes.
+/// How often a file of that size is moved for one figure: until it is about `sample_bytes`.
 pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
     (sample_bytes / size.max(1)).clamp(1, times_max)
 }
 
-/// A process of this program that moves as it is told.
-pub(crate) fn mover(name: &str, settings: Settings) -> Result<Program> {
-    let program = std::env::current_exe().doing(|| "finding this program".into())?;
-    let mut command = vec![program.into_os_string()];
-    command.extend(Role::Mover(settings).arguments());
-    Ok(Program {
+/// This program as a worker that moves files.
+pub(crate) fn mover(name: &str, settings: MoverSettings) -> Result<CommandSpec> {
+    let mut command = vec![process::own_program()?];
+    command.extend(SubprocessRole::Mover(settings).arguments());
+    Ok(CommandSpec {
         name: name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command,
-        environment: Vec::new(),
     })
 }
 
-/// A mover that may use one mechanism, with calls of so many bytes.
-pub(crate) fn only(mechanism: Mechanism, call_bytes: Option<u64>) -> Settings {
-    Settings {
+/// A mover with one mechanism.
+pub(crate) fn mover_with(mechanism: Mechanism) -> Result<CommandSpec> {
+    let only = MoverSettings {
         only: Some(mechanism),
-        call_bytes,
-        ..Settings::default()
+        ..MoverSettings::default()
+    };
+    mover(mechanism.name(), only)
+}
+
+/// A mover with read/write for each size of its buffer.
+pub(crate) fn read_writers(buffers: &[u64]) -> impl Iterator<Item = Result<CommandSpec>> {
+    buffers.iter().map(|&buffer| {
+        let settings = MoverSettings {
+            only: Some(Mechanism::ReadWrite),
+            call_bytes: Some(buffer),
+            ..MoverSettings::default()
+        };
+        mover(&format!("read/write {} KiB", buffer >> 10), settings)
+    })
+}
+
+/// A contender that moves files.
+pub(crate) struct TransferContender {
+    pub(crate) command: CommandSpec,
+    /// The process that takes jobs; `None` for a program that is started for each transfer.
+    pub(crate) worker: Option<WorkerProcess>,
+}
+
+impl TransferContender {
+    fn stop(&mut self) -> Result<()> {
+        self.worker.as_mut().map_or(Ok(()), WorkerProcess::stop)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.worker.as_ref().map(WorkerProcess::pid)
+    }
+
+    /// So far; 0 for a program, which can't be asked after its end.
+    fn storage_read_bytes(&self) -> Result<u64> {
+        let read = self.pid().map(proc::storage_read_bytes).transpose()?;
+        Ok(read.flatten().unwrap_or(0))
+    }
+
+    fn entry(&self) -> Contender {
+        let mut entry = self.command.entry();
+        if let Some(worker) = &self.worker {
+            worker.version().clone_into(&mut entry.version);
+        }
+        entry
     }
 }
 
-/// How payload travelled in all rounds together.
-pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
-    let mut sums: Vec<Travelled> = Vec::new();
+/// Where files are moved from and to.
+pub(crate) trait TransferEnvironment {
+    /// The experiment.
+    const NAME: &'static str;
+
+    /// Who else may be the bottleneck.
+    const OTHER_SIDE: &'static str;
+
+    /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>>;
+
+    /// Creates the file of a case, where it doesn't exist yet, and makes it the current one.
+    fn prepare(&mut self, size: u64) -> Result<()>;
+
+    /// The current file.
+    fn file(&self) -> &Path;
+
+    /// How often the current file is moved for one figure.
+    fn times(&self, contender: &TransferContender) -> u64;
+
+    /// Moves the current file.
+    fn transfer(
+        &self,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<MechanismCounts>>;
+
+    /// Checks after the measurement that everything arrived, and cleans up.
+    fn finish(&self, times: u64) -> Result<()>;
+
+    /// Discards what a failed contender has left behind.
+    fn recover(&mut self) -> Result<()>;
+
+    /// How often a file of this size is moved, in words.
+    fn load(&self, size: u64) -> String;
+
+    /// Of one contender in one round, in milliseconds.
+    fn weight(&self, size: u64) -> u64;
+}
+
+/// The contenders of an experiment that moves files.
+pub(crate) struct TransferSet<E> {
+    pub(crate) environment: E,
+    contenders: Vec<TransferContender>,
+    list: ContenderList,
+    left_out: Vec<String>,
+}
+
+impl<E: TransferEnvironment> TransferSet<E> {
+    pub(crate) fn new(environment: E) -> TransferSet<E> {
+        TransferSet {
+            environment,
+            contenders: Vec::new(),
+            list: ContenderList::default(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Admits a worker.
+    pub(crate) fn admit_worker(
+        &mut self,
+        command: CommandSpec,
+        processor: Option<usize>,
+    ) -> Result<Vec<MechanismCounts>> {
+        let worker = WorkerProcess::start(&command, processor);
+        self.admit(worker.map(|worker| TransferContender {
+            command,
+            worker: Some(worker),
+        }))
+    }
+
+    /// Admits a contender that moves a small file unchanged, and notes why another is left out.
+    pub(crate) fn admit(
+        &mut self,
+        contender: Result<TransferContender>,
+    ) -> Result<Vec<MechanismCounts>> {
+        let tried = contender.and_then(|mut contender| {
+            let counts = self.environment.verify(&mut contender)?;
+            Ok((contender, counts))
+        });
+        match tried {
+            Ok((contender, counts)) => {
+                self.contenders.push(contender);
+                Ok(counts)
+            }
+            Err(Error::Contender(why) | Error::Answer(why)) => {
+                self.left_out.push(format!("not measured: {why}"));
+                self.environment.recover()?;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Measures a case for each size, and counts system calls.
+    pub(crate) fn play(
+        &mut self,
+        mut experiment: Experiment,
+        sizes: &[u64],
+        metrics: &[TransferMetric],
+        (setting, runner): (&ExperimentContext, &RoundRunner),
+    ) -> Result<Experiment> {
+        if self.list.len() == 0 {
+            let names = self.contenders.iter().map(|one| one.command.name.clone());
+            self.list = ContenderList::of(names);
+        }
+        experiment.rounds = runner.rounds;
+        experiment.contenders = self
+            .contenders
+            .iter()
+            .map(TransferContender::entry)
+            .collect();
+        let notes = self.left_out.iter().chain(self.list.failures());
+        experiment.notes.extend(notes.cloned());
+        for &size in sizes {
+            if runner.is_stopped() || self.contenders.is_empty() {
+                break;
+            }
+            let (variant, label) = (&experiment.variant, size_label(size));
+            runner
+                .progress
+                .begin(&format!("{} {variant}, {label}", E::NAME));
+            experiment.cases.extend(self.case(size, metrics, runner)?);
+        }
+        if !runner.is_stopped() {
+            self.add_calls(&mut experiment, setting, runner)?;
+        }
+        Ok(experiment)
+    }
+
+    /// Stops all contenders; returns the first error.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        error::all(self.contenders.iter_mut().map(TransferContender::stop))
+    }
+
+    /// Whether a contender is a program.
+    pub(crate) fn has_programs(&self) -> bool {
+        self.contenders.iter().any(|one| one.worker.is_none())
+    }
+
+    fn case(
+        &mut self,
+        size: u64,
+        metrics: &[TransferMetric],
+        runner: &RoundRunner,
+    ) -> Result<Option<Case>> {
+        self.environment.prepare(size)?;
+        let weight = self.environment.weight(size);
+        let played = runner.play(self, weight, |set, contender| set.observe(contender, size))?;
+        Ok(played.map(|played| Case {
+            label: size_label(size),
+            x: size as f64,
+            load: self.environment.load(size),
+            metrics: read_all(metrics, &played),
+            travelled: payload_paths(&played),
+            notes: self.notes(&played),
+            ..Case::default()
+        }))
+    }
+
+    fn observe(&mut self, contender: usize, size: u64) -> Result<TransferSample> {
+        let environment = &self.environment;
+        content::warm(environment.file())?;
+        let contender = &mut self.contenders[contender];
+        let times = environment.times(contender);
+        let stored = contender.storage_read_bytes()?;
+        let pid = contender.pid();
+        let work = || environment.transfer(contender, times);
+        let (counts, window) = match pid {
+            Some(pid) => observe(pid, work)?,
+            None => observe_children(work)?,
+        };
+        let stored_bytes = contender.storage_read_bytes()?.saturating_sub(stored);
+        environment.finish(times)?;
+        Ok(TransferSample {
+            window,
+            times,
+            files: 1,
+            bytes: times * size,
+            stored_bytes,
+            counts,
+            peak_resident_bytes: None,
+        })
+    }
+
+    /// Counts the system calls of one more transfer of each worker under strace, for the largest
+    /// case that is small enough. Where that is not possible, a note says why.
+    fn add_calls(
+        &mut self,
+        experiment: &mut Experiment,
+        setting: &ExperimentContext,
+        runner: &RoundRunner,
+    ) -> Result<()> {
+        let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
+        let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
+            return Ok(());
+        };
+        self.environment.prepare(case.x as u64)?;
+        let log = setting.scratch.path().join("calls.log");
+        let count = |set: &mut TransferSet<E>, index: usize| {
+            let (environment, contender) = (&set.environment, &mut set.contenders[index]);
+            let Some(pid) = contender.pid() else {
+                return Ok(None);
+            };
+            let work = || environment.transfer(contender, 1).map(drop);
+            let calls = trace::count_calls(pid, &log, work)?;
+            environment.finish(1)?;
+            Ok(Some(SystemCalls::of(index, 1, calls)))
+        };
+        match runner.once_each(self, TRACED, 0, &mut case.notes, count) {
+            Ok(calls) => case.calls = calls.into_iter().flatten().collect(),
+            Err(Error::Setting(why)) => {
+                let note = format!("system calls were not counted: {why}");
+                experiment.notes.push(note);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn notes(&self, played: &Played<TransferSample>) -> Vec<String> {
+        let mut notes = played.notes();
+        for contender in 0..played.contenders() {
+            let name = self.list.name(contender);
+            notes.extend(notes_of(name, E::OTHER_SIDE, &played.of(contender)));
+        }
+        notes
+    }
+}
+
+impl<E: TransferEnvironment> ContenderSet for TransferSet<E> {
+    fn list(&mut self) -> &mut ContenderList {
+        &mut self.list
+    }
+
+    fn dismiss(&mut self, contender: usize) -> Result<()> {
+        let _ = self.contenders[contender].stop();
+        self.environment.recover()
+    }
+}
+
+/// How many bytes each mechanism moved in all rounds together.
+fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
+    let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
-        let transfers = played.of(contender).into_iter();
-        for journey in transfers.flat_map(|transfer| &transfer.journeys) {
-            let mechanism = journey.mechanism.name();
-            let known = sums
-                .iter_mut()
-                .find(|sum| sum.contender == contender && sum.mechanism == mechanism);
-            match known {
+        let samples = played.of(contender).into_iter();
+        for counts in samples.flat_map(|sample| &sample.counts) {
+            let mechanism = counts.mechanism.name();
+            let is_same =
+                |sum: &&mut PayloadPath| sum.contender == contender && sum.mechanism == mechanism;
+            match sums.iter_mut().find(is_same) {
                 Some(sum) => {
-                    sum.bytes += journey.bytes;
-                    sum.calls += journey.calls;
-                    sum.refusals += journey.refusals;
+                    sum.bytes += counts.bytes;
+                    sum.calls += counts.calls;
+                    sum.refusals += counts.refusals;
                 }
-                None => sums.push(Travelled {
+                None => sums.push(PayloadPath {
                     contender,
                     mechanism: mechanism.to_owned(),
-                    bytes: journey.bytes,
-                    calls: journey.calls,
-                    refusals: journey.refusals,
+                    bytes: counts.bytes,
+                    calls: counts.calls,
+                    refusals: counts.refusals,
                 }),
             }
         }
@@ -199,59 +479,24 @@ pub(crate) fn travelled(played: &Played<Transfer>) -> Vec<Travelled> {
     sums
 }
 
-/// The largest file that is moved under strace: each call takes a hundred times longer there.
-const TRACED_BYTES_MAX: u64 = 64 << 20;
-
-/// Adds system calls, counted in one more transfer of a size that `count` is told, to the case of
-/// that size, whose notes it is given. Where they can't be counted, a note says why.
-pub(crate) fn add_calls(
-    experiment: &mut Experiment,
-    count: impl FnOnce(u64, &mut Vec<String>) -> Result<Vec<Calls>>,
-) -> Result<()> {
-    let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
-    let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
-        return Ok(());
-    };
-    match count(case.x as u64, &mut case.notes) {
-        Ok(calls) => case.calls = calls,
-        Err(Error::Setting(why)) => {
-            let note = format!("system calls were not counted: {why}");
-            experiment.notes.push(note);
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(())
-}
-
-/// What has to be said of the rounds of a case.
-pub(crate) fn notes(lineup: &Lineup, other_side: &str, played: &Played<Transfer>) -> Vec<String> {
-    let mut notes = notes_of_rounds(played);
-    for contender in 0..played.contenders() {
-        let name = lineup.name(contender);
-        notes.extend(notes_of(name, other_side, &played.of(contender)));
-    }
-    notes
-}
-
-/// What has to be said of the rounds of one contender.
-fn notes_of(name: &str, other_side: &str, transfers: &[&Transfer]) -> Vec<String> {
-    let count = |is: &dyn Fn(&Transfer) -> bool| transfers.iter().filter(|t| is(t)).count();
-    let rounds = transfers.len();
-    let mut notes = Vec::new();
-    let bound = count(&|t| t.window.is_bench_bound());
-    if bound > 0 {
-        let shares: Vec<f64> = transfers.iter().map(|t| t.window.bench_share()).collect();
-        let share = Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0);
-        notes.push(format!(
-            "with {name} {other_side} was the bottleneck in {bound} of {rounds} rounds \
-             ({share:.0} % of a processor): only processor time tells, not throughput"
-        ));
-    }
-    let cold = count(&|t| t.came_from_storage());
-    if cold > 0 {
-        notes.push(format!(
-            "{name} had to read from storage in {cold} of {rounds} rounds: the cache was cold"
-        ));
-    }
-    notes
+/// Notes on one contender's rounds.
+fn notes_of(name: &str, other_side: &str, samples: &[&TransferSample]) -> Vec<String> {
+    let count = |is: &dyn Fn(&TransferSample) -> bool| samples.iter().filter(|s| is(s)).count();
+    let rounds = samples.len();
+    let bound = count(&|s| s.window.is_bench_bound());
+    let cold = count(&|s| s.came_from_storage());
+    let notes = [
+        (bound > 0).then(|| {
+            let shares: Vec<f64> = samples.iter().map(|s| s.window.bench_share()).collect();
+            let share = Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0);
+            format!(
+                "{other_side} was the bottleneck with {name} in {bound} of {rounds} rounds \
+                 ({share:.0} % of a processor): compare processor time, not throughput"
+            )
+        }),
+        (cold > 0).then(|| {
+            format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
+        }),
+    ];
+    notes.into_iter().flatten().collect()
 }

@@ -1,16 +1,15 @@
 //! The load: many connections, one thread, one epoll, bounded in count and in time.
 //!
-//! A load is a set of lanes, each with its own connections and its own pace:
+//! A load is a set of streams, each with its own connections and its own pace:
 //!
 //! ```text
-//!   closed lane   answer ─► next request at once, until the quota is used up; answers that are
-//!                 under way then are still taken whole
-//!   open lane     a request falls due every interval, whatever the answers do, for a span or
-//!                 until the other lanes are finished; its latency counts from when it was due
+//!   closed stream   response ─► next request at once, until the quota is used up; responses that
+//!                   have begun by then are still received whole
+//!   open stream     a request is due every interval, whatever the responses do, for a span or
+//!                   until the other streams are finished; its latency counts from when it was due
 //! ```
 //!
-//! Waking a sleeping client on another processor is charged to the one who wakes it, which is the
-//! server. [`Waiting::Spinning`] takes that out of the figures, at the price of a busy processor.
+//! The kernel charges waking the sleeping client to the process that wakes it, which is the server.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,9 +19,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use super::exchange::{Discard, Exchange, Progress, Target};
+use super::exchange::{ClientExchange, DiscardBuffer, ReceiveProgress};
 use super::go_on_unless;
-use crate::error::{Doing, Error, Result};
+use super::request::RequestTarget;
+use crate::error::{Error, ErrorContext, Result};
 
 /// A load in which nothing arrives for this long is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,42 +30,43 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// No load may last longer, whatever it was asked to fetch.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a sleep may last while an open lane has requests falling due.
+/// How long a sleep may last while requests of an open stream become due.
 const OPEN_WAIT: Duration = Duration::from_millis(1);
 
 const EVENTS_MAX: usize = 256;
 
-/// Room for those of a second of small requests, so that growing does not disturb the first ones.
+/// Room for the latencies of a second of small requests, so that growing doesn't disturb the first
+/// ones.
 const LATENCIES_RESERVED: usize = 1 << 17;
 
-pub(crate) struct Lane<'a> {
-    pub(crate) targets: &'a [Target],
+pub(crate) struct LoadStream<'a> {
+    pub(crate) targets: &'a [RequestTarget],
     pub(crate) connections: usize,
-    pub(crate) pace: Pace,
-    /// The most that one receive may throw away before other connections have their turn.
+    pub(crate) pace: LoadPace,
+    /// The most that one receive may discard before other connections have their turn.
     pub(crate) receive_bytes_max: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pace {
+pub(crate) enum LoadPace {
     Closed(Quota),
     Open {
         interval: Duration,
-        /// How long; as long as others go on if none.
+        /// How long; `None`: until the other streams are finished.
         span: Option<Duration>,
     },
 }
 
-/// What a closed lane asks for.
+/// How much a closed stream requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Quota {
     Requests(u64),
-    /// As many as begin within it.
+    /// As many as begin within this time.
     Span(Duration),
 }
 
 impl Quota {
-    /// So many requests if a number was asked for, and those of a while otherwise.
+    /// This number of requests if there is one, else those that begin within `span`.
     pub(crate) fn of(requests: Option<u64>, span: Duration) -> Quota {
         match requests {
             Some(requests) => Quota::Requests(requests.max(1)),
@@ -74,111 +75,92 @@ impl Quota {
     }
 }
 
-/// What the client does while no answer is there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Waiting {
-    /// Sleeps until it is woken, at the server's cost: what a server has to do for its clients.
-    #[default]
-    Sleeping,
-    /// Asks again at once.
-    Spinning,
-}
-
-/// What all lanes achieved.
-pub(crate) struct Outcome {
-    /// In the order of the lanes.
-    pub(crate) tallies: Vec<Tally>,
-    /// How long the client found nothing to do.
-    pub(crate) idle: Duration,
-}
-
-/// What one lane achieved.
+/// What one stream received.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct StreamResult {
     pub(crate) requests: u64,
     pub(crate) body_bytes: u64,
     pub(crate) latencies_ns: Vec<u64>,
 }
 
-/// A load whose connections stand, ready to run.
-pub(crate) struct Client<'a> {
+/// A load whose connections are open, ready to run.
+pub(crate) struct LoadClient<'a> {
     address: SocketAddr,
     epoll: OwnedFd,
-    exchanges: Vec<Exchange>,
-    lanes: Vec<Running<'a>>,
-    lane_of: Vec<usize>,
-    waiting: Waiting,
+    exchanges: Vec<ClientExchange>,
+    streams: Vec<RunningStream<'a>>,
+    stream_of: Vec<usize>,
 }
 
-struct Running<'a> {
-    lane: Lane<'a>,
-    tally: Tally,
-    discard: Discard,
+struct RunningStream<'a> {
+    stream: LoadStream<'a>,
+    result: StreamResult,
+    discard: DiscardBuffer,
     begun: u64,
     /// When this run began.
     start: Instant,
     idle: Vec<usize>,
-    /// Requests that fell due while every connection was busy.
+    /// Requests that became due while every connection was busy.
     due: VecDeque<Instant>,
     next_due: Instant,
 }
 
-impl<'a> Client<'a> {
-    /// Opens every connection of every lane.
+impl<'a> LoadClient<'a> {
+    /// Opens every connection of every stream.
     pub(crate) fn connect(
         address: SocketAddr,
-        lanes: Vec<Lane<'a>>,
-        waiting: Waiting,
-    ) -> Result<Client<'a>> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "creating epoll".into())?;
-        let lanes: Vec<_> = lanes.into_iter().map(Running::new).collect();
-        let mut client = Client {
+        streams: Vec<LoadStream<'a>>,
+    ) -> Result<LoadClient<'a>> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "creating epoll".into())?;
+        let streams: Vec<_> = streams.into_iter().map(RunningStream::new).collect();
+        let mut client = LoadClient {
             address,
             epoll,
             exchanges: Vec::new(),
-            lanes,
-            lane_of: Vec::new(),
-            waiting,
+            streams,
+            stream_of: Vec::new(),
         };
-        for lane in 0..client.lanes.len() {
-            for _ in 0..client.lanes[lane].lane.connections {
-                client.add_connection(lane)?;
+        for stream in 0..client.streams.len() {
+            for _ in 0..client.streams[stream].stream.connections {
+                client.add_connection(stream)?;
             }
         }
         Ok(client)
     }
 
-    fn add_connection(&mut self, lane: usize) -> Result<()> {
+    fn add_connection(&mut self, stream: usize) -> Result<()> {
         let index = self.exchanges.len();
         let exchange = connect(self.address, &self.epoll, index)?;
-        self.lanes[lane].idle.push(index);
-        self.lane_of.push(lane);
+        self.streams[stream].idle.push(index);
+        self.stream_of.push(stream);
         self.exchanges.push(exchange);
         Ok(())
     }
 
-    /// Runs until every closed lane has used up its quota and every answer is complete. The
-    /// connections stay open for another run. Broken off with an error once `stop` is set.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Outcome> {
+    /// Runs until every closed stream has used up its quota and every response is complete; returns
+    /// the results in the order of the streams. The connections stay open for another run. Fails
+    /// once `stop` is set.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
         let start = Instant::now();
-        self.lanes.iter_mut().for_each(|lane| lane.restart(start));
+        self.streams
+            .iter_mut()
+            .for_each(|stream| stream.restart(start));
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut idle = Duration::ZERO;
-        let mut waiting_since = None;
         let mut last_progress = start;
         loop {
             let now = Instant::now();
-            idle += waiting_since.map_or(Duration::ZERO, |since| now - since);
             self.begin_due(now)?;
             if self.is_finished(now) {
-                let tallies = self.lanes.iter_mut().map(|l| std::mem::take(&mut l.tally));
-                let tallies = tallies.collect();
-                return Ok(Outcome { tallies, idle });
+                let results = self
+                    .streams
+                    .iter_mut()
+                    .map(|l| std::mem::take(&mut l.result));
+                return Ok(results.collect());
             }
             check_time(now, start, last_progress)?;
             go_on_unless(stop)?;
             self.wait(&mut events)?;
-            waiting_since = events.is_empty().then_some(now);
             if !events.is_empty() {
                 last_progress = now;
             }
@@ -190,74 +172,79 @@ impl<'a> Client<'a> {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
-        let is_open = |lane: &Running<'_>| matches!(lane.lane.pace, Pace::Open { .. });
-        let timeout = match self.waiting {
-            Waiting::Spinning => Duration::ZERO,
-            Waiting::Sleeping if self.lanes.iter().any(is_open) => OPEN_WAIT,
-            Waiting::Sleeping => STALL_TIMEOUT,
+        let is_open =
+            |stream: &RunningStream<'_>| matches!(stream.stream.pace, LoadPace::Open { .. });
+        let timeout = match self.streams.iter().any(is_open) {
+            true => OPEN_WAIT,
+            false => STALL_TIMEOUT,
         };
         let timeout = Timespec::try_from(timeout).ok();
         events.clear();
         let space = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, space, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno).doing(|| "waiting for answers".into()),
+            Err(errno) => Err(errno).context(|| "waiting for responses".into()),
         }
     }
 
     fn begin_due(&mut self, now: Instant) -> Result<()> {
-        let others_over = self.bounded_lanes_over(now);
-        for lane in &mut self.lanes {
-            lane.fall_due(now, others_over);
-            while let Some((index, due)) = lane.next_to_begin() {
-                self.exchanges[index].begin(lane.next_target(), due)?;
+        let others_over = self.bounded_streams_over(now);
+        for stream in &mut self.streams {
+            stream.add_due(now, others_over);
+            while let Some((index, due)) = stream.next_to_begin() {
+                self.exchanges[index].begin(stream.next_target(), due)?;
             }
         }
         Ok(())
     }
 
-    /// One receive, and at a closed lane the next request right behind a complete answer.
+    /// Receives once, and on a closed stream sends the next request after a complete response.
     fn advance(&mut self, index: usize) -> Result<()> {
-        let lane = &mut self.lanes[self.lane_of[index]];
+        let stream = &mut self.streams[self.stream_of[index]];
         let exchange = &mut self.exchanges[index];
-        match exchange.advance(&mut lane.discard)? {
-            Progress::Partial => Ok(()),
-            Progress::Complete => {
+        match exchange.advance(&mut stream.discard)? {
+            ReceiveProgress::Partial => Ok(()),
+            ReceiveProgress::Complete => {
                 let now = Instant::now();
-                lane.tally
+                stream
+                    .result
                     .latencies_ns
                     .push(nanoseconds(now - exchange.since));
-                lane.tally.requests += 1;
-                lane.tally.body_bytes += exchange.body_bytes();
+                stream.result.requests += 1;
+                stream.result.body_bytes += exchange.body_bytes();
                 if exchange.is_over() {
                     *exchange = connect(self.address, &self.epoll, index)?;
                 }
-                if lane.quota_left(now) {
-                    return exchange.begin(lane.next_target(), now);
+                if stream.quota_left(now) {
+                    return exchange.begin(stream.next_target(), now);
                 }
-                lane.idle.push(index);
+                stream.idle.push(index);
                 Ok(())
             }
         }
     }
 
-    /// Whether all lanes are over that end by themselves.
-    fn bounded_lanes_over(&self, now: Instant) -> bool {
-        let mut bounded = self.lanes.iter().filter(|lane| lane.is_bounded());
-        bounded.all(|lane| !lane.goes_on(now) && lane.all_idle())
+    /// Whether all streams that end by themselves are over.
+    fn bounded_streams_over(&self, now: Instant) -> bool {
+        let mut bounded = self.streams.iter().filter(|stream| stream.is_bounded());
+        bounded.all(|stream| !stream.goes_on(now) && stream.all_idle())
     }
 
     fn is_finished(&self, now: Instant) -> bool {
-        self.bounded_lanes_over(now) && self.lanes.iter().all(|l| l.due.is_empty() && l.all_idle())
+        self.bounded_streams_over(now)
+            && self
+                .streams
+                .iter()
+                .all(|l| l.due.is_empty() && l.all_idle())
     }
 }
 
-impl<'a> Running<'a> {
-    fn new(lane: Lane<'a>) -> Running<'a> {
-        let discard = Discard::new(lane.receive_bytes_max);
-        Running {
-            lane,
-            tally: Tally::default(),
+impl<'a> RunningStream<'a> {
+    fn new(stream: LoadStream<'a>) -> RunningStream<'a> {
+        let discard = DiscardBuffer::new(stream.receive_bytes_max);
+        RunningStream {
+            stream,
+            result: StreamResult::default(),
             discard,
             begun: 0,
             start: Instant::now(),
@@ -271,21 +258,21 @@ impl<'a> Running<'a> {
         self.begun = 0;
         self.start = start;
         self.next_due = start;
-        if let Pace::Closed(quota) = self.lane.pace {
-            let connections = self.lane.connections as u64;
+        if let LoadPace::Closed(quota) = self.stream.pace {
+            let connections = self.stream.connections as u64;
             let first = match quota {
                 Quota::Requests(requests) => requests.min(connections),
                 Quota::Span(_) => connections,
             };
-            self.tally.latencies_ns.reserve(LATENCIES_RESERVED);
+            self.result.latencies_ns.reserve(LATENCIES_RESERVED);
             self.due.extend((0..first).map(|_| start));
         }
     }
 
-    /// Where the client itself woke late the request is due now, not in the past: the server
-    /// does not answer for the client's delays.
-    fn fall_due(&mut self, now: Instant, others_over: bool) {
-        let Pace::Open { interval, span } = self.lane.pace else {
+    /// Where the client itself woke late, the request is due now and not in the past: the server
+    /// isn't charged for the client's delays.
+    fn add_due(&mut self, now: Instant, others_over: bool) {
+        let LoadPace::Open { interval, span } = self.stream.pace else {
             return;
         };
         let is_over = span.map_or(others_over, |span| now - self.start >= span);
@@ -304,14 +291,14 @@ impl<'a> Running<'a> {
     }
 
     fn is_bounded(&self) -> bool {
-        !matches!(self.lane.pace, Pace::Open { span: None, .. })
+        !matches!(self.stream.pace, LoadPace::Open { span: None, .. })
     }
 
-    /// Whether a lane that ends by itself has something to ask for.
+    /// Whether a stream that ends by itself has more to request.
     fn goes_on(&self, now: Instant) -> bool {
-        match self.lane.pace {
-            Pace::Closed(_) => self.quota_left(now),
-            Pace::Open { span, .. } => {
+        match self.stream.pace {
+            LoadPace::Closed(_) => self.quota_left(now),
+            LoadPace::Open { span, .. } => {
                 let is_over = span.is_none_or(|span| now - self.start >= span);
                 !is_over || !self.due.is_empty()
             }
@@ -319,31 +306,31 @@ impl<'a> Running<'a> {
     }
 
     fn quota_left(&self, now: Instant) -> bool {
-        match self.lane.pace {
-            Pace::Closed(Quota::Requests(requests)) => self.begun < requests,
-            Pace::Closed(Quota::Span(span)) => now - self.start < span,
-            Pace::Open { .. } => false,
+        match self.stream.pace {
+            LoadPace::Closed(Quota::Requests(requests)) => self.begun < requests,
+            LoadPace::Closed(Quota::Span(span)) => now - self.start < span,
+            LoadPace::Open { .. } => false,
         }
     }
 
     fn all_idle(&self) -> bool {
-        self.idle.len() == self.lane.connections
+        self.idle.len() == self.stream.connections
     }
 
-    fn next_target(&mut self) -> &'a Target {
-        let targets = self.lane.targets;
+    fn next_target(&mut self) -> &'a RequestTarget {
+        let targets = self.stream.targets;
         let index = self.begun % targets.len() as u64;
         self.begun += 1;
         &targets[usize::try_from(index).unwrap_or(0)]
     }
 }
 
-/// A connection that tells by its number that something has arrived.
-fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<Exchange> {
-    let exchange = Exchange::connect(address)?;
+/// Opens a connection that epoll reports by this number.
+fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<ClientExchange> {
+    let exchange = ClientExchange::connect(address)?;
     let data = epoll::EventData::new_u64(number as u64);
     epoll::add(epoll, &exchange, data, epoll::EventFlags::IN)
-        .doing(|| "adding a connection to epoll".into())?;
+        .context(|| "adding a connection to epoll".into())?;
     Ok(exchange)
 }
 
@@ -372,7 +359,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use crate::load::Connection;
+    use crate::load::ConnectionReuse;
 
     /// Answers every request on as many connections, until they are closed.
     fn server(connections: usize) -> SocketAddr {
@@ -393,54 +380,57 @@ mod tests {
         address
     }
 
-    fn run(quota: Quota) -> Tally {
-        run_on(Connection::Kept, server(3), quota)
+    fn run(quota: Quota) -> StreamResult {
+        run_on(ConnectionReuse::KeepAlive, server(3), quota)
     }
 
-    fn run_on(connection: Connection, address: SocketAddr, quota: Quota) -> Tally {
-        let targets = [Target::get(address, "/x", 3, connection)];
-        let lane = Lane {
+    fn run_on(connection: ConnectionReuse, address: SocketAddr, quota: Quota) -> StreamResult {
+        let targets = [RequestTarget::get(address, "/x", 3, connection)];
+        let stream = LoadStream {
             targets: &targets,
             connections: 3,
-            pace: Pace::Closed(quota),
+            pace: LoadPace::Closed(quota),
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
-        client
-            .run(&AtomicBool::new(false))
-            .unwrap()
-            .tallies
-            .remove(0)
+        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
+        client.run(&AtomicBool::new(false)).unwrap().remove(0)
     }
 
     #[test]
     fn a_quota_of_requests_is_used_up_exactly() {
         for requests in [1, 3, 10] {
-            let tally = run(Quota::Requests(requests));
-            assert_eq!((tally.requests, tally.body_bytes), (requests, 3 * requests));
-            assert_eq!(tally.latencies_ns.len() as u64, requests);
+            let result = run(Quota::Requests(requests));
+            assert_eq!(
+                (result.requests, result.body_bytes),
+                (requests, 3 * requests)
+            );
+            assert_eq!(result.latencies_ns.len() as u64, requests);
         }
     }
 
     #[test]
-    fn an_open_lane_may_have_a_span_of_its_own() {
+    fn an_open_stream_may_have_a_span_of_its_own() {
         let address = server(1);
-        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
+        let targets = [RequestTarget::get(
+            address,
+            "/x",
+            3,
+            ConnectionReuse::KeepAlive,
+        )];
         let interval = Duration::from_millis(5);
-        let lane = Lane {
+        let stream = LoadStream {
             targets: &targets,
             connections: 1,
-            pace: Pace::Open {
+            pace: LoadPace::Open {
                 interval,
                 span: Some(10 * interval),
             },
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
-        let outcome = client.run(&AtomicBool::new(false)).unwrap();
-        let tally = &outcome.tallies[0];
-        assert!((1..=10).contains(&tally.requests), "{tally:?}");
-        assert_eq!(tally.body_bytes, 3 * tally.requests);
+        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
+        let result = &client.run(&AtomicBool::new(false)).unwrap()[0];
+        assert!((1..=10).contains(&result.requests), "{result:?}");
+        assert_eq!(result.body_bytes, 3 * result.requests);
     }
 
     #[test]
@@ -458,22 +448,27 @@ mod tests {
                 }
             }
         });
-        let tally = run_on(Connection::Anew, address, Quota::Requests(7));
-        assert_eq!((tally.requests, tally.body_bytes), (7, 21));
+        let result = run_on(ConnectionReuse::PerRequest, address, Quota::Requests(7));
+        assert_eq!((result.requests, result.body_bytes), (7, 21));
         served.join().unwrap();
     }
 
     #[test]
     fn it_is_broken_off_once_somebody_wants_it_to_end() {
         let address = server(1);
-        let targets = [Target::get(address, "/x", 3, Connection::Kept)];
-        let lane = Lane {
+        let targets = [RequestTarget::get(
+            address,
+            "/x",
+            3,
+            ConnectionReuse::KeepAlive,
+        )];
+        let stream = LoadStream {
             targets: &targets,
             connections: 1,
-            pace: Pace::Closed(Quota::Span(LOAD_TIMEOUT)),
+            pace: LoadPace::Closed(Quota::Span(LOAD_TIMEOUT)),
             receive_bytes_max: 1000,
         };
-        let mut client = Client::connect(address, vec![lane], Waiting::Sleeping).unwrap();
+        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
         assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 

@@ -1,8 +1,8 @@
-//! One kept-alive connection of the client: a request out, an answer in, nothing copied.
+//! One connection of the client: a request out, a response in, nothing copied.
 //!
-//! Only the head of an answer (and what came with it) is received into memory. The rest of the
-//! body is thrown away inside the kernel by `MSG_TRUNC`, but counted: the client's cost stays
-//! small beside the server's, and a body that is short or long is an error.
+//! Only the head of a response, and what arrives with it, is received into memory. The kernel
+//! discards the rest of the body (`MSG_TRUNC`), but it is counted: the client costs little compared
+//! with the server, and a body that is too short or too long is an error.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,48 +11,31 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
-/// The longest head accepted. Larger than any sane server's, and a page, so that most of the body
-/// is left for `MSG_TRUNC`.
+/// The longest head that is accepted. It is longer than usual heads, and a page, so that most of the
+/// body is left for `MSG_TRUNC`.
 const HEAD_BYTES_MAX: usize = 4096;
 
-/// A loopback server answers a connection attempt at once or not at all.
+/// A server on the loopback accepts a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What to ask for, and how many bytes of body are owed for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) request: Vec<u8>,
-    pub(crate) body_bytes: u64,
-    pub(crate) connection: Connection,
-}
-
-/// What becomes of a connection after an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Connection {
-    /// It is kept for the next request.
-    #[default]
-    Kept,
-    /// The server is asked to close it, and the next request has one of its own.
-    Anew,
-}
 
 /// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
 /// untouched.
-pub(crate) struct Discard(Vec<u8>);
+pub(crate) struct DiscardBuffer(Vec<u8>);
 
-/// How far one receive brought an exchange.
+/// How far an exchange is after one receive.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The answer is complete.
+pub(crate) enum ReceiveProgress {
+    /// The response is complete.
     Complete,
     /// More of it is owed.
     Partial,
 }
 
-enum State {
+enum ExchangeState {
     Idle,
     Head {
         received: usize,
@@ -60,83 +43,60 @@ enum State {
     Body {
         left: u64,
     },
-    /// All is there but the end of the connection.
+    /// All has arrived except the end of the connection.
     Ending,
 }
 
-pub(crate) struct Exchange {
+pub(crate) struct ClientExchange {
     stream: TcpStream,
     head: Box<[u8; HEAD_BYTES_MAX]>,
-    state: State,
+    state: ExchangeState,
     body_bytes: u64,
-    connection: Connection,
-    /// When the running request was due.
+    reuse: ConnectionReuse,
+    /// When the current request was due.
     pub(crate) since: Instant,
 }
 
-impl Target {
-    /// A plain GET.
-    pub(crate) fn get(
-        address: SocketAddr,
-        url_path: &str,
-        body_bytes: u64,
-        connection: Connection,
-    ) -> Target {
-        let end = match connection {
-            Connection::Kept => "",
-            Connection::Anew => "Connection: close\r\n",
-        };
-        let request = format!(
-            "GET {url_path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: underpass-bench\r\n{end}\r\n"
-        );
-        Target {
-            request: request.into_bytes(),
-            body_bytes,
-            connection,
-        }
+impl DiscardBuffer {
+    pub(crate) fn new(bytes_max: usize) -> DiscardBuffer {
+        DiscardBuffer(vec![0; bytes_max])
     }
 }
 
-impl Discard {
-    pub(crate) fn new(bytes_max: usize) -> Discard {
-        Discard(vec![0; bytes_max])
-    }
-}
-
-impl Exchange {
-    pub(crate) fn connect(address: SocketAddr) -> Result<Exchange> {
-        let doing = || format!("connecting to {address}");
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).doing(doing)?;
-        stream.set_nodelay(true).doing(doing)?;
-        stream.set_nonblocking(true).doing(doing)?;
+impl ClientExchange {
+    pub(crate) fn connect(address: SocketAddr) -> Result<ClientExchange> {
+        let context = || format!("connecting to {address}");
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).context(context)?;
+        stream.set_nodelay(true).context(context)?;
+        stream.set_nonblocking(true).context(context)?;
         let head = Box::new([0; HEAD_BYTES_MAX]);
-        Ok(Exchange {
+        Ok(ClientExchange {
             stream,
             head,
-            state: State::Idle,
+            state: ExchangeState::Idle,
             body_bytes: 0,
-            connection: Connection::Kept,
+            reuse: ConnectionReuse::KeepAlive,
             since: Instant::now(),
         })
     }
 
     /// Whether the server was asked to close the connection, and did.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_idle() && self.connection == Connection::Anew
+        self.is_idle() && self.reuse == ConnectionReuse::PerRequest
     }
 
-    /// The bytes of body that the last request was owed.
+    /// The bytes of body that the last request is owed.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Whether the head of an answer has arrived whole, and the answer is not complete.
+    /// Whether the head of a response has arrived whole and the body has not.
     pub(crate) fn is_in_body(&self) -> bool {
-        matches!(self.state, State::Body { .. })
+        matches!(self.state, ExchangeState::Body { .. })
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, ExchangeState::Idle)
     }
 
     /// Whether the server has closed a connection on which nothing is owed.
@@ -149,60 +109,63 @@ impl Exchange {
         )
     }
 
-    /// Sends a request. It is a few hundred bytes on an idle connection: a socket that does not
-    /// take it whole is broken.
-    pub(crate) fn begin(&mut self, target: &Target, due: Instant) -> Result<()> {
+    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection is
+    /// broken.
+    pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
         let sent = rustix::net::send(&self.stream, &target.request, SendFlags::NOSIGNAL)
-            .doing(|| "sending a request".into())?;
+            .context(|| "sending a request".into())?;
         if sent != target.request.len() {
             return Err(Error::Answer(format!(
-                "the server takes {sent} bytes of a request"
+                "the server accepts {sent} bytes of a request"
             )));
         }
         self.since = due;
         self.body_bytes = target.body_bytes;
-        self.connection = target.connection;
-        self.state = State::Head { received: 0 };
+        self.reuse = target.reuse;
+        self.state = ExchangeState::Head { received: 0 };
         Ok(())
     }
 
     /// Receives once.
-    pub(crate) fn advance(&mut self, discard: &mut Discard) -> Result<Progress> {
+    pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let progress = match self.state {
-            State::Idle => return Err(self.unasked()),
-            State::Head { received } => self.receive_head(received),
-            State::Body { left } => self.discard_body(left, discard),
-            State::Ending => self.end(),
+            ExchangeState::Idle => return Err(self.unasked()),
+            ExchangeState::Head { received } => self.receive_head(received),
+            ExchangeState::Body { left } => self.discard_body(left, discard),
+            ExchangeState::Ending => self.end(),
         };
         match progress {
             Err(Error::System { source, .. })
                 if source.kind() == std::io::ErrorKind::WouldBlock =>
             {
-                Ok(Progress::Partial)
+                Ok(ReceiveProgress::Partial)
             }
-            Ok(Progress::Complete) => {
-                self.state = State::Idle;
-                Ok(Progress::Complete)
+            Ok(ReceiveProgress::Complete) => {
+                self.state = ExchangeState::Idle;
+                Ok(ReceiveProgress::Complete)
             }
             other => other,
         }
     }
 
-    fn receive_head(&mut self, received: usize) -> Result<Progress> {
+    fn receive_head(&mut self, received: usize) -> Result<ReceiveProgress> {
         let space = &mut self.head[received..];
         let got = receive(&self.stream, space, RecvFlags::empty())?;
         let received = received + got;
-        let Some(head) = parse_head(&self.head[..received], self.connection)? else {
-            self.state = State::Head { received };
+        let Some(head) = parse_head(&self.head[..received], self.reuse)? else {
+            self.state = ExchangeState::Head { received };
             return match received {
                 HEAD_BYTES_MAX => Err(Error::Answer(format!("a head over {HEAD_BYTES_MAX} bytes"))),
-                _ => Ok(Progress::Partial),
+                _ => Ok(ReceiveProgress::Partial),
             };
         };
         if head.body_bytes != self.body_bytes {
             let owed = self.body_bytes;
-            let what = format!("announces {} bytes where {owed} are owed", head.body_bytes);
+            let what = format!(
+                "announces {} bytes where {owed} are expected",
+                head.body_bytes
+            );
             return Err(Error::Answer(what));
         }
         let with_head = (received - head.head_bytes) as u64;
@@ -210,7 +173,7 @@ impl Exchange {
         self.owe(left.ok_or_else(|| Error::Answer("more bytes than announced".into()))?)
     }
 
-    fn discard_body(&mut self, left: u64, discard: &mut Discard) -> Result<Progress> {
+    fn discard_body(&mut self, left: u64, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let wanted = usize::try_from(left)
             .unwrap_or(usize::MAX)
             .min(discard.0.len());
@@ -218,25 +181,25 @@ impl Exchange {
         self.owe(left - got as u64)
     }
 
-    fn owe(&mut self, left: u64) -> Result<Progress> {
-        self.state = State::Body { left };
-        match (left, self.connection) {
-            (0, Connection::Kept) => Ok(Progress::Complete),
-            (0, Connection::Anew) => {
-                self.state = State::Ending;
-                Ok(Progress::Partial)
+    fn owe(&mut self, left: u64) -> Result<ReceiveProgress> {
+        self.state = ExchangeState::Body { left };
+        match (left, self.reuse) {
+            (0, ConnectionReuse::KeepAlive) => Ok(ReceiveProgress::Complete),
+            (0, ConnectionReuse::PerRequest) => {
+                self.state = ExchangeState::Ending;
+                Ok(ReceiveProgress::Partial)
             }
-            _ => Ok(Progress::Partial),
+            _ => Ok(ReceiveProgress::Partial),
         }
     }
 
-    fn end(&self) -> Result<Progress> {
+    fn end(&self) -> Result<ReceiveProgress> {
         let mut byte = [0];
         match rustix::net::recv(&self.stream, &mut byte, RecvFlags::empty()) {
-            Ok((_, 0)) => Ok(Progress::Complete),
+            Ok((_, 0)) => Ok(ReceiveProgress::Complete),
             Ok(_) => Err(Error::Answer("more bytes than announced".into())),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Progress::Partial),
-            Err(errno) => Err(errno).doing(|| "awaiting the end of a connection".into()),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(ReceiveProgress::Partial),
+            Err(errno) => Err(errno).context(|| "waiting for the end of a connection".into()),
         }
     }
 
@@ -249,7 +212,7 @@ impl Exchange {
     }
 }
 
-impl AsFd for Exchange {
+impl AsFd for ClientExchange {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -259,10 +222,10 @@ impl AsFd for Exchange {
 fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
     loop {
         match rustix::net::recv(stream, &mut *space, flags) {
-            Ok((_, 0)) => return Err(Error::Answer("the server hung up".into())),
+            Ok((_, 0)) => return Err(Error::Answer("the server closed the connection".into())),
             Ok((_, got)) => return Ok(got),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno).doing(|| "receiving an answer".into()),
+            Err(errno) => return Err(errno).context(|| "receiving a response".into()),
         }
     }
 }
@@ -275,15 +238,15 @@ mod tests {
 
     /// Plays a script against one exchange: the answer in pieces, each sent whole.
     fn play(answer: &[&[u8]], body_bytes: u64) -> Result<()> {
-        play_on(Connection::Kept, answer, body_bytes)
+        play_on(ConnectionReuse::KeepAlive, answer, body_bytes)
     }
 
-    fn play_on(connection: Connection, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
+    fn play_on(reuse: ConnectionReuse, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut exchange = Exchange::connect(address)?;
+        let mut exchange = ClientExchange::connect(address)?;
         let (mut peer, _) = listener.accept().unwrap();
-        let target = Target::get(address, "/x", body_bytes, connection);
+        let target = RequestTarget::get(address, "/x", body_bytes, reuse);
         exchange.begin(&target, Instant::now())?;
         peer.read_exact(&mut vec![0; target.request.len()]).unwrap();
         for piece in answer {
@@ -291,8 +254,8 @@ mod tests {
         }
         drop(peer);
         exchange.stream.set_nonblocking(false).unwrap();
-        let mut discard = Discard::new(16);
-        while exchange.advance(&mut discard)? == Progress::Partial {}
+        let mut discard = DiscardBuffer::new(16);
+        while exchange.advance(&mut discard)? == ReceiveProgress::Partial {}
         Ok(())
     }
 
@@ -306,10 +269,10 @@ mod tests {
 
     #[test]
     fn where_the_server_is_to_close_its_end_belongs_to_the_answer() {
-        play_on(Connection::Anew, &[HEAD, &[7; 70]], 70).unwrap();
+        play_on(ConnectionReuse::PerRequest, &[HEAD, &[7; 70]], 70).unwrap();
         let said = b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\nConnection: close\r\n\r\n";
-        play_on(Connection::Anew, &[said, &[7; 70]], 70).unwrap();
-        let more = play_on(Connection::Anew, &[HEAD, &[7; 71]], 70);
+        play_on(ConnectionReuse::PerRequest, &[said, &[7; 70]], 70).unwrap();
+        let more = play_on(ConnectionReuse::PerRequest, &[HEAD, &[7; 71]], 70);
         assert!(matches!(more, Err(Error::Answer(_))));
     }
 

@@ -1,51 +1,40 @@
-//! The load on a server: HTTP requests over kept-alive connections, answers counted to their last
-//! byte and thrown away.
+//! The load on a server: HTTP requests whose responses are counted to their last byte and discarded.
 //!
-//! | module | what it knows |
-//! |---|---|
-//! | `specimen` | the files to ask for, and their hashes |
-//! | `response`, `exchange` | one answer, one connection |
-//! | `verify` | whether all bodies are right, before anything is measured |
-//! | `client` | many connections at a pace |
-//! | `crowd` | many connections that hardly read, or are idle |
-//!
-//! Nothing here knows of servers but their address, nor of what they cost.
+//! Nothing here knows more of servers than their address.
 
 mod client;
-mod crowd;
+mod connection_load;
 mod exchange;
+mod request;
 mod response;
-mod specimen;
+mod test_file;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
-pub use client::Waiting;
-pub(crate) use client::{Client, Lane, Pace, Quota};
-pub(crate) use crowd::Crowd;
-pub use crowd::Pastime;
-pub use exchange::Connection;
-pub(crate) use exchange::Target;
-pub(crate) use specimen::{Batch, Specimen, flush_to_disk};
+pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota, StreamResult};
+pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
+pub(crate) use request::{ConnectionReuse, RequestTarget};
+pub(crate) use test_file::{FileSet, TestFile, flush_to_disk};
 pub(crate) use verify::verify;
 
-/// Descriptors of this program that are no connections.
+/// Descriptors of this program other than connections.
 const DESCRIPTORS_ASIDE: u64 = 64;
 
-/// An error once somebody wants it to end; nobody is told of it.
+/// Fails once the user wants to stop; the error is not shown.
 fn go_on_unless(stop: &AtomicBool) -> Result<()> {
     match stop.load(Ordering::Relaxed) {
-        true => Err(Error::Answer("broken off".into())),
+        true => Err(Error::Answer("stopped".into())),
         false => Ok(()),
     }
 }
 
-/// Raises the soft limit on descriptors where so many connections need it. Servers that are started
-/// from then on have it too.
+/// Raises the soft limit on descriptors where this many connections need it. Servers that are started
+/// afterwards inherit it.
 pub(crate) fn allow_connections(count: usize) -> Result<()> {
     let needed = count as u64 + DESCRIPTORS_ASIDE;
     let limit = getrlimit(Resource::Nofile);
@@ -54,8 +43,8 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::Setting(format!(
-            "{count} connections need {needed} descriptors, and this process may have {} at the \
-             most; see `ulimit -Hn`",
+            "{count} connections need {needed} descriptors, and this process may have at most {}; see \
+             `ulimit -Hn`",
             limit.maximum.unwrap_or_default()
         )));
     }
@@ -63,5 +52,5 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    setrlimit(Resource::Nofile, raised).doing(|| "raising the limit on descriptors".into())
+    setrlimit(Resource::Nofile, raised).context(|| "raising the limit on descriptors".into())
 }

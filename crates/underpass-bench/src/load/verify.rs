@@ -1,4 +1,4 @@
-//! Whether a server sends the right bytes: untimed, before any figure is taken.
+//! Checks, before anything is measured, that a server sends the right bytes.
 
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::exchange::Connection;
+use super::request::ConnectionReuse;
 use super::response::parse_head;
-use super::specimen::Specimen;
+use super::test_file::TestFile;
 use crate::content::Sha256Hash;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Fetches every specimen over one connection and compares hashes.
-pub(crate) fn verify(address: SocketAddr, specimens: &[Specimen]) -> Result<()> {
-    let mut stream = TcpStream::connect(address).doing(|| format!("connecting to {address}"))?;
+/// Fetches every file over one connection and compares hashes.
+pub(crate) fn verify(address: SocketAddr, files: &[TestFile]) -> Result<()> {
+    let mut stream = TcpStream::connect(address).context(|| format!("connecting to {address}"))?;
     stream
         .set_read_timeout(Some(TIMEOUT))
-        .doing(|| "setting a timeout".into())?;
-    for specimen in specimens {
-        let request = specimen.target(address, Connection::Kept).request;
+        .context(|| "setting a timeout".into())?;
+    for file in files {
+        let request = file.target(address, ConnectionReuse::KeepAlive).request;
         stream
             .write_all(&request)
-            .doing(|| "sending a request".into())?;
-        if receive_hash(&mut stream, specimen.bytes)? != specimen.sha256 {
+            .context(|| "sending a request".into())?;
+        if receive_hash(&mut stream, file.bytes)? != file.sha256 {
             return Err(Error::Answer(format!(
-                "{}: the body's hash differs",
-                specimen.url_path
+                "{}: the hash of the body differs",
+                file.url_path
             )));
         }
     }
@@ -41,13 +41,13 @@ fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
     let mut received = 0;
     let head = loop {
         received += read_some(stream, &mut block[received..])?;
-        if let Some(head) = parse_head(&block[..received], Connection::Kept)? {
+        if let Some(head) = parse_head(&block[..received], ConnectionReuse::KeepAlive)? {
             break head;
         }
     };
     if head.body_bytes != owed {
         return Err(Error::Answer(format!(
-            "announces {} bytes, not {owed}",
+            "announces {} bytes where {owed} are expected",
             head.body_bytes
         )));
     }
@@ -64,9 +64,9 @@ fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
 }
 
 fn read_some(stream: &mut impl Read, space: &mut [u8]) -> Result<usize> {
-    match stream.read(space).doing(|| "reading an answer".into())? {
+    match stream.read(space).context(|| "reading a response".into())? {
         0 => Err(Error::Answer(
-            "the server hung up, or its head has no end".into(),
+            "the server closed the connection, or its head has no end".into(),
         )),
         got => Ok(got),
     }

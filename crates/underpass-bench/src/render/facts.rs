@@ -1,7 +1,7 @@
 //! What is said beside the figures, in sentences that every form of the report shares.
 
 use super::figure::duration;
-use crate::document::{Case, Document, Experiment, Outcome};
+use crate::document::{Case, Document, Experiment, RunOutcome};
 
 /// How to read any table, once for the page.
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
@@ -23,7 +23,7 @@ impl Document {
 
     /// Says that a run was broken off.
     pub(super) fn interruption(&self) -> Option<&'static str> {
-        (self.outcome == Outcome::Interrupted).then_some(
+        (self.outcome == RunOutcome::Interrupted).then_some(
             "This run was interrupted: what was measured until then is here, the rest is missing.",
         )
     }

@@ -1,7 +1,7 @@
 //! Numbers as people read them: three digits that count, and the unit.
 
 use crate::document::{Better, Unit};
-use crate::stats::{Comparison, Spread, Verdict};
+use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
 /// A power of ten or two that makes a number of some unit short.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,14 +95,8 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// The interval that holds the true median ratio.
-pub(super) fn interval(comparison: &Comparison) -> String {
+pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
-}
-
-/// Half of the range, as a share of the median: what a figure is good for, in one number.
-pub(super) fn half_range(spread: &Spread) -> Option<f64> {
-    let share = (spread.max - spread.min) / 2.0 / spread.median.abs();
-    share.is_finite().then_some(share)
 }
 
 /// `±3 %`; below one in a hundred one digit after the point.
@@ -114,11 +108,11 @@ pub(super) fn plus_minus(share: f64) -> String {
 }
 
 /// What may be said where there is no ratio to print.
-pub(super) fn in_words(verdict: Verdict) -> &'static str {
+pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     match verdict {
-        Verdict::Different => "different",
-        Verdict::NotDistinguishable => "not distinguishable",
-        Verdict::TooFewRounds => "too few rounds",
+        RatioVerdict::Different => "different",
+        RatioVerdict::NotDistinguishable => "not distinguishable",
+        RatioVerdict::TooFewRounds => "too few rounds",
     }
 }
 
@@ -192,7 +186,7 @@ mod tests {
             max: 1.25,
         };
         assert_eq!(range(&wide, Unit::Seconds), "0.900–1.25");
-        assert_eq!(plus_minus(half_range(&wide).unwrap()), "±18 %");
+        assert_eq!(plus_minus(wide.half_range().unwrap()), "±18 %");
     }
 
     #[test]

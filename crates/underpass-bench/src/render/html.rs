@@ -7,7 +7,7 @@ use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
 use super::page::page;
 use super::plots::{Legend, Plot, plots};
-use super::table::{Cell, Importance, Ratios, Table, groups};
+use super::table::{Importance, Ratios, ReportTable, TableCell, groups};
 use crate::document::{Contender, Document, Experiment};
 
 /// More than this need smaller letters.
@@ -104,8 +104,8 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
 
 /// Charts that stand alone, and those that stand in pairs, each with its numbers.
 fn charts(out: &mut String, experiment: &Experiment, plots: &[&Plot]) {
-    for run in plots.chunk_by(|a, b| a.is_small() && b.is_small()) {
-        let paired = run[0].is_small();
+    for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
+        let paired = run[0].is_small;
         if paired {
             out.push_str("<div class=\"pair\">\n");
         }
@@ -127,7 +127,7 @@ fn figure(out: &mut String, experiment: &Experiment, plot: &Plot) {
     } else {
         ""
     };
-    let words = plot.words();
+    let words = &plot.words;
     let _ = writeln!(
         out,
         "<figure{class}><figcaption><h3>{}</h3>",
@@ -164,7 +164,7 @@ fn key(experiment: &Experiment, legend: &Legend) -> String {
     format!("<ul class=\"key\">{items}</ul>\n")
 }
 
-fn table(out: &mut String, table: &Table) {
+fn table(out: &mut String, table: &ReportTable) {
     let caption = escaped(&table.caption);
     let class = if table.columns.len() > COLUMNS {
         " class=\"many\""
@@ -193,17 +193,17 @@ fn table(out: &mut String, table: &Table) {
     out.push_str("</tbody></table></div>\n");
 }
 
-fn html_of(cell: &Cell) -> String {
+fn html_of(cell: &TableCell) -> String {
     match cell {
-        Cell::Absent => "<td class=\"no\">–</td>".into(),
-        Cell::Figure { median, range, .. } => {
+        TableCell::Absent => "<td class=\"no\">–</td>".into(),
+        TableCell::Figure { median, range, .. } => {
             format!("<td><b>{median}</b> <small>{range}</small></td>")
         }
-        Cell::Ratio { ratio, interval } => {
+        TableCell::Ratio { ratio, interval } => {
             format!("<td><b>{ratio}</b> <small>{interval}</small></td>")
         }
-        Cell::Withheld(verdict) => format!("<td class=\"no\">{}</td>", in_words(*verdict)),
-        Cell::Plain(text) => format!("<td>{}</td>", escaped(text)),
+        TableCell::Withheld(verdict) => format!("<td class=\"no\">{}</td>", in_words(*verdict)),
+        TableCell::Plain(text) => format!("<td>{}</td>", escaped(text)),
     }
 }
 

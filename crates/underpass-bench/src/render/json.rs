@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::document::{Document, SCHEMA};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
 impl Document {
     /// Reads what `--json` wrote.
@@ -18,7 +18,7 @@ impl Document {
     /// document or one of another schema. Both name the file and say what to do.
     pub fn read(path: &Path) -> Result<Document> {
         let name = path.display();
-        let text = fs::read(path).doing(|| format!("read {name}"))?;
+        let text = fs::read(path).context(|| format!("read {name}"))?;
         let no_document = |why: &dyn std::fmt::Display| {
             Error::Setting(format!(
                 "{name} is not a result of underpass bench ({why}); give a file that was written \
@@ -47,14 +47,14 @@ impl Document {
     ///
     /// [`Error::System`] where the directory takes no new file; what was there before stays.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let doing = || format!("write {}", path.display());
+        let context = || format!("write {}", path.display());
         let mut json = serde_json::to_vec_pretty(self)
             .map_err(io::Error::other)
-            .doing(doing)?;
+            .context(context)?;
         json.push(b'\n');
         if path.exists() && !path.is_file() {
             // A pipe or a device, /dev/stdout for one, is written to and not replaced.
-            return fs::write(path, json).doing(doing);
+            return fs::write(path, json).context(context);
         }
         let directory = path
             .parent()
@@ -62,11 +62,11 @@ impl Document {
         let directory = directory.unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new();
         let file = file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = file.tempfile_in(directory).doing(doing)?;
-        fs::write(file.path(), json).doing(doing)?;
+        let file = file.tempfile_in(directory).context(context)?;
+        fs::write(file.path(), json).context(context)?;
         file.persist(path)
             .map_err(|refused| refused.error)
-            .doing(doing)?;
+            .context(context)?;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ fn other_schema(path: &Path, schema: u64) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::tests::sample;
     use super::*;
 
     fn refusal(content: &str) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
-use super::table::{Cell, Ratios, Table, groups};
+use super::table::{Ratios, ReportTable, TableCell, groups};
 use crate::document::{Document, Experiment};
 
 impl Document {
@@ -80,7 +80,7 @@ fn list(out: &mut String, heading: &str, lines: &[String]) {
     }
 }
 
-fn table(out: &mut String, table: &Table) {
+fn table(out: &mut String, table: &ReportTable) {
     let _ = writeln!(out, "\n**{}**\n", escaped(&table.caption));
     let columns: Vec<String> = table.columns.iter().map(|column| escaped(column)).collect();
     let _ = writeln!(out, "|  | {} |", columns.join(" | "));
@@ -91,13 +91,13 @@ fn table(out: &mut String, table: &Table) {
     }
 }
 
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &TableCell) -> String {
     match cell {
-        Cell::Absent => "–".into(),
-        Cell::Figure { median, range, .. } => format!("{median} ({range})"),
-        Cell::Ratio { ratio, interval } => format!("**{ratio}** ({interval})"),
-        Cell::Withheld(verdict) => in_words(*verdict).into(),
-        Cell::Plain(text) => escaped(text),
+        TableCell::Absent => "–".into(),
+        TableCell::Figure { median, range, .. } => format!("{median} ({range})"),
+        TableCell::Ratio { ratio, interval } => format!("**{ratio}** ({interval})"),
+        TableCell::Withheld(verdict) => in_words(*verdict).into(),
+        TableCell::Plain(text) => escaped(text),
     }
 }
 

@@ -15,8 +15,6 @@ mod json;
 mod markdown;
 mod page;
 mod plots;
-#[cfg(test)]
-pub(crate) mod sample;
 mod table;
 mod text;
 
@@ -25,4 +23,4 @@ pub(crate) use markdown::escaped;
 pub(crate) use text::paragraph;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,65 +1,49 @@
-//! Which charts an experiment gets, and what is said beside each.
+//! Which charts an experiment gets, and the texts around each.
 
-use super::chart::{Bar, Bars, Lines, Point, Series, Words};
+use super::chart::{AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, nines};
 use super::figure::{direction, figure};
-use super::table::{Cell, Group, Importance, Row, Table, find, groups};
-use crate::document::{Case, Experiment, Latencies, Measured, Unit};
+use super::table::{Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups};
+use crate::document::{Case, Experiment, Measured, Timeline, Unit};
 use crate::stats::Spread;
 
-/// Pixels: over the whole page, half of it, and on a phone.
+/// Sizes in pixels: over the whole page, half of it, and on a phone.
 const WHOLE: (i32, i32) = (900, 380);
 const HALF: (i32, i32) = (440, 270);
 const NARROW: (i32, i32) = (350, 300);
 
-/// Of a chart of bars, in pixels: legible on a phone, and in half of the page.
+/// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: i32 = 390;
-/// Charts of bars beside each other tell enough at this number; the rest stands in the table.
+/// The most bar charts beside each other; the table has the other metrics.
 const BARS_MAX: usize = 4;
-/// Cases that differ by more than this factor get a chart of multiples as well.
+/// Cases that differ by more than this factor also get a chart of multiples.
 const STEEP: f64 = 20.0;
 /// Shown as one curve, not as bars.
 const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
 /// Shown as one bar with parts.
 const TIMES: [&str; 3] = ["wall", "user", "system"];
 
-/// A chart with what stands around it.
+/// A chart with the texts around it.
 pub(super) struct Plot {
-    words: Words,
-    /// The title of the tables it belongs to; empty where it has numbers of its own.
+    pub(super) words: ChartText,
+    /// The title of the tables it belongs to; empty where it has its own numbers.
     pub(super) group: String,
     pub(super) svg: String,
-    /// For phones, where the other one's letters would be too small.
+    /// For phones, where letters of the other one would be too small.
     pub(super) narrow: Option<String>,
     pub(super) legend: Legend,
-    pub(super) numbers: Option<Table>,
-    width: Width,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Width {
-    Whole,
-    Half,
+    pub(super) numbers: Option<ReportTable>,
+    /// Two of them fit beside each other.
+    pub(super) is_small: bool,
 }
 
 /// What colours and marks stand for.
 pub(super) enum Legend {
-    /// Names stand in the chart.
+    /// The chart has the names.
     None,
     /// Places of contenders.
     Lines(Vec<usize>),
     /// Parts of bars.
     Parts(Vec<(usize, String)>),
-}
-
-impl Plot {
-    pub(super) fn words(&self) -> &Words {
-        &self.words
-    }
-
-    /// Two of them fit beside each other.
-    pub(super) fn is_small(&self) -> bool {
-        self.width == Width::Half
-    }
 }
 
 /// All charts of an experiment. `id` begins the names of its parts on the page.
@@ -68,11 +52,8 @@ pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
     for group in groups(experiment) {
         match group.cases[..] {
             [case] => plots.extend(of_case(experiment, &experiment.cases[case], &group, id)),
-            _ if group.importance == Importance::Telling => {
-                plots.extend(over_cases(experiment, &group, id, Against::Nothing));
-                if is_steep(experiment, &group) {
-                    plots.extend(over_cases(experiment, &group, id, Against::First));
-                }
+            _ if group.importance == Importance::Main => {
+                plots.extend(over_cases(experiment, &group, id));
             }
             _ => {}
         }
@@ -85,61 +66,23 @@ pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
     plots
 }
 
-/// What figures are divided by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Against {
-    Nothing,
-    /// The first contender's median in the same case.
-    First,
+fn spread_of(measured: &Measured, place: usize) -> Option<Spread> {
+    Some(measured.figures.get(place)?.as_ref()?.spread)
 }
 
-/// Whether cases differ so much that contenders lie on each other.
-fn is_steep(experiment: &Experiment, group: &Group<'_>) -> bool {
-    let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
-    let found = cases.filter_map(|case| find(case, group.metrics.first()?));
-    let firsts = found.filter_map(|measured| measured.figures.first()?.as_ref());
-    let medians: Vec<f64> = firsts.map(|figures| figures.spread.median).collect();
-    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = medians.iter().copied().fold(0.0, f64::max);
-    experiment.contenders.len() > 1 && low > 0.0 && high / low > STEEP
-}
-
-/// A line for each contender, over the cases.
-fn over_cases(
-    experiment: &Experiment,
-    group: &Group<'_>,
-    id: &str,
-    against: Against,
-) -> Option<Plot> {
+/// A chart with a line for each contender over the cases; where cases differ so much that lines
+/// coincide, also one of multiples of the first contender.
+fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
+    let name = group.metrics[0];
     let cases: Vec<&Case> = group
         .cases
         .iter()
         .map(|&index| &experiment.cases[index])
         .collect();
-    let name = *group.metrics.first()?;
-    let any = find(cases.first()?, name)?;
-    let point = |case: &Case, place: usize| {
-        let figures = &find(case, name)?.figures;
-        let Spread { median, min, max } = figures.get(place)?.as_ref()?.spread;
-        let by = match against {
-            Against::Nothing => 1.0,
-            Against::First => figures.first()?.as_ref()?.spread.median,
-        };
-        Some(Point {
-            x: case.x,
-            y: median / by,
-            range: Some((min / by, max / by)),
-        })
+    let Some(any) = cases.first().and_then(|case| find(case, name)) else {
+        return Vec::new();
     };
-    let series: Vec<Series> = (0..experiment.contenders.len())
-        .map(|place| {
-            let points = cases.iter().filter_map(|case| point(case, place)).collect();
-            Series { place, points }
-        })
-        .filter(|one: &Series| !one.points.is_empty())
-        .collect();
-    let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
-    let mut words = Words {
+    let words = ChartText {
         id: format!("{id}-{name}"),
         title: titled(any),
         description: format!(
@@ -148,83 +91,101 @@ fn over_cases(
             experiment.rounds
         ),
     };
-    let mut axis = (any.label.clone(), any.unit);
-    if against == Against::First {
-        let first = &experiment.contenders.first()?.name;
-        words.id.push_str("-relative");
-        words.title = format!("{}, as a multiple of {first}", titled(any));
-        words
-            .description
-            .push_str(" All are divided by the median of the first one.");
-        axis = (format!("{}, {first} = 1", any.label), Unit::Count);
+    let first_median = |case: &Case| Some(spread_of(find(case, name)?, 0)?.median);
+    let plot = |words, label, unit, divisor: &dyn Fn(&Case) -> Option<f64>| {
+        let point = |case: &Case, place: usize| {
+            let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
+            let by = divisor(case)?;
+            Some(Point {
+                x: case.x,
+                y: median / by,
+                range: Some((min / by, max / by)),
+            })
+        };
+        let series = (0..experiment.contenders.len()).map(|place| Series {
+            place,
+            points: cases.iter().filter_map(|case| point(case, place)).collect(),
+        });
+        let lines = LineChart {
+            words,
+            x: axis_of(experiment, &cases),
+            x_label: experiment.axis.label.clone(),
+            label,
+            unit,
+            series: series.filter(|one| !one.points.is_empty()).collect(),
+            marks: Marks::Every,
+        };
+        of_lines(lines, WHOLE, group.title.clone(), None)
+    };
+    let mut plots = vec![plot(words.clone(), any.label.clone(), any.unit, &|_| {
+        Some(1.0)
+    })];
+    let firsts: Vec<f64> = cases.iter().filter_map(|case| first_median(case)).collect();
+    let steep = Spread::of(&firsts).is_some_and(|all| all.min > 0.0 && all.max / all.min > STEEP);
+    if let [first, _, ..] = &experiment.contenders[..]
+        && steep
+    {
+        let first = &first.name;
+        let words = ChartText {
+            id: words.id + "-relative",
+            title: format!("{}, as a multiple of {first}", words.title),
+            description: words.description + " All are divided by the median of the first one.",
+        };
+        let label = format!("{}, {first} = 1", any.label);
+        plots.push(plot(words, label, Unit::Count, &first_median));
     }
-    let axis = (axis.0.as_str(), axis.1);
-    let lines = Lines::over_cases(words, (&experiment.axis, &cases), axis, series);
-    Some(of_lines(
-        lines,
-        Width::Whole,
-        legend,
-        group.title.clone(),
-        None,
-    ))
-}
-
-/// Draws for the page and for phones, where identities must differ.
-fn of_lines(
-    mut lines: Lines,
-    width: Width,
-    legend: Legend,
-    group: String,
-    numbers: Option<Table>,
-) -> Plot {
-    let axes = lines.axes();
-    if !axes.is_empty() {
-        lines.words.description.push(' ');
-        lines.words.description.push_str(axes);
-    }
-    let svg = lines.draw(match width {
-        Width::Whole => WHOLE,
-        Width::Half => HALF,
-    });
-    let id = lines.words.id.clone();
-    lines.words.id = format!("{id}-narrow");
-    let narrow = Some(lines.draw(NARROW));
-    Plot {
-        words: lines.words,
-        group,
-        svg,
-        narrow,
-        legend,
-        numbers,
-        width,
-    }
-}
-
-/// Bars for what only one case has.
-fn of_case(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Vec<Plot> {
-    let mut plots = Vec::new();
-    let times = times(experiment, case, group, id);
-    let is_in_times = |name: &str| times.is_some() && TIMES.contains(&name);
-    let is_latency = |name: &str| !case.latencies.is_empty() && LATENCIES.contains(&name);
-    let telling = group
-        .metrics
-        .iter()
-        .filter(|name| !is_in_times(name) && !is_latency(name));
-    for measured in telling.filter_map(|name| find(case, name)).take(BARS_MAX) {
-        plots.push(bars(experiment, measured, group, id));
-    }
-    plots.splice(0..0, times);
     plots
 }
 
-fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &str) -> Plot {
-    let shown = experiment
-        .contenders
-        .iter()
-        .zip(&measured.figures)
-        .enumerate();
-    let bars = shown.filter_map(|(place, (contender, figures))| {
-        let spread = figures.as_ref()?.spread;
+/// The cases, without repeating the axis's name in labels such as `10 connections`.
+fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
+    let name = &experiment.axis.label;
+    let short = |case: &&Case| {
+        let short = case.label.strip_suffix(name.as_str()).map(str::trim_end);
+        let short = short.filter(|short| !short.is_empty());
+        (case.x, short.unwrap_or(&case.label).to_owned())
+    };
+    AxisScale::of_cases(cases.iter().map(short).collect())
+}
+
+/// Draws for the page and for phones, with different ids.
+fn of_lines(
+    mut lines: LineChart,
+    size: (i32, i32),
+    group: String,
+    numbers: Option<ReportTable>,
+) -> Plot {
+    lines.words.description.push_str(lines.axes());
+    let svg = lines.draw(size);
+    lines.words.id.push_str("-narrow");
+    Plot {
+        svg,
+        narrow: Some(lines.draw(NARROW)),
+        legend: Legend::Lines(lines.series.iter().map(|one| one.place).collect()),
+        words: lines.words,
+        group,
+        numbers,
+        is_small: size == HALF,
+    }
+}
+
+/// Bars for the metrics that only one case has.
+fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
+    let times = times(experiment, case, group, id);
+    let is_elsewhere = |name: &str| {
+        times.is_some() && TIMES.contains(&name)
+            || !case.latencies.is_empty() && LATENCIES.contains(&name)
+    };
+    let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
+    let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
+    let bars: Vec<Plot> = shown.map(|one| bars(experiment, one, group, id)).collect();
+    times.into_iter().chain(bars).collect()
+}
+
+fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id: &str) -> Plot {
+    let contenders = experiment.contenders.iter().enumerate();
+    let bars = contenders.filter_map(|(place, contender)| {
+        let spread = spread_of(measured, place)?;
         Some(Bar {
             name: contender.name.clone(),
             parts: vec![(place, spread.median)],
@@ -233,147 +194,124 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &Group<'_>, id: &st
             figure: figure(spread.median, measured.unit),
         })
     });
-    let words = Words {
-        id: format!("{id}-{}", measured.metric),
-        title: titled(measured),
-        description: format!(
-            "Medians of {} rounds, with a stroke from the least to the greatest.",
-            experiment.rounds
-        ),
-    };
-    let (label, unit) = (measured.label.clone(), measured.unit);
-    of_bars(
-        Bars {
-            words,
-            label,
-            unit,
-            bars: bars.collect(),
+    let chart = BarChart {
+        words: ChartText {
+            id: format!("{id}-{}", measured.metric),
+            title: titled(measured),
+            description: format!(
+                "Medians of {} rounds, with a stroke from the least to the greatest.",
+                experiment.rounds
+            ),
         },
-        Legend::None,
-        &group.title,
-    )
-}
-
-/// Processor time in user space and in the kernel, and how long it took.
-fn times(experiment: &Experiment, case: &Case, group: &Group<'_>, id: &str) -> Option<Plot> {
-    let own = |name| group.metrics.contains(&name);
-    if !own("user") || !own("system") {
-        return None;
-    }
-    let (user, system) = (find(case, "user")?, find(case, "system")?);
-    let wall = find(case, "wall");
-    let median = |of: &Measured, place: usize| {
-        of.figures
-            .get(place)?
-            .as_ref()
-            .map(|figures| figures.spread.median)
-    };
-    let bars = experiment
-        .contenders
-        .iter()
-        .enumerate()
-        .filter_map(|(place, contender)| {
-            let parts = vec![(0, median(user, place)?), (1, median(system, place)?)];
-            let wall = wall.and_then(|wall| median(wall, place));
-            let behind = wall.map_or(String::new(), |wall| figure(wall, Unit::Seconds));
-            let name = contender.name.clone();
-            Some(Bar {
-                name,
-                parts,
-                range: None,
-                stroke: wall,
-                figure: behind,
-            })
-        });
-    let words = Words {
-        id: format!("{id}-times"),
-        title: format!("{}: where the time went (lower is better)", case.label),
-        description:
-            "The bar is processor time in user space and in the kernel, the stroke across \
-                      and the figure are the time that passed; medians."
-                .into(),
-    };
-    let mut parts = vec![(0, user.label.clone()), (1, system.label.clone())];
-    parts.dedup();
-    let (label, unit) = ("time".to_owned(), Unit::Seconds);
-    let bars = Bars {
-        words,
-        label,
-        unit,
+        label: measured.label.clone(),
+        unit: measured.unit,
         bars: bars.collect(),
     };
-    Some(of_bars(bars, Legend::Parts(parts), &group.title))
+    of_bars(chart, Legend::None, &group.title)
 }
 
-fn of_bars(bars: Bars, legend: Legend, group: &str) -> Plot {
-    let svg = bars.draw(BARS_WIDE);
+/// Processor time in user space and in the kernel, and the time that passed.
+fn times(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Option<Plot> {
+    let own = |name: &str| find(case, name).filter(|_| group.metrics.contains(&name));
+    let (user, system) = (own("user")?, own("system")?);
+    let wall = find(case, "wall");
+    let median = |of: &Measured, place| Some(spread_of(of, place)?.median);
+    let contenders = experiment.contenders.iter().enumerate();
+    let bars = contenders.filter_map(|(place, contender)| {
+        let wall = wall.and_then(|wall| median(wall, place));
+        Some(Bar {
+            name: contender.name.clone(),
+            parts: vec![(0, median(user, place)?), (1, median(system, place)?)],
+            range: None,
+            stroke: wall,
+            figure: wall.map_or(String::new(), |wall| figure(wall, Unit::Seconds)),
+        })
+    });
+    let chart = BarChart {
+        words: ChartText {
+            id: format!("{id}-times"),
+            title: format!("{}: where the time went (lower is better)", case.label),
+            description: "The bar is processor time in user space and in the kernel; the stroke \
+                          across and the figure are the time that passed. All are medians."
+                .into(),
+        },
+        label: "time".into(),
+        unit: Unit::Seconds,
+        bars: bars.collect(),
+    };
+    let parts = vec![(0, user.label.clone()), (1, system.label.clone())];
+    Some(of_bars(chart, Legend::Parts(parts), &group.title))
+}
+
+fn of_bars(chart: BarChart, legend: Legend, group: &str) -> Plot {
     Plot {
-        words: bars.words,
+        svg: chart.draw(BARS_WIDE),
+        words: chart.words,
         group: group.to_owned(),
-        svg,
         narrow: None,
         legend,
         numbers: None,
-        width: Width::Half,
+        is_small: true,
     }
 }
 
-/// How long the slow ones took.
+/// Points without ranges.
+fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
+    let points = pairs.iter().map(|&(x, y)| Point { x, y, range: None });
+    points.collect()
+}
+
+/// The latency that a share of the requests did not exceed.
 fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
-    let of = |latencies: &Latencies| Series {
-        place: latencies.contender,
-        points: latencies
-            .quantiles
-            .iter()
-            .filter(|(share, _)| is_told(*share, latencies.count))
-            .map(|&(x, y)| Point { x, y, range: None })
-            .collect(),
+    let series: Vec<Series> = case
+        .latencies
+        .iter()
+        .map(|one| {
+            // Ten requests at least must be beyond a share.
+            let is_known =
+                |share: f64| share < 1.0 && (1.0 - share) * one.count as f64 >= 10.0 - 1e-6;
+            let known = one.quantiles.iter().filter(|(share, _)| is_known(*share));
+            let known: Vec<_> = known.map(|&(share, took)| (nines(share), took)).collect();
+            Series {
+                place: one.contender,
+                points: points(&known),
+            }
+        })
+        .collect();
+    let all = series.iter().flat_map(|one| &one.points);
+    let last = all.map(|point| point.x).reduce(f64::max)?;
+    let lines = LineChart {
+        words: ChartText {
+            id: format!("{id}-latencies"),
+            title: format!("Latency: {} (lower is better)", case.label),
+            description: "The latency that a share of the requests did not exceed; each nine is \
+                          as wide as the one before. All rounds together."
+                .into(),
+        },
+        x: AxisScale::of_nines(last.max(1.0)),
+        x_label: "share of requests that took no longer".into(),
+        label: "latency".into(),
+        unit: Unit::Seconds,
+        series,
+        marks: Marks::Every,
     };
-    let series: Vec<Series> = case.latencies.iter().map(of).collect();
-    if series.iter().all(|one| one.points.is_empty()) {
-        return None;
-    }
-    let words = Words {
-        id: format!("{id}-latencies"),
-        title: format!("Latency: {} (lower is better)", case.label),
-        description: "How long a request took at the most, over the share of requests; each nine \
-                      is as wide as the one before. All rounds together."
-            .into(),
-    };
-    let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
     let numbers = table_of_latencies(experiment, case);
-    let lines = Lines::over_shares(words, series);
-    Some(of_lines(
-        lines,
-        Width::Whole,
-        legend,
-        String::new(),
-        Some(numbers),
-    ))
+    Some(of_lines(lines, WHOLE, String::new(), Some(numbers)))
 }
 
-/// Whether so many requests can tell this share: ten of them must lie beyond.
-fn is_told(share: f64, count: u64) -> bool {
-    share < 1.0 && (1.0 - share) * count as f64 >= 10.0 - 1e-6
-}
-
-fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
-    let mut shares: Vec<f64> = Vec::new();
-    for (share, _) in case.latencies.iter().flat_map(|one| &one.quantiles) {
-        if *share >= 0.5 && !shares.contains(share) {
-            shares.push(*share);
-        }
-    }
+fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
+    let quantiles = case.latencies.iter().flat_map(|one| &one.quantiles);
+    let mut shares: Vec<f64> = quantiles.map(|(share, _)| *share).collect();
+    shares.retain(|share| *share >= 0.5);
     shares.sort_by(f64::total_cmp);
+    shares.dedup();
     let rows = case.latencies.iter().map(|latencies| {
         let cell = |share: &f64| {
             let found = latencies.quantiles.iter().find(|(at, _)| at == share);
-            found.map_or(Cell::Absent, |(_, took)| {
-                Cell::Plain(figure(*took, Unit::Seconds))
-            })
+            plain_cell(found.map(|(_, took)| *took), Unit::Seconds)
         };
-        let count = Cell::Plain(figure(latencies.count as f64, Unit::Count));
-        Row {
+        let count = plain_cell(Some(latencies.count as f64), Unit::Count);
+        TableRow {
             name: experiment.contenders[latencies.contender].name.clone(),
             cells: shares.iter().map(cell).chain([count]).collect(),
         }
@@ -385,7 +323,7 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
             format!("{} %", percent.trim_end_matches('0').trim_end_matches('.'))
         }
     };
-    Table {
+    ReportTable {
         caption: "latency that this share of requests did not exceed".into(),
         columns: shares
             .iter()
@@ -396,35 +334,45 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> Table {
     }
 }
 
-/// One chart for each thing that was watched over time.
+fn plain_cell(value: Option<f64>, unit: Unit) -> TableCell {
+    value.map_or(TableCell::Absent, |value| {
+        TableCell::Plain(figure(value, unit))
+    })
+}
+
+/// One chart for each quantity that was sampled over time.
 fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
-    let mut labels: Vec<(&str, Unit)> = Vec::new();
-    for timeline in &case.timelines {
-        if !labels.contains(&(timeline.label.as_str(), timeline.unit)) {
-            labels.push((&timeline.label, timeline.unit));
+    let mut kinds: Vec<Vec<&Timeline>> = Vec::new();
+    for timeline in case.timelines.iter().filter(|one| !one.points.is_empty()) {
+        let same = |kind: &&mut Vec<&Timeline>| {
+            (&kind[0].label, kind[0].unit) == (&timeline.label, timeline.unit)
+        };
+        match kinds.iter_mut().find(same) {
+            Some(kind) => kind.push(timeline),
+            None => kinds.push(vec![timeline]),
         }
     }
-    let plot = |(index, &(label, unit)): (usize, &(&str, Unit))| {
-        let own = || {
-            case.timelines
-                .iter()
-                .filter(|one| (&*one.label, one.unit) == (label, unit))
-        };
-        let series = own().map(|one| Series {
+    let plot = |(index, kind): (usize, &Vec<&Timeline>)| {
+        let (label, unit) = (&kind[0].label, kind[0].unit);
+        let series = kind.iter().map(|one| Series {
             place: one.contender,
-            points: one
-                .points
-                .iter()
-                .map(|&(x, y)| Point { x, y, range: None })
-                .collect(),
+            points: points(&one.points),
         });
-        let series: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
-        let words = Words {
-            id: format!("{id}-t{index}"),
-            title: format!("Over time: {label}"),
-            description: format!("One round, {}. Marks tell the lines apart.", case.label),
+        let all = kind.iter().flat_map(|one| &one.points);
+        let lines = LineChart {
+            words: ChartText {
+                id: format!("{id}-t{index}"),
+                title: format!("Over time: {label}"),
+                description: format!("One round, {}. Marks distinguish the lines.", case.label),
+            },
+            x: AxisScale::from_zero(all.map(|(at, _)| *at).fold(0.0, f64::max), Unit::Seconds),
+            x_label: "time since the load began".into(),
+            label: label.clone(),
+            unit,
+            series: series.collect(),
+            marks: Marks::Few,
         };
-        let rows = own().filter(|one| !one.points.is_empty()).map(|one| {
+        let rows = kind.iter().map(|one| {
             let values = || one.points.iter().map(|(_, value)| *value);
             let ends = [
                 values().next(),
@@ -432,26 +380,21 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
                 values().max_by(f64::total_cmp),
                 values().next_back(),
             ];
-            let cell =
-                |end: Option<f64>| end.map_or(Cell::Absent, |end| Cell::Plain(figure(end, unit)));
-            let name = experiment.contenders[one.contender].name.clone();
-            Row {
-                name,
-                cells: ends.map(cell).into(),
+            TableRow {
+                name: experiment.contenders[one.contender].name.clone(),
+                cells: ends.map(|end| plain_cell(end, unit)).into(),
             }
         });
-        let numbers = Table {
+        let numbers = ReportTable {
             caption: format!("{label} over time"),
             columns: ["first", "least", "greatest", "last"]
                 .map(str::to_owned)
                 .into(),
             rows: rows.collect(),
         };
-        let legend = Legend::Lines(series.iter().map(|one| one.place).collect());
-        let lines = Lines::over_time(words, (label, unit), series);
-        of_lines(lines, Width::Half, legend, String::new(), Some(numbers))
+        of_lines(lines, HALF, String::new(), Some(numbers))
     };
-    labels.iter().enumerate().map(plot).collect()
+    kinds.iter().enumerate().map(plot).collect()
 }
 
 fn titled(measured: &Measured) -> String {

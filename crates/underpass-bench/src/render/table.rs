@@ -3,15 +3,15 @@
 //! A metric of several cases gets a table with a column for each case. Metrics that only one case
 //! has share a table with a column for each of them.
 
-use super::figure::{direction, figure, half_range, interval, range, ratio};
+use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
-use crate::stats::{Comparison, Spread, Verdict};
+use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
 /// How many metrics of several cases come first, with charts.
-const TELLING: usize = 2;
+const MAIN_MAX: usize = 2;
 
 /// Figures, and what may be said of their ratios.
-pub(super) struct Group<'a> {
+pub(super) struct TableGroup<'a> {
     /// The metric's label, or the case's.
     pub(super) title: String,
     pub(super) importance: Importance,
@@ -19,36 +19,36 @@ pub(super) struct Group<'a> {
     pub(super) cases: Vec<usize>,
     /// The metrics shown, by name.
     pub(super) metrics: Vec<&'a str>,
-    pub(super) figures: Table,
+    pub(super) figures: ReportTable,
     pub(super) ratios: Option<Ratios>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Importance {
     /// Worth a chart, and the terminal's few lines.
-    Telling,
+    Main,
     /// For those who ask.
     Further,
 }
 
 pub(super) enum Ratios {
-    Table(Table),
+    Table(ReportTable),
     /// No cell could hold one.
     TooFewRounds,
 }
 
-pub(super) struct Table {
+pub(super) struct ReportTable {
     pub(super) caption: String,
     pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<TableRow>,
 }
 
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) name: String,
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Vec<TableCell>,
 }
 
-pub(super) enum Cell {
+pub(super) enum TableCell {
     /// It can't be read off this contender.
     Absent,
     Figure {
@@ -62,13 +62,13 @@ pub(super) enum Cell {
         interval: String,
     },
     /// No ratio, for this reason.
-    Withheld(Verdict),
+    Withheld(RatioVerdict),
     /// A figure without a spread.
     Plain(String),
 }
 
 /// All tables of an experiment, the most telling first.
-pub(super) fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
+pub(super) fn groups(experiment: &Experiment) -> Vec<TableGroup<'_>> {
     let mut groups = Vec::new();
     let mut done: Vec<&str> = Vec::new();
     for name in metric_names(experiment) {
@@ -89,7 +89,7 @@ pub(super) fn groups(experiment: &Experiment) -> Vec<Group<'_>> {
         groups.push(group);
     }
     let of_cases = groups.iter_mut().filter(|group| group.cases.len() > 1);
-    for group in of_cases.skip(TELLING) {
+    for group in of_cases.skip(MAIN_MAX) {
         group.importance = Importance::Further;
     }
     groups
@@ -117,7 +117,7 @@ fn cases_with(experiment: &Experiment, name: &str) -> Vec<usize> {
     having.map(|(index, _)| index).collect()
 }
 
-fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> Group<'a> {
+fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> TableGroup<'a> {
     let chosen: Vec<&Case> = cases
         .iter()
         .map(|&index| &experiment.cases[index])
@@ -125,9 +125,9 @@ fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> 
     let measured: Vec<&Measured> = chosen.iter().filter_map(|case| find(case, name)).collect();
     let columns = chosen.iter().map(|case| case.label.clone()).collect();
     let (label, better) = (measured[0].label.as_str(), measured[0].better);
-    Group {
+    TableGroup {
         title: label.to_owned(),
-        importance: Importance::Telling,
+        importance: Importance::Main,
         figures: figures(
             experiment,
             &cases,
@@ -148,14 +148,14 @@ fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> 
     }
 }
 
-fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -> Group<'a> {
+fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -> TableGroup<'a> {
     let of = &experiment.cases[case];
     let measured: Vec<&Measured> = names.iter().filter_map(|name| find(of, name)).collect();
     let heading = |measured: &Measured| joined(&measured.label, direction(measured.better));
     let columns = measured.iter().map(|measured| heading(measured)).collect();
-    Group {
+    TableGroup {
         title: of.label.clone(),
-        importance: Importance::Telling,
+        importance: Importance::Main,
         figures: figures(experiment, &[case], of.label.clone(), columns, &measured),
         ratios: ratios(experiment, &[case], "", None, &measured, |index| {
             heading(measured[index])
@@ -193,37 +193,37 @@ fn figures(
     caption: String,
     columns: Vec<String>,
     measured: &[&Measured],
-) -> Table {
+) -> ReportTable {
     let rows = standing(experiment, cases).map(|(index, contender)| {
         let cells = measured.iter().map(|measured| {
             let figures = measured.figures.get(index).and_then(Option::as_ref);
-            figures.map_or(Cell::Absent, |figures| {
+            figures.map_or(TableCell::Absent, |figures| {
                 figure_cell(&figures.spread, measured)
             })
         });
         let cells = cells.collect();
-        Row {
+        TableRow {
             name: contender.name.clone(),
             cells,
         }
     });
-    Table {
+    ReportTable {
         caption,
         columns,
         rows: rows.collect(),
     }
 }
 
-fn figure_cell(spread: &Spread, measured: &Measured) -> Cell {
+fn figure_cell(spread: &Spread, measured: &Measured) -> TableCell {
     let unit = match measured.unit {
         // The heading says per what, the cells need not.
         Unit::SecondsPerGib if measured.label.contains("GiB") => Unit::Seconds,
         unit => unit,
     };
-    Cell::Figure {
+    TableCell::Figure {
         median: figure(spread.median, unit),
         range: range(spread, unit),
-        half_range: half_range(spread),
+        half_range: spread.half_range(),
     }
 }
 
@@ -245,7 +245,7 @@ fn ratios(
         .flat_map(|&index| measured[index].comparisons.iter().flatten());
     let mut verdicts = all.map(|comparison| comparison.verdict).peekable();
     verdicts.peek()?;
-    if verdicts.all(|verdict| verdict == Verdict::TooFewRounds) {
+    if verdicts.all(|verdict| verdict == RatioVerdict::TooFewRounds) {
         return Some(Ratios::TooFewRounds);
     }
     let side = match better {
@@ -257,14 +257,14 @@ fn ratios(
     let rows = others.map(|(index, contender)| {
         let cell = |&at: &usize| {
             let comparison = measured[at].comparisons.get(index).and_then(Option::as_ref);
-            comparison.map_or(Cell::Absent, ratio_cell)
+            comparison.map_or(TableCell::Absent, ratio_cell)
         };
-        Row {
+        TableRow {
             name: contender.name.clone(),
             cells: compared.iter().map(cell).collect(),
         }
     });
-    Some(Ratios::Table(Table {
+    Some(Ratios::Table(ReportTable {
         caption: format!("{first} divided by each of the others{of_what}{side}"),
         columns: compared.iter().map(|&index| heading(index)).collect(),
         rows: rows.collect(),
@@ -272,12 +272,12 @@ fn ratios(
 }
 
 /// A ratio whose spread swallows it is not printed: that is a promise.
-fn ratio_cell(comparison: &Comparison) -> Cell {
+fn ratio_cell(comparison: &RatioEstimate) -> TableCell {
     match comparison.verdict {
-        Verdict::Different => Cell::Ratio {
+        RatioVerdict::Different => TableCell::Ratio {
             ratio: ratio(comparison.ratio),
             interval: interval(comparison),
         },
-        withheld => Cell::Withheld(withheld),
+        withheld => TableCell::Withheld(withheld),
     }
 }

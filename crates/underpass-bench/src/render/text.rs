@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::plus_minus;
-use super::table::{Cell, Group, Importance, Ratios, Table, groups};
+use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Document, Experiment};
-use crate::stats::Verdict;
+use crate::stats::RatioVerdict;
 
 /// Narrower than this a table can't be read anyway.
 const WIDTH_MIN: usize = 40;
@@ -69,7 +69,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
     let mut further = Vec::new();
     for group in &groups {
         match group.importance {
-            Importance::Telling => of_group(out, group, width),
+            Importance::Main => of_group(out, group, width),
             Importance::Further => further.push(group.title.as_str()),
         }
     }
@@ -83,7 +83,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
     }
 }
 
-fn of_group(out: &mut String, group: &Group<'_>, width: usize) {
+fn of_group(out: &mut String, group: &TableGroup<'_>, width: usize) {
     let figures = match group.metrics[..] {
         [_] => medians(&group.figures),
         _ => two_lines(&group.figures),
@@ -104,10 +104,10 @@ fn of_group(out: &mut String, group: &Group<'_>, width: usize) {
 }
 
 /// What the signs in the cells of a table of ratios mean, where there are such.
-fn legend(out: &mut String, ratios: &Table, width: usize) {
+fn legend(out: &mut String, ratios: &ReportTable, width: usize) {
     let cells = || ratios.rows.iter().flat_map(|row| &row.cells);
-    let has = |verdict| cells().any(|cell| matches!(cell, Cell::Withheld(v) if *v == verdict));
-    if has(Verdict::NotDistinguishable) {
+    let has = |verdict| cells().any(|cell| matches!(cell, TableCell::Withheld(v) if *v == verdict));
+    if has(RatioVerdict::NotDistinguishable) {
         paragraph(
             out,
             "  ",
@@ -115,13 +115,13 @@ fn legend(out: &mut String, ratios: &Table, width: usize) {
             width,
         );
     }
-    if has(Verdict::TooFewRounds) {
+    if has(RatioVerdict::TooFewRounds) {
         paragraph(out, "  ", "? too few rounds to tell", width);
     }
 }
 
 /// A table of lines of text: each row takes as many as its longest cell.
-struct Grid {
+struct TextGrid {
     headings: Vec<Vec<String>>,
     names: Vec<String>,
     /// By row, by column, by line.
@@ -129,16 +129,16 @@ struct Grid {
 }
 
 /// Medians, and the widest spread of the row as its last column.
-fn medians(table: &Table) -> Grid {
+fn medians(table: &ReportTable) -> TextGrid {
     let mut grid = grid(table, |cell| match cell {
-        Cell::Figure { median, .. } => vec![median.clone()],
+        TableCell::Figure { median, .. } => vec![median.clone()],
         other => lines(other),
     });
     if table.columns.len() > 1 {
         grid.headings.push(vec!["spread".into(), "at most".into()]);
         for (row, cells) in table.rows.iter().zip(&mut grid.cells) {
             let spreads = row.cells.iter().filter_map(|cell| match cell {
-                Cell::Figure { half_range, .. } => *half_range,
+                TableCell::Figure { half_range, .. } => *half_range,
                 _ => None,
             });
             let widest = spreads.max_by(f64::total_cmp);
@@ -150,13 +150,13 @@ fn medians(table: &Table) -> Grid {
     grid
 }
 
-fn two_lines(table: &Table) -> Grid {
+fn two_lines(table: &ReportTable) -> TextGrid {
     grid(table, lines)
 }
 
-fn grid(table: &Table, lines: impl Fn(&Cell) -> Vec<String>) -> Grid {
-    let row = |cells: &Vec<Cell>| cells.iter().map(&lines).collect();
-    Grid {
+fn grid(table: &ReportTable, lines: impl Fn(&TableCell) -> Vec<String>) -> TextGrid {
+    let row = |cells: &Vec<TableCell>| cells.iter().map(&lines).collect();
+    TextGrid {
         headings: table
             .columns
             .iter()
@@ -167,18 +167,18 @@ fn grid(table: &Table, lines: impl Fn(&Cell) -> Vec<String>) -> Grid {
     }
 }
 
-fn lines(cell: &Cell) -> Vec<String> {
+fn lines(cell: &TableCell) -> Vec<String> {
     match cell {
-        Cell::Absent => vec!["–".into()],
-        Cell::Figure { median, range, .. } => vec![median.clone(), range.clone()],
-        Cell::Ratio { ratio, interval } => vec![ratio.clone(), interval.clone()],
-        Cell::Withheld(Verdict::TooFewRounds) => vec!["?".into()],
-        Cell::Withheld(_) => vec!["=".into()],
-        Cell::Plain(text) => vec![text.clone()],
+        TableCell::Absent => vec!["–".into()],
+        TableCell::Figure { median, range, .. } => vec![median.clone(), range.clone()],
+        TableCell::Ratio { ratio, interval } => vec![ratio.clone(), interval.clone()],
+        TableCell::Withheld(RatioVerdict::TooFewRounds) => vec!["?".into()],
+        TableCell::Withheld(_) => vec!["=".into()],
+        TableCell::Plain(text) => vec![text.clone()],
     }
 }
 
-impl Grid {
+impl TextGrid {
     /// In as few blocks as the width allows, with about as many columns each.
     fn write(&self, out: &mut String, width: usize) {
         let names = self

@@ -1,11 +1,6 @@
 //! `underpass bench`: arguments, Ctrl-C, and where the result goes.
 
-mod moves;
-mod numbers;
-mod pages;
-mod role;
-mod servers;
-mod trees;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,76 +12,89 @@ use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underpass_bench::compare::Changes;
-use underpass_bench::document::{Document, Outcome};
-use underpass_bench::experiment::{Scale, cold, copy, http, many, small, socket};
-use underpass_bench::{Settings, Wanted};
+use underpass_bench::document::{Document, RunOutcome};
+use underpass_bench::{
+    Benchmark, ColdOptions, FileCopyOptions, HttpOptions, ManyOptions, RunScale, RunSettings,
+    SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
+};
 
-use moves::{Copy, Socket};
-use pages::{Compare, Pages, Render, say, text_columns};
-use role::Part;
-use servers::{Cold, Http, Many, Small};
-use trees::Tree;
+use report::{CompareArguments, RenderArguments, ReportFiles, print, text_columns};
 
-/// Said by the program to itself when it is in a network namespace of its own.
+/// The option with which the program restarts itself in its own network namespace.
 const ISOLATED: &str = "--isolated";
 
-/// Measure what zero-copy buys on this machine: without an experiment, all of them but tree
+/// Measure what zero-copy saves on this machine; without an experiment, run all of them but tree
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<BenchCommand>,
     #[command(flatten)]
-    common: Common,
+    common: MeasureArguments,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Socket(Socket),
-    Copy(Copy),
-    Http(Http),
-    Small(Small),
-    Cold(Cold),
-    Many(Many),
-    Tree(Tree),
-    Compare(Compare),
-    Render(Render),
+enum BenchCommand {
+    /// Send a file through a TCP socket, by size and mechanism
+    Socket(Measured<SocketOptions>),
+    /// Copy a file to a file, by size and mechanism
+    Copy(Measured<FileCopyOptions>),
+    /// Load servers with connections that request files again and again
+    Http(Measured<HttpOptions>),
+    /// Find the body size up to which one write beats a head followed by sendfile
+    Small(Measured<SmallOptions>),
+    /// Measure response times of a hot file while cold files stream
+    Cold(Measured<ColdOptions>),
+    /// Measure memory and response times with many slow readers or idle connections
+    Many(Measured<ManyOptions>),
+    /// Copy trees, a large file, a sparse one and a clone with `underpass cp` and other programs
+    Tree(Measured<TreeOptions>),
+    Compare(CompareArguments),
+    Render(RenderArguments),
     /// Receive from `bench socket --to` on another machine
     Sink {
-        /// Where to listen; the port behind it is listened on too
+        /// Listen on this address, and also on the next port
         #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070")]
         listen: String,
     },
-    /// What the program becomes when it measures
+    /// Run a process of a measurement
     #[command(hide = true)]
     Role {
         #[command(subcommand)]
-        role: Part,
+        role: SubprocessRole,
     },
 }
 
-/// How to measure, and where the result goes
+/// An experiment, how to measure it, and where the result goes.
 #[derive(Debug, Args)]
-struct Common {
-    /// All experiments within a minute: fewer sizes, shorter rounds
+struct Measured<E: Args> {
+    #[command(flatten)]
+    experiment: E,
+    #[command(flatten)]
+    common: MeasureArguments,
+}
+
+#[derive(Debug, Args)]
+struct MeasureArguments {
+    /// Use fewer sizes and shorter rounds, so that all experiments together take about a minute
     #[arg(long)]
     quick: bool,
-    /// Rounds that count; fewer than 6 can't tell a ratio [default: 7, with --quick 6]
+    /// Count this many rounds; fewer than 6 can't show a ratio [default: 7, with --quick 6]
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Write the whole result there, as JSON, for `bench render` and `bench compare`
+    /// Write the whole result to this file as JSON, for `bench render` and `bench compare`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
-    pages: Pages,
-    /// Where to make the files that are moved
+    files: ReportFiles,
+    /// Create the test files in this directory
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     scratch: PathBuf,
-    /// Measure on a loopback of its own with this TCP congestion control, as root; cubic is the
-    /// kernel's default [default: the machine's]
+    /// Measure, as root, on a separate loopback with this TCP congestion control; the kernel's
+    /// default is cubic [default: the machine's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// For how many seconds a case may wait for a quiet machine and repeat disturbed rounds
+    /// Wait this many seconds in each case for a quiet machine and to repeat disturbed rounds
     /// [default: 10, with --quick 0]
     #[arg(long, value_name = "SECONDS")]
     patience: Option<u64>,
@@ -94,33 +102,33 @@ struct Common {
     isolated: bool,
 }
 
-/// Measures, and tells. Exit codes: 0 all done; 1 it could not be done, or something became worse;
-/// 2 results can't be compared; 130 interrupted: what was done by then is told.
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
-    let (wanted, common) = match arguments.command {
+/// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
+/// can't be compared; 130 interrupted, with a report of what was complete by then.
+pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
+    let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
-        Some(Command::Socket(socket)) => (vec![Wanted::Socket(socket.options())], socket.common),
-        Some(Command::Copy(copy)) => (vec![Wanted::Copy(copy.options())], copy.common),
-        Some(Command::Http(http)) => (vec![Wanted::Http(http.options())], http.beside.common),
-        Some(Command::Small(small)) => (vec![Wanted::Small(small.options())], small.beside.common),
-        Some(Command::Cold(cold)) => (vec![Wanted::Cold(cold.options())], cold.beside.common),
-        Some(Command::Many(many)) => (vec![Wanted::Many(many.options())], many.beside.common),
-        Some(Command::Tree(tree)) => (vec![Wanted::Tree(tree.options())], tree.common),
-        Some(Command::Compare(compare)) => return compared(compare.run()),
-        Some(Command::Render(render)) => return done(render.run()),
-        Some(Command::Sink { listen }) => return done(receive(&listen)),
-        Some(Command::Role { role }) => return done(role.role().play().map_err(plainly)),
+        Some(BenchCommand::Socket(one)) => (vec![Benchmark::Socket(one.experiment)], one.common),
+        Some(BenchCommand::Copy(one)) => (vec![Benchmark::Copy(one.experiment)], one.common),
+        Some(BenchCommand::Http(one)) => (vec![Benchmark::Http(one.experiment)], one.common),
+        Some(BenchCommand::Small(one)) => (vec![Benchmark::Small(one.experiment)], one.common),
+        Some(BenchCommand::Cold(one)) => (vec![Benchmark::Cold(one.experiment)], one.common),
+        Some(BenchCommand::Many(one)) => (vec![Benchmark::Many(one.experiment)], one.common),
+        Some(BenchCommand::Tree(one)) => (vec![Benchmark::Tree(one.experiment)], one.common),
+        Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
+        Some(BenchCommand::Render(render)) => return done(render.run()),
+        Some(BenchCommand::Sink { listen }) => return done(receive(&listen)),
+        Some(BenchCommand::Role { role }) => return done(role.perform().map_err(message)),
     };
-    match measure(&wanted, &common) {
-        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+    match measure(&benchmarks, &common) {
+        Ok(RunOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
         measured => done(measured.map(drop)),
     }
 }
 
-/// As shells say it of SIGINT.
+/// The exit code of shells for SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// As diff says it: a difference, and trouble.
+/// The exit codes of diff for a difference and for trouble.
 const WORSE: u8 = 1;
 const INCOMPARABLE: u8 = 2;
 
@@ -146,41 +154,50 @@ fn compared(outcome: Result<Changes, String>) -> ExitCode {
 }
 
 fn receive(listen: &str) -> Result<(), String> {
-    let tell = |line: &str| say(&format!("{line}\n"));
-    underpass_bench::receive_for_others(listen, tell).map_err(plainly)
+    let report = |line: &str| print(&format!("{line}\n"));
+    underpass_bench::receive_for_others(listen, report).map_err(message)
 }
 
-fn plainly(error: underpass_bench::Error) -> String {
+fn message(error: underpass_bench::Error) -> String {
     error.to_string()
 }
 
-/// Without `tree`, which makes millions of files.
-fn everything() -> Vec<Wanted> {
+/// All experiments with their default options, but not `tree`, which creates millions of files.
+fn everything() -> Vec<Benchmark> {
     vec![
-        Wanted::Socket(socket::Options::default()),
-        Wanted::Copy(copy::Options::default()),
-        Wanted::Http(http::Options::default()),
-        Wanted::Small(small::Options::default()),
-        Wanted::Cold(cold::Options::default()),
-        Wanted::Many(many::Options::default()),
+        Benchmark::Socket(defaults()),
+        Benchmark::Copy(defaults()),
+        Benchmark::Http(defaults()),
+        Benchmark::Small(defaults()),
+        Benchmark::Cold(defaults()),
+        Benchmark::Many(defaults()),
     ]
 }
 
-fn measure(wanted: &[Wanted], common: &Common) -> Result<Outcome, String> {
+fn defaults<E: Args>() -> E {
+    let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
+    let matches = command.try_get_matches_from([""; 0]);
+    matches
+        .and_then(|matches| E::from_arg_matches(&matches))
+        .expect("every option has a default")
+}
+
+fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
-            underpass_bench::become_isolated(ISOLATED).map_err(plainly)?;
+            underpass_bench::become_isolated(ISOLATED).map_err(message)?;
         }
-        Some(congestion) => underpass_bench::set_up_loopback(congestion).map_err(plainly)?,
+        Some(congestion) => underpass_bench::set_up_loopback(congestion).map_err(message)?,
         None => {}
     }
     let stop = stop_on_signals().map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
-    let document = underpass_bench::measure(wanted, &common.settings(), &stop).map_err(plainly)?;
-    common.tell(&document)?;
+    let settings = common.settings();
+    let document = underpass_bench::measure(benchmarks, &settings, &stop).map_err(message)?;
+    common.report(&document)?;
     Ok(document.outcome)
 }
 
-/// The first signal asks for an end, the second one makes it.
+/// The first signal requests the end, the second one kills the program.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -190,12 +207,12 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-impl Common {
-    fn settings(&self) -> Settings {
-        Settings {
+impl MeasureArguments {
+    fn settings(&self) -> RunSettings {
+        RunSettings {
             scale: match self.quick {
-                true => Scale::Quick,
-                false => Scale::Full,
+                true => RunScale::Quick,
+                false => RunScale::Full,
             },
             rounds: self.rounds,
             patience: self.patience.map(Duration::from_secs),
@@ -205,18 +222,18 @@ impl Common {
         }
     }
 
-    /// Files first: nobody may be listening to standard output.
-    fn tell(&self, document: &Document) -> Result<(), String> {
+    /// Writes files first, because standard output may be closed.
+    fn report(&self, document: &Document) -> Result<(), String> {
         if let Some(path) = &self.json {
-            document.write(path).map_err(plainly)?;
+            document.write(path).map_err(message)?;
         }
-        self.pages.write(document)?;
-        say(&document.text(text_columns()));
+        self.files.write(document)?;
+        print(&document.text(text_columns()));
         Ok(())
     }
 }
 
-/// As it was typed, without the path of the program.
+/// The command line as typed, without the path of the program.
 fn command_line() -> String {
     let words = std::env::args().skip(1).filter(|word| word != ISOLATED);
     let words: Vec<String> = words.collect();

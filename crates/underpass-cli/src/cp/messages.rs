@@ -69,7 +69,7 @@ impl Messages {
         let errno = problem.errno.map(underpass::errno::name);
         let failed = match (problem.call, errno) {
             (Some(call), Some(errno)) => Some(format!("{call}: {errno}")),
-            (None, Some(errno)) => Some(errno.to_owned()),
+            (None, Some(errno)) => Some(errno.into_owned()),
             // It failed without an errno.
             (Some(call), None) if problem.moved.is_some() => Some(call.to_owned()),
             (_, None) => None,

@@ -1,34 +1,34 @@
-//! What stands in the way, and what to do about it: one line each.
+//! Advice: what limits transfers on this machine and how to change it, one line each.
 
 use serde::Serialize;
 use underpass::{Mechanism, Scope};
 
-use super::Report;
-use super::pair::{End, Row};
-use super::place::{Place, Usable};
-use super::settings::{OpenFiles, Pipes, Setting, numbers};
-use super::tls::{Answer, KernelTls, Module};
-use super::trial::Outcome;
+use super::DoctorReport;
+use super::pair::{PairEnd, PairResults};
+use super::path::{TestedPath, Usable};
+use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
+use super::tls::{KernelTls, TlsAnswer, TlsModule};
+use super::trial::TrialOutcome;
 
-/// A connection of `serve` has a socket and a file, with splice two ends of a pipe more.
+/// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
 
-/// What a busy listener needs; the kernel's default since 5.4 is 4096.
+/// A busy listener needs this much; the kernel's default since 5.4 is 4096.
 const ACCEPT_QUEUE_WISHED: u64 = 1024;
 
-/// At 100 ms of round trip this is 10 MiB/s on one connection.
+/// With a round-trip time of 100 ms this allows 10 MiB/s on one connection.
 const SEND_BUFFER_WISHED: u64 = 1 << 20;
 
 /// One line of advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Advice {
-    /// A word for programs; the list is in docs/doctor.md.
+    /// A keyword for programs; docs/doctor.md lists them.
     pub(super) about: &'static str,
     pub(super) text: String,
 }
 
 /// The most urgent first.
-pub(super) fn on(report: &Report) -> Vec<Advice> {
+pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     let mut all = Vec::new();
     let mut add = |about, texts: Vec<String>| {
         all.extend(texts.into_iter().map(|text| Advice { about, text }));
@@ -59,27 +59,27 @@ pub(super) fn on(report: &Report) -> Vec<Advice> {
     all
 }
 
-fn wrong_bytes(pairs: &[Row]) -> Vec<String> {
-    let of_row = |row: &Row| {
+fn wrong_bytes(pairs: &[PairResults]) -> Vec<String> {
+    let of_row = |row: &PairResults| {
         let error = row.outcomes().find_map(|outcome| match outcome {
-            Outcome::WrongBytes { error } => Some(error.clone()),
+            TrialOutcome::WrongBytes { error } => Some(error.clone()),
             _ => None,
         })?;
         Some(format!(
-            "{}: wrong bytes arrived ({error}): do not trust copies there, and report it",
+            "{}: wrong bytes arrived ({error}): do not trust copies there, and report this bug",
             row.label()
         ))
     };
     pairs.iter().filter_map(of_row).collect()
 }
 
-fn paths(report: &Report) -> Vec<String> {
-    let line = |place: &Place| {
+fn paths(report: &DoctorReport) -> Vec<String> {
+    let line = |place: &TestedPath| {
         let (id, given) = (&place.id, &place.given);
         match place.usable {
             Usable::SourceAndSink => None,
             Usable::SourceOnly => Some(format!(
-                "{id} ({given}): no file can be made there, so nothing was copied into it"
+                "{id} ({given}): cannot create files there, so it was tested as a source only"
             )),
             Usable::Nothing => Some(format!(
                 "{id} ({given}) was not tried: {}",
@@ -90,10 +90,12 @@ fn paths(report: &Report) -> Vec<String> {
     report.paths.iter().filter_map(line).collect()
 }
 
-fn failures(pairs: &[Row]) -> Vec<String> {
-    let of_row = |row: &Row| {
-        let failed = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
-            Outcome::Failed { error } => Some(format!("{}: {mechanism}: {error}", row.label())),
+fn failures(pairs: &[PairResults]) -> Vec<String> {
+    let of_row = |row: &PairResults| {
+        let failed = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+            TrialOutcome::Failed { error } => {
+                Some(format!("{}: {mechanism}: {error}", row.label()))
+            }
             _ => None,
         };
         row.mechanisms.iter().find_map(failed)
@@ -101,40 +103,40 @@ fn failures(pairs: &[Row]) -> Vec<String> {
     pairs.iter().filter_map(of_row).collect()
 }
 
-fn calls_missing(report: &Report) -> Vec<String> {
+fn calls_missing(report: &DoctorReport) -> Vec<String> {
     let mut texts = Vec::new();
     for missing in &report.kernel.calls_missing {
         texts.push(format!(
-            "{} is not to be had ({}): {}; other ways are used",
+            "{} is not available on this kernel ({}): {}; other mechanisms are used",
             missing.mechanism, missing.errno, missing.meaning
         ));
     }
     texts
 }
 
-/// Pairs whose payload crosses into user space because all else was refused.
-fn user_space(pairs: &[Row]) -> Vec<String> {
-    let spared = |row: &Row| {
-        let works = |(mechanism, outcome): &(Mechanism, Outcome)| {
-            *mechanism != Mechanism::ReadWrite && matches!(outcome, Outcome::Works { .. })
+/// Lists pairs whose payload passes through user space because everything else was refused.
+fn user_space(pairs: &[PairResults]) -> Vec<String> {
+    let spared = |row: &PairResults| {
+        let works = |(mechanism, outcome): &(Mechanism, TrialOutcome)| {
+            *mechanism != Mechanism::ReadWrite && matches!(outcome, TrialOutcome::Works { .. })
         };
         row.mechanisms.iter().any(works)
     };
     let crossing = pairs
         .iter()
         .filter(|row| row.auto.uses == [Mechanism::ReadWrite] && !spared(row));
-    let labels: Vec<_> = crossing.map(Row::label).collect();
+    let labels: Vec<_> = crossing.map(PairResults::label).collect();
     if labels.is_empty() {
         return Vec::new();
     }
     vec![format!(
-        "{}: bytes go through user space, nothing better works: twice the copies, more CPU",
+        "{}: only read/write works, so bytes pass through user space: twice the copies, more CPU",
         labels.join(", ")
     )]
 }
 
-/// One line per kind of file system.
-fn no_clone(report: &Report) -> Vec<String> {
+/// One line per type of file system.
+fn no_clone(report: &DoctorReport) -> Vec<String> {
     let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
         let place = report.paths.iter().find(|place| place.id == row.source);
@@ -147,89 +149,89 @@ fn no_clone(report: &Report) -> Vec<String> {
     }
     let line = |(name, ids): (&str, Vec<&str>)| {
         format!(
-            "{} ({name}): not a copy-on-write file system: copies copy bytes; Btrfs, XFS and \
-             bcachefs can share them",
+            "{} ({name}): the file system has no reflinks, so `cp` copies all bytes; Btrfs, XFS \
+             and bcachefs can share blocks",
             ids.join(", ")
         )
     };
     kinds.into_iter().map(line).collect()
 }
 
-fn refuses_clone_within(row: &Row) -> bool {
-    let refused = |outcome: &Outcome| {
+fn refuses_clone_within(row: &PairResults) -> bool {
+    let refused = |outcome: &TrialOutcome| {
         let scope = match outcome {
-            Outcome::Refused { scope, .. } => scope,
+            TrialOutcome::Refused { scope, .. } => scope,
             _ => return false,
         };
         matches!(scope, Scope::Devices | Scope::Kernel)
     };
-    matches!(row.ends, (End::Place(from), End::Place(to)) if from == to)
+    matches!(row.ends, (PairEnd::Place(from), PairEnd::Place(to)) if from == to)
         && row.outcome(Mechanism::Clone).is_some_and(refused)
 }
 
 fn kernel_tls(tls: &KernelTls) -> Option<String> {
-    let user_space = "TLS will be encrypted in user space";
+    let user_space = "TLS would be encrypted in user space";
     match (&tls.attached, tls.module) {
-        (Answer::Works, _) => None,
-        (_, Module::NotLoaded) => Some(format!(
-            "kernel TLS is not loaded: {user_space}; for the kernel to do it: modprobe tls"
+        (TlsAnswer::Works, _) => None,
+        (_, TlsModule::NotLoaded) => Some(format!(
+            "the kernel TLS module is not loaded: {user_space}; load it with modprobe tls"
         )),
-        (Answer::Refused { errno, .. }, Module::NotFound) => Some(format!(
-            "no kernel TLS ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
+        (TlsAnswer::Refused { errno, .. }, TlsModule::NotFound) => Some(format!(
+            "kernel TLS is not available ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
         )),
-        (Answer::Refused { errno, meaning }, Module::Present) => Some(format!(
-            "kernel TLS is there and refuses ({errno}: {meaning}): {user_space}"
+        (TlsAnswer::Refused { errno, meaning }, TlsModule::Present) => Some(format!(
+            "kernel TLS is present but refuses ({errno}: {meaning}): {user_space}"
         )),
-        (Answer::NotTried { reason }, _) => Some(format!(
+        (TlsAnswer::NotTried { reason }, _) => Some(format!(
             "kernel TLS could not be tried ({reason}): {user_space}"
         )),
     }
 }
 
-fn pipe_size(pipes: &Pipes) -> Option<String> {
+fn pipe_size(pipes: &PipeLimits) -> Option<String> {
     let granted = pipes.granted_bytes.unwrap_or(0);
     if granted >= pipes.asked_bytes {
         return None;
     }
     Some(match pipes.max_bytes {
         Some(max) if max < pipes.asked_bytes => format!(
-            "pipe-max-size is {max}, below 1 MiB: splicing takes more calls; raise it with \
+            "pipe-max-size is {max}, less than 1 MiB: splice needs more calls; raise it with \
              sysctl fs.pipe-max-size={}",
             pipes.asked_bytes
         ),
         _ => format!(
-            "a new pipe got {granted} bytes of 1 MiB ({}): this user's pipes fill \
-             pipe-user-pages-soft; close some, or raise it",
+            "a new pipe was granted {granted} bytes instead of 1 MiB ({}): this user's pipes \
+             exceed pipe-user-pages-soft; close some, or raise the limit",
             pipes.refusal.as_deref().unwrap_or("no reason given")
         ),
     })
 }
 
-/// `serve` raises its soft limit by itself, so that only the hard one is in the way.
-fn open_files(limits: &OpenFiles) -> Option<String> {
+/// `serve` raises its soft limit itself, so only the hard limit matters.
+fn open_files(limits: &DescriptorLimits) -> Option<String> {
     let hard = limits.hard.filter(|hard| *hard < OPEN_FILES_WISHED)?;
     let connections = hard / 2;
     Some(format!(
-        "hard limit of {hard} open files (some {connections} connections): raise it with \
+        "hard limit of {hard} open files (about {connections} connections): raise it with \
          LimitNOFILE= in the unit, or in limits.conf"
     ))
 }
 
-fn accept_queue(tcp: &[Setting]) -> Option<String> {
+fn accept_queue(tcp: &[KernelSetting]) -> Option<String> {
     let queue = *numbers(tcp, "net.core.somaxconn").first()?;
     (queue < ACCEPT_QUEUE_WISHED).then(|| {
         format!(
-            "only {queue} connections may wait to be accepted: bursts are dropped; raise it with \
-             sysctl net.core.somaxconn=4096"
+            "only {queue} connections can wait to be accepted, so bursts are dropped; raise it \
+             with sysctl net.core.somaxconn=4096"
         )
     })
 }
 
-fn send_buffer(tcp: &[Setting]) -> Option<String> {
+fn send_buffer(tcp: &[KernelSetting]) -> Option<String> {
     let most = *numbers(tcp, "net.ipv4.tcp_wmem").get(2)?;
     (most < SEND_BUFFER_WISHED).then(|| {
         format!(
-            "a connection may have {most} bytes on its way, at a round trip of 100 ms {} KiB/s; \
+            "the send buffer is limited to {most} bytes: {} KiB/s at a round-trip time of 100 ms; \
              raise the third number of net.ipv4.tcp_wmem",
             most * 10 / 1024
         )
@@ -240,7 +242,7 @@ fn send_buffer(tcp: &[Setting]) -> Option<String> {
 mod tests {
     use super::*;
 
-    const PIPES: Pipes = Pipes {
+    const PIPES: PipeLimits = PipeLimits {
         max_bytes: Some(1 << 20),
         user_pages_soft: Some(16384),
         user_pages_hard: Some(0),
@@ -258,13 +260,13 @@ mod tests {
     #[test]
     fn a_small_pipe_is_the_settings_fault_or_the_quotas() {
         assert_eq!(pipe_size(&PIPES), None);
-        let small = Pipes {
+        let small = PipeLimits {
             granted_bytes: Some(65536),
             refusal: Some("EPERM (Operation not permitted)".into()),
             ..PIPES
         };
         says(pipe_size(&small), "pipe-user-pages-soft");
-        let limited = Pipes {
+        let limited = PipeLimits {
             max_bytes: Some(65536),
             ..small
         };
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn only_the_hard_limit_on_open_files_is_in_the_way() {
-        let limits = |soft, hard| OpenFiles {
+        let limits = |soft, hard| DescriptorLimits {
             soft,
             hard,
             nr_open: None,
@@ -292,17 +294,20 @@ mod tests {
             attached,
             ciphers: Vec::new(),
         };
-        let refused = || Answer::Refused {
+        let refused = || TlsAnswer::Refused {
             errno: "ENOENT".into(),
             meaning: "none".into(),
         };
-        assert_eq!(kernel_tls(&tls(Module::Present, Answer::Works)), None);
+        assert_eq!(kernel_tls(&tls(TlsModule::Present, TlsAnswer::Works)), None);
         says(
-            kernel_tls(&tls(Module::NotLoaded, refused())),
+            kernel_tls(&tls(TlsModule::NotLoaded, refused())),
             "modprobe tls",
         );
-        says(kernel_tls(&tls(Module::NotFound, refused())), "CONFIG_TLS");
-        says(kernel_tls(&tls(Module::Present, refused())), "refuses");
+        says(
+            kernel_tls(&tls(TlsModule::NotFound, refused())),
+            "CONFIG_TLS",
+        );
+        says(kernel_tls(&tls(TlsModule::Present, refused())), "refuses");
     }
 
     #[test]
@@ -310,7 +315,7 @@ mod tests {
         let set = |name: &str, value: &str| {
             let (name, value) = (name.to_owned(), Some(value.to_owned()));
             let why = "";
-            [Setting { name, value, why }]
+            [KernelSetting { name, value, why }]
         };
         says(accept_queue(&set("net.core.somaxconn", "128")), "only 128");
         assert_eq!(accept_queue(&set("net.core.somaxconn", "4096")), None);

@@ -1,25 +1,25 @@
-//! The kernel: which one, what it forbids this process, which calls it has.
+//! The kernel: its version, its restrictions on this process, and the calls it lacks.
 
 use std::fs;
 
 use serde::Serialize;
 use underpass::{Cause, Endpoint, Kernel, Kind, Mechanism};
 
-use super::meaning;
+use super::explanation;
 
-/// The kernel, as it shows itself to this process.
+/// The kernel, as this process sees it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KernelReport {
     pub(super) release: String,
     pub(super) architecture: String,
     pub(super) seccomp: Seccomp,
-    /// `None` where /proc does not tell.
+    /// `None` if /proc does not report it.
     pub(super) no_new_privileges: Option<bool>,
-    /// Calls that it has not, or forbids: found by calling them without descriptors.
+    /// Calls that are missing or forbidden, detected by calling them without descriptors.
     pub(super) calls_missing: Vec<MissingCall>,
 }
 
-/// Whether system calls of this process pass a filter, as containers and service managers set them.
+/// The seccomp mode of this process; containers and service managers install filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Seccomp {
@@ -29,7 +29,7 @@ pub(super) enum Seccomp {
     Unknown,
 }
 
-/// A call that can't be made at all.
+/// A call that is not available at all.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MissingCall {
     pub(super) mechanism: Mechanism,
@@ -76,7 +76,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(value).map(str::trim)
 }
 
-/// What the kernel refuses whatever the ends are.
+/// The mechanisms that the kernel refuses between any ends.
 fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
     let file = Endpoint::sample(Kind::File);
     let missing = |mechanism| {
@@ -84,8 +84,8 @@ fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
         let cause = Cause::Errno(errno);
         Some(MissingCall {
             mechanism,
-            errno: meaning::name(cause),
-            meaning: meaning::of(mechanism, cause, scope),
+            errno: explanation::name(cause),
+            meaning: explanation::of(mechanism, cause, scope),
         })
     };
     Mechanism::ALL.into_iter().filter_map(missing).collect()

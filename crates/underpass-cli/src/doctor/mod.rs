@@ -1,14 +1,14 @@
-//! `underpass doctor`: what this kernel and these paths can do, tried for real.
+//! `underpass doctor`: tests what this kernel and these file systems can do.
 //!
 //! ```text
 //!  paths ─▶ places ─┐
 //!  TCP, Unix, pipe ─┴▶ pairs ─▶ a trial per mechanism, one with all allowed ─▶ rows ─┐
-//!  kernel, kernel TLS, pipes, TCP, open files ───────────────────────────────────────┼▶ Report
+//!  kernel, kernel TLS, pipes, TCP, open files ───────────────────────────────────────┼▶ DoctorReport
 //!                                                                advice on all of it ┘
 //! ```
 //!
-//! "Works" means that a real transfer ended, that the account says the mechanism moved all of it,
-//! and that every byte was compared. Nothing is concluded from versions or names.
+//! "Works" means that a real transfer completed, that its account shows the mechanism moved all
+//! bytes, and that every byte was compared. Nothing is inferred from versions or names.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -18,41 +18,40 @@ use serde::Serialize;
 use underpass::Mechanism;
 
 mod advice;
-mod bounded;
+mod explanation;
 mod kernel;
-mod meaning;
+mod layout;
+mod loopback;
 mod mount;
-mod paint;
 mod pair;
-mod place;
+mod path;
 mod sample;
 mod settings;
-mod stream;
 mod text;
+mod time_limit;
 mod tls;
 mod trial;
 
 use advice::Advice;
 use kernel::KernelReport;
-use paint::Paint;
-use pair::{End, Row};
-use place::{Place, Usable};
-use settings::{OpenFiles, Pipes, Setting};
-use stream::Stream;
+use layout::Styling;
+use loopback::StreamKind;
+use pair::{PairEnd, PairResults};
+use path::{TestedPath, Usable};
+use settings::{DescriptorLimits, KernelSetting, PipeLimits};
 use tls::KernelTls;
-use trial::Outcome;
+use trial::TrialOutcome;
 
-/// Paths have one letter each, and every pair costs time.
+/// Each path has a letter, and every pair takes time.
 const PATHS_MAX: usize = 16;
 
-/// Try every way of moving bytes, on this machine and between these paths
+/// Test every mechanism that moves bytes, on this machine and between these paths
 ///
-/// Each is tried with a real transfer of 1 MiB whose every byte is compared. Nothing is left
-/// behind.
+/// Each test transfers 1 MiB and compares every byte. No files are left behind.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// Directories to try from and to, at most 16; of a file, the directory it is in
-    /// [default: the current directory and /tmp]
+pub(crate) struct DoctorArguments {
+    /// Test transfers from, to and between these directories, at most 16; a file stands for its
+    /// directory [default: the current directory and /tmp]
     #[arg(value_name = "PATH", num_args = 0..=PATHS_MAX)]
     paths: Vec<PathBuf>,
 
@@ -61,25 +60,25 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Everything found out.
+/// The whole report, in the order of its JSON form.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     schema: &'static str,
     version: &'static str,
     kernel: KernelReport,
-    paths: Vec<Place>,
-    pairs: Vec<Row>,
-    commands: Vec<Use>,
+    paths: Vec<TestedPath>,
+    pairs: Vec<PairResults>,
+    commands: Vec<CommandUse>,
     kernel_tls: KernelTls,
-    pipes: Pipes,
-    tcp: Vec<Setting>,
-    open_files: OpenFiles,
+    pipes: PipeLimits,
+    tcp: Vec<KernelSetting>,
+    open_files: DescriptorLimits,
     advice: Vec<Advice>,
 }
 
-/// What a command of Underpass will do between two ends.
+/// The mechanisms that a command of Underpass will use between two ends.
 #[derive(Debug, Serialize)]
-struct Use {
+struct CommandUse {
     command: &'static str,
     source: String,
     sink: String,
@@ -88,34 +87,35 @@ struct Use {
     uses: Vec<Mechanism>,
 }
 
-/// Prints the report. 0: everything was tried; 1: something could not be, or wrong bytes arrived.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let report = Report::make(&arguments.paths);
+/// Prints the report. Exit code 0: everything was tested; 1: something could not be tested, or
+/// wrong bytes arrived.
+pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
+    let report = DoctorReport::make(&arguments.paths);
     let text = if arguments.json {
         let json = serde_json::to_string_pretty(&report);
         json.map_or_else(|error| error.to_string(), |json| json + "\n")
     } else {
-        text::render(&report, Paint::for_stdout())
+        text::render(&report, Styling::for_stdout())
     };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => report.exit_code(),
-        // Whoever read it has seen enough.
+        // The reader has seen enough: `| head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => report.exit_code(),
         Err(error) => {
-            eprintln!("underpass doctor: writing the report: {error}");
+            eprintln!("underpass doctor: cannot write the report: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-impl Report {
+impl DoctorReport {
     fn make(paths: &[PathBuf]) -> Self {
         let bytes = sample::bytes();
         let kernel = KernelReport::ask();
         let ids = ('A'..='Z').map(String::from);
         let places: Vec<_> = ids
             .zip(paths_or_default(paths))
-            .map(|(id, path)| Place::inspect(id, &path, &bytes))
+            .map(|(id, path)| TestedPath::inspect(id, &path, &bytes))
             .collect();
         let pairs = pair::try_all(&places, &bytes);
         let mut report = Self {
@@ -126,9 +126,9 @@ impl Report {
             pairs,
             kernel_tls: KernelTls::ask(&kernel.release),
             kernel,
-            pipes: Pipes::ask(),
+            pipes: PipeLimits::ask(),
             tcp: settings::tcp(),
-            open_files: OpenFiles::ask(),
+            open_files: DescriptorLimits::ask(),
             advice: Vec::new(),
         };
         report.advice = advice::on(&report);
@@ -140,11 +140,11 @@ impl Report {
             .paths
             .iter()
             .any(|place| place.usable == Usable::Nothing);
-        let mut outcomes = self.pairs.iter().flat_map(Row::outcomes);
-        let alarms = |outcome: &Outcome| {
+        let mut outcomes = self.pairs.iter().flat_map(PairResults::outcomes);
+        let alarms = |outcome: &TrialOutcome| {
             matches!(
                 outcome,
-                Outcome::WrongBytes { .. } | Outcome::NotTried { .. }
+                TrialOutcome::WrongBytes { .. } | TrialOutcome::NotTried { .. }
             )
         };
         if unusable || outcomes.any(alarms) {
@@ -158,21 +158,21 @@ impl Report {
 fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     let (here, tmp) = (Path::new("."), Path::new("/tmp"));
     match paths {
-        [] if place::are_same(here, tmp) => vec![here.to_owned()],
+        [] if path::are_same(here, tmp) => vec![here.to_owned()],
         [] => vec![here.to_owned(), tmp.to_owned()],
         given => given.to_owned(),
     }
 }
 
-/// Which commands move bytes between such ends.
-fn commands(row: &Row) -> Vec<Use> {
+/// The commands that move bytes between these ends.
+fn commands(row: &PairResults) -> Vec<CommandUse> {
     let names: &[_] = match row.ends {
-        (End::Place(_), End::Place(_)) => &["cp"],
-        (End::Place(_), End::Stream(Stream::Tcp)) => &["serve", "send"],
-        (End::Stream(Stream::Tcp), End::Place(_)) => &["recv"],
+        (PairEnd::Place(_), PairEnd::Place(_)) => &["cp"],
+        (PairEnd::Place(_), PairEnd::Stream(StreamKind::Tcp)) => &["serve", "send"],
+        (PairEnd::Stream(StreamKind::Tcp), PairEnd::Place(_)) => &["recv"],
         _ => &[],
     };
-    let with = |command: &&'static str| Use {
+    let with = |command: &&'static str| CommandUse {
         command,
         source: row.source.clone(),
         sink: row.sink.clone(),

@@ -1,4 +1,4 @@
-//! What file system a directory is on: `fstatfs(2)`, and its line in `/proc/self/mountinfo`.
+//! The file system of a directory: `fstatfs(2)`, and its line in `/proc/self/mountinfo`.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 /// A file system, and how it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct FileSystem {
-    /// As the mount says (`ext4`, `fuse.sshfs`), else by its magic number.
+pub(super) struct MountedFileSystem {
+    /// The type of the mount (`ext4`, `fuse.sshfs`), or by the magic number if that is unknown.
     pub(super) name: String,
     /// `f_type` of statfs(2), in hexadecimal.
     pub(super) magic: String,
-    /// What the magic number stands for; several file systems may share one.
+    /// The name of the magic number; several file systems may share one.
     pub(super) magic_name: Option<&'static str>,
     pub(super) mount: Option<Mount>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Mount {
     pub(super) super_options: String,
 }
 
-impl FileSystem {
+impl MountedFileSystem {
     pub(super) fn of(directory: BorrowedFd<'_>) -> Option<Self> {
         let stat = rustix::fs::fstatfs(directory).ok()?;
         // Sign extension differs between architectures; the magic numbers have 32 bits.
@@ -51,7 +51,7 @@ impl FileSystem {
         })
     }
 
-    /// Whether its files are made up while they are read.
+    /// Whether the kernel generates its files on reading.
     pub(super) fn is_pseudo(&self) -> bool {
         PSEUDO.contains(&self.magic_name.unwrap_or_default())
     }
@@ -71,7 +71,7 @@ impl FileSystem {
     }
 }
 
-/// The options of the mount, and those of its file system that it does not repeat.
+/// The options of the mount, and the options of the file system that differ from them.
 fn merged(options: &str, super_options: &str) -> String {
     let own: Vec<_> = options.split(',').collect();
     let more = super_options
@@ -106,7 +106,7 @@ fn parse(line: &str, id: u64) -> Option<Mount> {
     })
 }
 
-/// Blanks, tabs, line feeds and backslashes stand there in octal: `\040`.
+/// Decodes the octal escapes of blanks, tabs, line feeds and backslashes: `\040`.
 fn unescaped(word: &str) -> String {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
@@ -230,7 +230,7 @@ mod tests {
     fn proc_is_told_by_its_magic_number() {
         use std::os::fd::AsFd;
         let proc = std::fs::File::open("/proc").unwrap();
-        let proc = FileSystem::of(proc.as_fd()).unwrap();
+        let proc = MountedFileSystem::of(proc.as_fd()).unwrap();
         assert_eq!((proc.magic_name, proc.is_pseudo()), (Some("proc"), true));
     }
 }

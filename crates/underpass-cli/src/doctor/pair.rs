@@ -1,4 +1,4 @@
-//! Which pairs are tried, and the trials of each.
+//! Selects the pairs of ends, and runs the trials of each pair.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -8,46 +8,46 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use underpass::{Mechanism, Policy};
 
-use super::bounded::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
-use super::place::Place;
-use super::stream::Stream;
-use super::trial::{Inlet, Outcome, Outlet, Trial, attempt};
+use super::loopback::StreamKind;
+use super::path::TestedPath;
+use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
+use super::trial::{TrialOutcome, TrialResult, TrialSink, TrialSource, attempt};
 
-/// With more paths than this, copies are tried between each and itself, and each and the first.
+/// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PLACES_MAX: usize = 4;
 
-/// One of the two ends of a trial.
+/// The source or the sink of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// By its place in the list.
+pub(super) enum PairEnd {
+    /// The index in the list of paths.
     Place(usize),
-    Stream(Stream),
+    Stream(StreamKind),
 }
 
-/// What all mechanisms did between two ends.
+/// The results of all mechanisms between two ends.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct PairResults {
     #[serde(skip)]
-    pub(super) ends: (End, End),
+    pub(super) ends: (PairEnd, PairEnd),
     pub(super) source: String,
     pub(super) sink: String,
     #[serde(serialize_with = "by_mechanism")]
-    pub(super) mechanisms: Vec<(Mechanism, Outcome)>,
-    /// With everything allowed, as the commands have it.
-    pub(super) auto: Auto,
+    pub(super) mechanisms: Vec<(Mechanism, TrialOutcome)>,
+    /// With all mechanisms allowed, as the commands run.
+    pub(super) auto: AutoResult,
 }
 
-/// What Underpass does where it has the choice.
+/// The result with all mechanisms allowed.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Auto {
+pub(super) struct AutoResult {
     #[serde(flatten)]
-    pub(super) outcome: Outcome,
-    /// What moved bytes.
+    pub(super) outcome: TrialOutcome,
+    /// The mechanisms that moved bytes.
     pub(super) uses: Vec<Mechanism>,
 }
 
-impl Row {
-    pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&Outcome> {
+impl PairResults {
+    pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&TrialOutcome> {
         let found = self
             .mechanisms
             .iter()
@@ -60,15 +60,15 @@ impl Row {
         format!("{} → {}", self.source, self.sink)
     }
 
-    /// All that was tried, the free choice last.
-    pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+    /// All results, the one with all mechanisms allowed last.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &TrialOutcome> {
         let each = self.mechanisms.iter().map(|(_, outcome)| outcome);
         each.chain([&self.auto.outcome])
     }
 }
 
 fn by_mechanism<S: Serializer>(
-    outcomes: &[(Mechanism, Outcome)],
+    outcomes: &[(Mechanism, TrialOutcome)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(outcomes.len()))?;
@@ -78,25 +78,25 @@ fn by_mechanism<S: Serializer>(
     map.end()
 }
 
-/// Tries everything between all pairs.
-pub(super) fn try_all(places: &[Place], bytes: &Arc<[u8]>) -> Vec<Row> {
+/// Runs all trials between all pairs.
+pub(super) fn try_all(places: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResults> {
     let begun = Instant::now();
     let watched = std::io::stderr().is_terminal();
     let rows = pairs(places).into_iter().map(|ends| {
         let (source, sink) = (name(ends.0, places), name(ends.1, places));
         if watched && begun.elapsed().as_secs() >= 1 {
-            eprint!("\r\x1b[Ktrying {source} → {sink}");
+            eprint!("\r\x1b[Ktesting {source} → {sink}");
         }
-        let mut trials = Trials::new(ends, places, bytes, begun);
+        let mut trials = PairTrials::new(ends, places, bytes, begun);
         let mechanisms = Mechanism::ALL
             .map(|mechanism| (mechanism, trials.run(Policy::only(mechanism)).outcome));
-        let Trial { outcome, uses } = trials.run(Policy::default());
-        Row {
+        let TrialResult { outcome, uses } = trials.run(Policy::default());
+        PairResults {
             ends,
             source,
             sink,
             mechanisms: mechanisms.into(),
-            auto: Auto { outcome, uses },
+            auto: AutoResult { outcome, uses },
         }
     });
     let rows = rows.collect();
@@ -106,15 +106,20 @@ pub(super) fn try_all(places: &[Place], bytes: &Arc<[u8]>) -> Vec<Row> {
     rows
 }
 
-/// The trials between two ends, up to the first one that does not end.
-struct Trials {
-    ends: Option<(Inlet, Outlet)>,
+/// Runs trials between two ends, up to the first that exceeds its time limit.
+struct PairTrials {
+    ends: Option<(TrialSource, TrialSink)>,
     begun: Instant,
     stuck: bool,
 }
 
-impl Trials {
-    fn new(ends: (End, End), places: &[Place], bytes: &Arc<[u8]>, begun: Instant) -> Self {
+impl PairTrials {
+    fn new(
+        ends: (PairEnd, PairEnd),
+        places: &[TestedPath],
+        bytes: &Arc<[u8]>,
+        begun: Instant,
+    ) -> Self {
         let ends = inlet(ends.0, places, bytes).zip(outlet(ends.1, places));
         Self {
             ends,
@@ -123,52 +128,52 @@ impl Trials {
         }
     }
 
-    fn run(&mut self, policy: Policy) -> Trial {
+    fn run(&mut self, policy: Policy) -> TrialResult {
         let not_tried = |reason: &str| {
             let reason = reason.to_owned();
-            Trial::of(Outcome::NotTried { reason })
+            TrialResult::of(TrialOutcome::NotTried { reason })
         };
         if self.stuck {
-            return not_tried("an earlier trial of this pair did not end");
+            return not_tried("an earlier test of this pair timed out");
         }
         if self.begun.elapsed() > TRIALS_TIME_MAX {
-            return not_tried("the time for all trials had run out");
+            return not_tried("the time limit for all tests was exceeded");
         }
         let Some((inlet, outlet)) = self.ends.clone() else {
-            return not_tried("one of the two can't be used");
+            return not_tried("one of the two ends is not usable");
         };
         let trial = within(TRIAL_TIME_MAX, move || attempt(&inlet, &outlet, policy));
         trial.unwrap_or_else(|| {
             self.stuck = true;
-            let error = format!("did not end within {} s", TRIAL_TIME_MAX.as_secs());
-            Trial::of(Outcome::Failed { error })
+            let error = format!("timed out after {} s", TRIAL_TIME_MAX.as_secs());
+            TrialResult::of(TrialOutcome::Failed { error })
         })
     }
 }
 
-fn inlet(end: End, places: &[Place], bytes: &Arc<[u8]>) -> Option<Inlet> {
+fn inlet(end: PairEnd, places: &[TestedPath], bytes: &Arc<[u8]>) -> Option<TrialSource> {
     match end {
-        End::Place(place) => places[place].original.clone().map(Inlet::File),
-        End::Stream(stream) => Some(Inlet::Stream(stream, Arc::clone(bytes))),
+        PairEnd::Place(place) => places[place].original.clone().map(TrialSource::File),
+        PairEnd::Stream(stream) => Some(TrialSource::Stream(stream, Arc::clone(bytes))),
     }
 }
 
-fn outlet(end: End, places: &[Place]) -> Option<Outlet> {
+fn outlet(end: PairEnd, places: &[TestedPath]) -> Option<TrialSink> {
     match end {
-        End::Place(place) => places[place].writable.clone().map(Outlet::Directory),
-        End::Stream(stream) => Some(Outlet::Stream(stream)),
+        PairEnd::Place(place) => places[place].writable.clone().map(TrialSink::Directory),
+        PairEnd::Stream(stream) => Some(TrialSink::Stream(stream)),
     }
 }
 
-fn name(end: End, places: &[Place]) -> String {
+fn name(end: PairEnd, places: &[TestedPath]) -> String {
     match end {
-        End::Place(place) => places[place].id.clone(),
-        End::Stream(stream) => stream.name().to_owned(),
+        PairEnd::Place(place) => places[place].id.clone(),
+        PairEnd::Stream(stream) => stream.name().to_owned(),
     }
 }
 
-/// Files with files, each place with each kind of stream, and TCP with TCP.
-fn pairs(places: &[Place]) -> Vec<(End, End)> {
+/// Every path with every path, every path with every kind of stream, and TCP with TCP.
+fn pairs(places: &[TestedPath]) -> Vec<(PairEnd, PairEnd)> {
     let sources = || (0..places.len()).filter(|at| places[*at].original.is_some());
     let sinks = || (0..places.len()).filter(|at| places[*at].writable.is_some());
     let many = places.len() > ALL_PAIRS_PLACES_MAX;
@@ -176,12 +181,15 @@ fn pairs(places: &[Place]) -> Vec<(End, End)> {
     for from in sources() {
         let wanted = |to: &usize| !many || from == *to || from == 0 || *to == 0;
         let copies = sinks().filter(wanted);
-        pairs.extend(copies.map(|to| (End::Place(from), End::Place(to))));
+        pairs.extend(copies.map(|to| (PairEnd::Place(from), PairEnd::Place(to))));
     }
-    for stream in [Stream::Tcp, Stream::Unix, Stream::Pipe] {
-        pairs.extend(sources().map(|from| (End::Place(from), End::Stream(stream))));
-        pairs.extend(sinks().map(|to| (End::Stream(stream), End::Place(to))));
+    for stream in [StreamKind::Tcp, StreamKind::Unix, StreamKind::Pipe] {
+        pairs.extend(sources().map(|from| (PairEnd::Place(from), PairEnd::Stream(stream))));
+        pairs.extend(sinks().map(|to| (PairEnd::Stream(stream), PairEnd::Place(to))));
     }
-    pairs.push((End::Stream(Stream::Tcp), End::Stream(Stream::Tcp)));
+    pairs.push((
+        PairEnd::Stream(StreamKind::Tcp),
+        PairEnd::Stream(StreamKind::Tcp),
+    ));
     pairs
 }

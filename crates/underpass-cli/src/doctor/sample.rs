@@ -1,4 +1,4 @@
-//! The bytes that are moved, and the private files that hold them.
+//! The bytes that trials move, and the private files that hold them.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,16 +9,16 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use underpass::{Owed, Source};
 
-/// Enough for every mechanism to need more than one page, buffer and pipe, and an odd rest.
+/// More than one page, buffer and pipe for every mechanism, and an odd remainder.
 pub(super) const SAMPLE_BYTES: usize = (1 << 20) + 4321;
 
-/// What of somebody else's file is moved at the most: whole blocks, so that it can be cloned.
+/// At most this much of an existing file is moved: whole blocks, so that it can be cloned.
 const FOREIGN_BYTES_MAX: usize = 1 << 20;
 
-/// Names that another process or machine (on a network file system) may have taken.
+/// Names tried; another process or machine (on a network file system) may have taken some.
 const NAMES_TRIED_MAX: u32 = 16;
 
-/// Bytes without a pattern: neither swapped nor repeated blocks compare as equal.
+/// Pseudo-random bytes: neither swapped nor repeated blocks compare as equal.
 pub(super) fn bytes() -> Arc<[u8]> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -32,13 +32,13 @@ pub(super) fn bytes() -> Arc<[u8]> {
 
 /// A file with known content.
 #[derive(Clone, Debug)]
-pub(super) struct Original {
+pub(super) struct SampleFile {
     file: Arc<File>,
     pub(super) bytes: Arc<[u8]>,
 }
 
-impl Original {
-    /// A private file with the sample in it.
+impl SampleFile {
+    /// Creates a private file that holds the sample.
     pub(super) fn create(directory: impl AsFd, bytes: Arc<[u8]>) -> Result<Self, Errno> {
         let file = private_file(directory.as_fd())?;
         let mut written = 0;
@@ -49,7 +49,7 @@ impl Original {
         Ok(Self { file, bytes })
     }
 
-    /// A file that is somebody else's: its beginning is read to have something to compare with.
+    /// Uses an existing file; its beginning is read for the comparison.
     pub(super) fn of_foreign(file: File) -> std::io::Result<Self> {
         let mut bytes = Vec::new();
         (&file)
@@ -63,7 +63,7 @@ impl Original {
         Ok(Self { file, bytes })
     }
 
-    /// As much as is known of it; a file that does not know its size (procfs) owes all it has.
+    /// The known bytes as a source; a file without a size (procfs) is moved to its end.
     pub(super) fn source(&self) -> Result<Source<Arc<File>>, Errno> {
         let mut source = Source::whole(Arc::clone(&self.file))?;
         if source.end.size > 0 {
@@ -72,13 +72,13 @@ impl Original {
         Ok(source)
     }
 
-    /// Whether it reads now as it did at first.
+    /// Whether the file still has the content it had first.
     pub(super) fn is_unchanged(&self) -> bool {
         read_all(self.file.as_fd(), self.bytes.len()).is_ok_and(|now| *now == *self.bytes)
     }
 }
 
-/// The beginning of a file, a byte more than expected where there is one.
+/// Reads the beginning of a file, up to one byte more than expected.
 pub(super) fn read_all(file: BorrowedFd<'_>, expected: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; expected + 1];
     let mut filled = 0;
@@ -92,19 +92,19 @@ pub(super) fn read_all(file: BorrowedFd<'_>, expected: usize) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// An empty file that only this process can reach, and that vanishes with it however it ends.
+/// Creates an empty file without a name, which disappears with this process however it ends.
 pub(super) fn private_file(directory: BorrowedFd<'_>) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let nameless = flags | OFlags::TMPFILE | OFlags::EXCL;
     match rustix::fs::openat(directory, c".", nameless, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
         Err(errno @ (Errno::ROFS | Errno::ACCESS | Errno::NOSPC | Errno::DQUOT)) => Err(errno),
-        // File systems without O_TMPFILE say EOPNOTSUPP, EISDIR, EINVAL or ENOENT.
+        // File systems without O_TMPFILE return EOPNOTSUPP, EISDIR, EINVAL or ENOENT.
         Err(_) => create_and_unlink(directory, flags | OFlags::CREATE | OFlags::EXCL),
     }
 }
 
-/// The name exists between two calls only.
+/// Creates a file whose name exists between two calls only.
 fn create_and_unlink(directory: BorrowedFd<'_>, flags: OFlags) -> Result<File, Errno> {
     for serial in 0..NAMES_TRIED_MAX {
         let name = format!(".underpass-doctor-{}-{serial}", std::process::id());
@@ -152,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, "first").unwrap();
-        let original = Original::of_foreign(File::open(&path).unwrap()).unwrap();
+        let original = SampleFile::of_foreign(File::open(&path).unwrap()).unwrap();
         assert!(original.is_unchanged());
         std::fs::write(&path, "other").unwrap();
         assert!(!original.is_unchanged());

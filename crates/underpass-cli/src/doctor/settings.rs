@@ -1,4 +1,4 @@
-//! Limits and settings that decide how much can be under way at once.
+//! Limits and kernel settings that bound throughput and the number of connections.
 
 use std::fs;
 
@@ -8,29 +8,29 @@ use serde::Serialize;
 use underpass::errno::Named;
 use underpass::limits::PIPE_BYTES;
 
-/// The limits of pipes, through which splice moves.
+/// The limits of pipes, which splice needs.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Pipes {
-    /// `fs.pipe-max-size`, bytes: the largest an unprivileged process may ask for.
+pub(super) struct PipeLimits {
+    /// `fs.pipe-max-size`, bytes: the largest size an unprivileged process may request.
     pub(super) max_bytes: Option<u64>,
-    /// `fs.pipe-user-pages-soft`: beyond them a user's pipes can't grow; 0 means no limit.
+    /// `fs.pipe-user-pages-soft`: beyond it a user's pipes cannot grow; 0 means no limit.
     pub(super) user_pages_soft: Option<u64>,
-    /// `fs.pipe-user-pages-hard`: beyond them a user's pipes have no room; 0 means no limit.
+    /// `fs.pipe-user-pages-hard`: beyond it a user cannot create pipes; 0 means no limit.
     pub(super) user_pages_hard: Option<u64>,
-    /// What a new pipe has.
+    /// The size of a new pipe.
     pub(super) new_bytes: Option<u64>,
-    /// What Underpass asks for.
+    /// The size Underpass requests.
     pub(super) asked_bytes: u64,
-    /// What a new pipe has after asking.
+    /// The size of the pipe after the request.
     pub(super) granted_bytes: Option<u64>,
-    /// Why it was not granted.
+    /// Why the request was refused.
     pub(super) refusal: Option<String>,
 }
 
-impl Pipes {
+impl PipeLimits {
     pub(super) fn ask() -> Self {
         let (new_bytes, granted_bytes, refusal) = match std::io::pipe() {
-            Err(error) => (None, None, Some(super::meaning::of_error(&error))),
+            Err(error) => (None, None, Some(super::explanation::of_error(&error))),
             Ok((_read, write)) => {
                 let size = || fcntl_getpipe_size(&write).ok().map(|size| size as u64);
                 let new_bytes = size();
@@ -51,20 +51,20 @@ impl Pipes {
     }
 }
 
-/// How many descriptors there may be. `None` is without limit, or unknown.
+/// The limits on open descriptors. `None` means unlimited, or unknown.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct OpenFiles {
-    /// Of this process, as it is.
+pub(super) struct DescriptorLimits {
+    /// The current limit of this process.
     pub(super) soft: Option<u64>,
-    /// Up to which the process itself may raise it.
+    /// The limit up to which the process may raise `soft`.
     pub(super) hard: Option<u64>,
-    /// `fs.nr_open`: up to which the hard limit may be raised.
+    /// `fs.nr_open`: the maximum of the hard limit.
     pub(super) nr_open: Option<u64>,
-    /// `fs.file-max`: of all processes together.
+    /// `fs.file-max`: the limit for all processes together.
     pub(super) file_max: Option<u64>,
 }
 
-impl OpenFiles {
+impl DescriptorLimits {
     pub(super) fn ask() -> Self {
         let limit = getrlimit(Resource::Nofile);
         Self {
@@ -76,11 +76,11 @@ impl OpenFiles {
     }
 }
 
-/// A kernel setting, as it is, and why it matters here.
+/// A kernel setting, its value, and why it matters.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Setting {
+pub(super) struct KernelSetting {
     pub(super) name: String,
-    /// `None` where it can't be read.
+    /// `None` if unreadable.
     pub(super) value: Option<String>,
     pub(super) why: &'static str,
 }
@@ -88,35 +88,35 @@ pub(super) struct Setting {
 const TCP: [(&str, &str); 6] = [
     (
         "net.ipv4.tcp_wmem",
-        "bytes a connection may have on its way (least, first, most): most ÷ round trip is the \
-         fastest it can send",
+        "send buffer in bytes (minimum, default, maximum): maximum ÷ round-trip time bounds the \
+         throughput of a connection",
     ),
     (
         "net.ipv4.tcp_rmem",
-        "the same for receiving: what `recv` can take per round trip",
+        "receive buffer in bytes, likewise: bounds what `recv` receives per round trip",
     ),
     (
         "net.ipv4.tcp_congestion_control",
-        "how sending adapts to the path; bbr keeps long, lossy ones fuller than cubic",
+        "congestion control; bbr uses long, lossy paths better than cubic",
     ),
     (
         "net.core.somaxconn",
-        "connections that may wait for `serve` to accept them; more are dropped",
+        "maximum queue of connections that `serve` has not accepted yet; more are dropped",
     ),
     (
         "net.ipv4.tcp_notsent_lowat",
-        "unsent bytes a connection keeps in the kernel; 4294967295 is no limit: memory per slow \
-         reader up to tcp_wmem's most",
+        "unsent bytes buffered per connection; 4294967295 is no limit: a slow reader can occupy \
+         the maximum of tcp_wmem",
     ),
     (
         "net.ipv4.ip_local_port_range",
-        "ports for outgoing connections: so many at once to one address and port",
+        "ports for outgoing connections: limits connections to one address and port",
     ),
 ];
 
-/// The settings of TCP that matter to moving bytes.
-pub(super) fn tcp() -> Vec<Setting> {
-    let setting = |(name, why): (&str, &'static str)| Setting {
+/// The TCP settings that affect throughput.
+pub(super) fn tcp() -> Vec<KernelSetting> {
+    let setting = |(name, why): (&str, &'static str)| KernelSetting {
         name: name.to_owned(),
         value: sysctl(&name.replace('.', "/")),
         why,
@@ -124,8 +124,8 @@ pub(super) fn tcp() -> Vec<Setting> {
     TCP.into_iter().map(setting).collect()
 }
 
-/// The numbers of a setting.
-pub(super) fn numbers(settings: &[Setting], name: &str) -> Vec<u64> {
+/// Returns the numbers in the value of a setting.
+pub(super) fn numbers(settings: &[KernelSetting], name: &str) -> Vec<u64> {
     let value = settings
         .iter()
         .find(|setting| setting.name == name)
@@ -138,7 +138,7 @@ fn number(path: &str) -> Option<u64> {
     sysctl(path)?.parse().ok()
 }
 
-/// In one line, blanks for tabs.
+/// Reads a setting as one line, with blanks for tabs.
 fn sysctl(path: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_pipe_is_granted_something() {
-        let pipes = Pipes::ask();
+        let pipes = PipeLimits::ask();
         assert!(pipes.granted_bytes >= pipes.new_bytes, "{pipes:?}");
         assert_eq!(
             pipes.refusal.is_none(),

@@ -1,42 +1,42 @@
-//! The report for people: 80 columns.
+//! The report as text of 80 columns.
 
 use underpass::Mechanism;
 
-use super::paint::{Ink, Paint, wrap, wrap_list};
-use super::pair::Row;
-use super::place::{Place, Usable};
-use super::tls::Answer;
-use super::trial::Outcome;
-use super::{Report, meaning};
+use super::layout::{Style, Styling, wrap, wrap_list};
+use super::pair::PairResults;
+use super::path::{TestedPath, Usable};
+use super::tls::TlsAnswer;
+use super::trial::TrialOutcome;
+use super::{DoctorReport, explanation};
 
-/// Columns of the pairs' names and of each mechanism.
+/// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
-pub(super) fn render(report: &Report, paint: Paint) -> String {
+pub(super) fn render(report: &DoctorReport, paint: Styling) -> String {
     let mut text = head(report);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
-            text += &format!("\n{}\n{body}", paint.ink(Ink::Bold, title));
+            text += &format!("\n{}\n{body}", paint.ink(Style::Bold, title));
         }
     };
     section("Paths", report.paths.iter().map(path).collect());
     section(
-        "Trials: 1 MiB each, every byte compared",
+        "Tests: 1 MiB each, every byte compared",
         table(&report.pairs, paint),
     );
     section("Refused", refusals(&report.pairs));
     section("Failed", failures(&report.pairs));
-    section("What Underpass therefore uses", commands(report));
+    section("Mechanisms that Underpass uses here", commands(report));
     section("Kernel TLS", kernel_tls(report));
-    section("Pipes (the middle of splice)", pipes(report));
+    section("Pipes (used by splice)", pipes(report));
     section("TCP", report.tcp.iter().map(setting).collect());
     section("Open files", open_files(report));
     section("Advice", advice(report));
     text
 }
 
-fn head(report: &Report) -> String {
+fn head(report: &DoctorReport) -> String {
     let kernel = &report.kernel;
     let mut facts = vec![kernel.seccomp.words().to_owned()];
     if kernel.no_new_privileges == Some(true) {
@@ -59,7 +59,7 @@ fn head(report: &Report) -> String {
     text
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &TestedPath) -> String {
     let resolved = place
         .directory
         .as_ref()
@@ -83,12 +83,12 @@ fn path(place: &Place) -> String {
         .collect::<String>()
 }
 
-fn table(rows: &[Row], paint: Paint) -> String {
+fn table(rows: &[PairResults], paint: Styling) -> String {
     let mut text = " ".repeat(2 + PAIR_COLUMNS);
     for mechanism in Mechanism::ALL {
         text += &format!("{mechanism:<CELL_COLUMNS$}");
     }
-    text = paint.ink(Ink::Dim, text.trim_end()) + "\n";
+    text = paint.ink(Style::Dim, text.trim_end()) + "\n";
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
@@ -103,22 +103,22 @@ fn table(rows: &[Row], paint: Paint) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    let legend = "  ok works   * what Underpass uses   - no such call between these";
-    text + &paint.ink(Ink::Dim, legend) + "\n"
+    let legend = "  ok works   * used by Underpass   - no such call between these ends";
+    text + &paint.ink(Style::Dim, legend) + "\n"
 }
 
-fn cell(outcome: &Outcome) -> (String, Ink) {
+fn cell(outcome: &TrialOutcome) -> (String, Style) {
     match outcome {
-        Outcome::Works { .. } => ("ok".to_owned(), Ink::Green),
-        Outcome::Refused { errno, .. } => (errno.clone(), Ink::Yellow),
-        Outcome::NotApplicable { .. } => ("-".to_owned(), Ink::Dim),
-        Outcome::Failed { .. } => ("failed".to_owned(), Ink::Red),
-        Outcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Ink::Red),
-        Outcome::NotTried { .. } => ("not tried".to_owned(), Ink::Dim),
+        TrialOutcome::Works { .. } => ("ok".to_owned(), Style::Green),
+        TrialOutcome::Refused { errno, .. } => (errno.clone(), Style::Yellow),
+        TrialOutcome::NotApplicable { .. } => ("-".to_owned(), Style::Dim),
+        TrialOutcome::Failed { .. } => ("failed".to_owned(), Style::Red),
+        TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Style::Red),
+        TrialOutcome::NotTried { .. } => ("not tried".to_owned(), Style::Dim),
     }
 }
 
-/// Values in the order they were first met, each with all pairs it was met with.
+/// Groups pairs by key, in the order of first occurrence.
 fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (key, pair) in met {
@@ -130,18 +130,18 @@ fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<
     groups
 }
 
-/// A refusal is told once, with all pairs it was met between.
-fn refusals(rows: &[Row]) -> String {
+/// Lists each refusal once, with all its pairs.
+fn refusals(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
-        let refused = |(mechanism, outcome): &(Mechanism, Outcome)| match outcome {
-            Outcome::Refused {
+        let refused = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+            TrialOutcome::Refused {
                 errno,
                 meaning,
                 scope,
             } => {
                 let head = format!("  {errno:<CELL_COLUMNS$}{mechanism}: ");
-                let reach = meaning::reach(*scope);
-                Some(((head, format!("{meaning}; holds {reach}")), row.label()))
+                let reach = explanation::reach(*scope);
+                Some(((head, format!("{meaning}; applies {reach}")), row.label()))
             }
             _ => None,
         };
@@ -154,12 +154,12 @@ fn refusals(rows: &[Row]) -> String {
     grouped(met).into_iter().map(lines).collect()
 }
 
-fn failures(rows: &[Row]) -> String {
+fn failures(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
         row.outcomes().filter_map(|outcome| match outcome {
-            Outcome::Failed { error }
-            | Outcome::WrongBytes { error }
-            | Outcome::NotTried { reason: error } => Some((error.clone(), row.label())),
+            TrialOutcome::Failed { error }
+            | TrialOutcome::WrongBytes { error }
+            | TrialOutcome::NotTried { reason: error } => Some((error.clone(), row.label())),
             _ => None,
         })
     });
@@ -170,8 +170,8 @@ fn failures(rows: &[Row]) -> String {
     grouped(met).into_iter().map(line).collect()
 }
 
-/// One line per command and mechanism, with the pairs it is used for.
-fn commands(report: &Report) -> String {
+/// One line per command and mechanism, with its pairs.
+fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
         let names = if names.is_empty() {
@@ -193,13 +193,13 @@ fn commands(report: &Report) -> String {
     groups.into_iter().map(line).collect()
 }
 
-fn kernel_tls(report: &Report) -> String {
+fn kernel_tls(report: &DoctorReport) -> String {
     let tls = &report.kernel_tls;
     let available = tls.available_ulp.as_deref();
     let available = match available {
         Some("") => "none",
         Some(names) => names,
-        None => "can't be read",
+        None => "unreadable",
     };
     let mut text = wrap("  tcp_available_ulp   ", available);
     text += &wrap("  module tls          ", tls.module.words());
@@ -221,15 +221,15 @@ fn kernel_tls(report: &Report) -> String {
     text
 }
 
-fn answer(answer: &Answer) -> String {
+fn answer(answer: &TlsAnswer) -> String {
     match answer {
-        Answer::Works => "works".to_owned(),
-        Answer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
-        Answer::NotTried { reason } => format!("not tried: {reason}"),
+        TlsAnswer::Works => "works".to_owned(),
+        TlsAnswer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
+        TlsAnswer::NotTried { reason } => format!("not tried: {reason}"),
     }
 }
 
-fn pipes(report: &Report) -> String {
+fn pipes(report: &DoctorReport) -> String {
     let pipes = &report.pipes;
     let granted = match &pipes.refusal {
         Some(refusal) => format!("{} ({refusal})", bytes(pipes.granted_bytes)),
@@ -241,7 +241,7 @@ fn pipes(report: &Report) -> String {
     };
     [
         ("a new pipe", bytes(pipes.new_bytes)),
-        ("asked for 1 MiB", granted),
+        ("request for 1 MiB", granted),
         ("pipe-max-size", bytes(pipes.max_bytes)),
         ("pipe-user-pages-soft", quota(pipes.user_pages_soft)),
         ("pipe-user-pages-hard", quota(pipes.user_pages_hard)),
@@ -250,12 +250,12 @@ fn pipes(report: &Report) -> String {
     .concat()
 }
 
-fn setting(setting: &super::Setting) -> String {
-    let value = setting.value.as_deref().unwrap_or("can't be read");
+fn setting(setting: &super::KernelSetting) -> String {
+    let value = setting.value.as_deref().unwrap_or("unreadable");
     wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
 }
 
-fn open_files(report: &Report) -> String {
+fn open_files(report: &DoctorReport) -> String {
     let limits = &report.open_files;
     let limit = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     wrap(
@@ -270,9 +270,9 @@ fn open_files(report: &Report) -> String {
     )
 }
 
-fn advice(report: &Report) -> String {
+fn advice(report: &DoctorReport) -> String {
     if report.advice.is_empty() {
-        return wrap("  ", "nothing is in the way");
+        return wrap("  ", "none: nothing limits transfers here");
     }
     let lines = report.advice.iter();
     lines.map(|advice| wrap("  - ", &advice.text)).collect()

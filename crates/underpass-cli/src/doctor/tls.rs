@@ -1,4 +1,4 @@
-//! Kernel TLS: whether the protocol can be attached to a connection, and which keys it takes.
+//! Kernel TLS: whether it can be attached to a connection, and which ciphers it accepts.
 
 use std::fs;
 use std::io;
@@ -9,73 +9,73 @@ use serde::Serialize;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
 use underpass::{Endpoint, Kind, Side};
 
-use super::meaning;
-use super::stream::tcp_pair;
+use super::explanation;
+use super::loopback::tcp_pair;
 
-/// What this kernel's TLS can do, found on connections to oneself.
+/// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KernelTls {
-    /// `net.ipv4.tcp_available_ulp`, before anything was tried.
+    /// `net.ipv4.tcp_available_ulp`, before the tests.
     pub(super) available_ulp: Option<String>,
-    pub(super) module: Module,
+    pub(super) module: TlsModule,
     #[serde(flatten)]
-    pub(super) attached: Answer,
-    pub(super) ciphers: Vec<TriedCipher>,
+    pub(super) attached: TlsAnswer,
+    pub(super) ciphers: Vec<CipherResult>,
 }
 
-/// Where the module is.
+/// The state of the kernel module `tls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Module {
-    /// Part of the kernel, or loaded.
+pub(super) enum TlsModule {
+    /// Built in or loaded.
     Present,
     /// On disk; `modprobe tls` loads it.
     NotLoaded,
-    /// Neither here nor on disk, as far as can be seen.
+    /// Neither loaded nor found on disk.
     NotFound,
 }
 
-/// What the kernel said.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(super) enum TlsAnswer {
     Works,
     Refused { errno: String, meaning: String },
     NotTried { reason: String },
 }
 
-/// A version with a cipher, both directions.
+/// The result for a TLS version with a cipher, in both directions.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct TriedCipher {
+pub(super) struct CipherResult {
     pub(super) version: &'static str,
     pub(super) cipher: &'static str,
     #[serde(flatten)]
-    pub(super) answer: Answer,
+    pub(super) answer: TlsAnswer,
 }
 
 impl KernelTls {
     pub(super) fn ask(kernel_release: &str) -> Self {
         let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp").ok();
         let available = available.map(|names| names.trim().to_owned());
-        let module = Module::find(available.as_deref(), kernel_release);
+        let module = TlsModule::find(available.as_deref(), kernel_release);
         let attached = match module {
-            Module::NotLoaded => Answer::NotTried {
-                reason: "trying would make the kernel load its module".to_owned(),
+            TlsModule::NotLoaded => TlsAnswer::NotTried {
+                reason: "testing would load the kernel module".to_owned(),
             },
-            Module::Present | Module::NotFound => {
-                Answer::of(connect_and_attach().map(drop), NO_PROTOCOL)
+            TlsModule::Present | TlsModule::NotFound => {
+                TlsAnswer::of(connect_and_attach().map(drop), NO_PROTOCOL)
             }
         };
         let ciphers = Version::ALL.into_iter().flat_map(|version| {
-            let works = attached == Answer::Works;
-            Cipher::ALL.map(|cipher| TriedCipher {
+            let works = attached == TlsAnswer::Works;
+            Cipher::ALL.map(|cipher| CipherResult {
                 version: version.name(),
                 cipher: cipher.name(),
                 answer: if works {
-                    Answer::of(try_cipher(version, cipher), NO_CIPHER)
+                    TlsAnswer::of(try_cipher(version, cipher), NO_CIPHER)
                 } else {
-                    let reason = "the protocol could not be attached".to_owned();
-                    Answer::NotTried { reason }
+                    let reason = "kernel TLS cannot be attached to a socket".to_owned();
+                    TlsAnswer::NotTried { reason }
                 },
             })
         });
@@ -88,7 +88,7 @@ impl KernelTls {
     }
 }
 
-impl Module {
+impl TlsModule {
     fn find(available: Option<&str>, release: &str) -> Self {
         let listed = available.is_some_and(|names| names.split(' ').any(|name| name == "tls"));
         if listed || Path::new("/sys/module/tls").exists() {
@@ -111,13 +111,13 @@ impl Module {
     }
 }
 
-impl Answer {
+impl TlsAnswer {
     fn of(result: io::Result<()>, missing: &str) -> Self {
         match result {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(errno) => Self::Refused {
-                    errno: meaning::name(underpass::Cause::Errno(errno)),
+                    errno: explanation::name(underpass::Cause::Errno(errno)),
                     meaning: explained(errno, missing),
                 },
                 None => Self::NotTried {
@@ -128,27 +128,27 @@ impl Answer {
     }
 }
 
-/// What ENOENT means of the protocol, and of a cipher.
+/// The meaning of ENOENT for the protocol, and for a cipher.
 const NO_PROTOCOL: &str = "the kernel is built without TLS, or its module is not loaded";
 const NO_CIPHER: &str = "the kernel is built without this cipher, or its module is not loaded";
 
 fn explained(errno: Errno, missing: &str) -> String {
     match errno {
         Errno::NOENT => missing.to_owned(),
-        Errno::INVAL => "the kernel does not know this version or cipher".to_owned(),
-        Errno::PERM | Errno::ACCESS => "forbidden to this process".to_owned(),
-        other => meaning::words(other),
+        Errno::INVAL => "this kernel does not support this version or cipher".to_owned(),
+        Errno::PERM | Errno::ACCESS => "this process is not permitted to do this".to_owned(),
+        other => explanation::words(other),
     }
 }
 
-/// Both ends: one that loses its peer is no longer connected.
+/// Returns both ends, since a socket whose peer is closed is no longer connected.
 fn connect_and_attach() -> io::Result<(std::net::TcpStream, std::net::TcpStream)> {
     let (ours, theirs) = tcp_pair()?;
     attach(&ours)?;
     if Endpoint::of(&ours)?.kind == Kind::TcpKernelTls {
         Ok((ours, theirs))
     } else {
-        let silent = "the kernel accepted the protocol and does not name it";
+        let silent = "the kernel accepted kernel TLS but does not report it on the socket";
         Err(io::Error::other(silent))
     }
 }
@@ -170,20 +170,25 @@ mod tests {
         let tls = KernelTls::ask("no such release");
         assert_eq!(tls.ciphers.len(), 6);
         let tried = |tls: &KernelTls| {
-            let not_tried = |tried: &&TriedCipher| matches!(tried.answer, Answer::NotTried { .. });
+            let not_tried =
+                |tried: &&CipherResult| matches!(tried.answer, TlsAnswer::NotTried { .. });
             tls.ciphers.iter().filter(not_tried).count()
         };
         assert_eq!(
             tried(&tls),
-            if tls.attached == Answer::Works { 0 } else { 6 }
+            if tls.attached == TlsAnswer::Works {
+                0
+            } else {
+                6
+            }
         );
     }
 
     #[test]
     fn a_listed_protocol_is_present() {
         assert_eq!(
-            Module::find(Some("espintcp tls mptcp"), "none"),
-            Module::Present
+            TlsModule::find(Some("espintcp tls mptcp"), "none"),
+            TlsModule::Present
         );
     }
 }

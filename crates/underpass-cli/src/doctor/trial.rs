@@ -1,4 +1,4 @@
-//! One trial: a real transfer by one mechanism, its content compared, its account read.
+//! A trial: a real transfer by one mechanism, with content and account checked.
 
 use std::fs::File;
 use std::io;
@@ -13,34 +13,34 @@ use underpass::{
     Account, Choice, Error, Fault, Kernel, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
 };
 
-use super::meaning;
-use super::sample::{self, Original, SAMPLE_BYTES};
-use super::stream::{Collected, Stream};
+use super::explanation;
+use super::loopback::{Collected, StreamKind};
+use super::sample::{self, SAMPLE_BYTES, SampleFile};
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub(super) enum Outcome {
-    /// All bytes arrived, and are the right ones.
+pub(super) enum TrialOutcome {
+    /// All bytes arrived intact.
     Works { bytes: u64, calls: u64 },
-    /// The kernel refused.
+    /// The kernel refused the mechanism.
     Refused {
         errno: String,
         meaning: String,
         scope: Scope,
     },
-    /// Nothing was tried: the kernel has no such call between such ends.
+    /// Nothing was tested: the kernel has no such call between these ends.
     NotApplicable { reason: String },
-    /// It began and did not end well.
+    /// The transfer started and failed.
     Failed { error: String },
-    /// Other bytes arrived than were sent.
+    /// The bytes that arrived differ from the bytes sent.
     WrongBytes { error: String },
-    /// Nothing was tried, for want of time or of an end.
+    /// Nothing was tested, for lack of time or of an end.
     NotTried { reason: String },
 }
 
-impl Outcome {
-    /// As JSON has it.
+impl TrialOutcome {
+    /// The name in JSON.
     pub(super) const fn word(&self) -> &'static str {
         match self {
             Self::Works { .. } => "works",
@@ -53,51 +53,54 @@ impl Outcome {
     }
 }
 
-/// Where the bytes of a trial come from.
+/// The source of the bytes of a trial.
 #[derive(Clone, Debug)]
-pub(super) enum Inlet {
-    File(Original),
-    Stream(Stream, Arc<[u8]>),
+pub(super) enum TrialSource {
+    File(SampleFile),
+    Stream(StreamKind, Arc<[u8]>),
 }
 
-/// Where they go.
+/// The destination of the bytes of a trial.
 #[derive(Clone, Debug)]
-pub(super) enum Outlet {
+pub(super) enum TrialSink {
     /// A private file in this directory.
     Directory(Arc<OwnedFd>),
-    Stream(Stream),
+    Stream(StreamKind),
 }
 
-/// What a trial came to: how it ended, and what moved the bytes.
+/// The result of a trial, and the mechanisms that moved the bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Trial {
-    pub(super) outcome: Outcome,
+pub(super) struct TrialResult {
+    pub(super) outcome: TrialOutcome,
     pub(super) uses: Vec<Mechanism>,
 }
 
-impl Trial {
-    pub(super) fn of(outcome: Outcome) -> Self {
+impl TrialResult {
+    pub(super) fn of(outcome: TrialOutcome) -> Self {
         let uses = Vec::new();
         Self { outcome, uses }
     }
 }
 
-/// Moves the bytes once. A kernel that knows nothing is used, so that everything is really tried.
-pub(super) fn attempt(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> Trial {
+/// Moves the bytes once, with an unprobed `Kernel`, so that no mechanism is left out.
+pub(super) fn attempt(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> TrialResult {
     try_once(inlet, outlet, policy).unwrap_or_else(|error| {
-        Trial::of(Outcome::NotTried {
-            reason: format!("its ends could not be made: {}", meaning::of_error(&error)),
+        TrialResult::of(TrialOutcome::NotTried {
+            reason: format!(
+                "cannot open the two ends: {}",
+                explanation::of_error(&error)
+            ),
         })
     })
 }
 
-fn try_once(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> io::Result<Trial> {
+fn try_once(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> io::Result<TrialResult> {
     let expected = Arc::clone(inlet.bytes());
     let (sink, arrival) = outlet.open(expected.len())?;
     let sink = Sink::new(sink)?;
     let (plan, result) = match inlet {
-        Inlet::File(original) => run(&original.source()?, &sink, policy),
-        Inlet::Stream(stream, bytes) => {
+        TrialSource::File(original) => run(&original.source()?, &sink, policy),
+        TrialSource::Stream(stream, bytes) => {
             let end = stream.giving(Arc::clone(bytes))?;
             run(&Source::range(end, 0, bytes.len() as u64)?, &sink, policy)
         }
@@ -105,23 +108,23 @@ fn try_once(inlet: &Inlet, outlet: &Outlet, policy: Policy) -> io::Result<Trial>
     drop(sink);
     let arrived = arrival.bytes(expected.len());
     let account = match result {
-        Err(error) => return Ok(Trial::of(refusal(&error, &plan, policy))),
+        Err(error) => return Ok(TrialResult::of(refusal(&error, &plan, policy))),
         Ok(account) => account,
     };
     let wrong = match arrived {
         Err(error) => Some(format!(
-            "the copy can't be read: {}",
-            meaning::of_error(&error)
+            "cannot read the copy: {}",
+            explanation::of_error(&error)
         )),
         Ok(arrived) => difference(&expected, &arrived),
     };
     Ok(match (wrong, inlet) {
         (None, _) => judged(&account, policy),
-        (Some(_), Inlet::File(original)) if !original.is_unchanged() => {
-            let error = "the source changes while it is read: nothing to compare with".into();
-            Trial::of(Outcome::Failed { error })
+        (Some(_), TrialSource::File(original)) if !original.is_unchanged() => {
+            let error = "the source changes between reads, so the copy cannot be compared".into();
+            TrialResult::of(TrialOutcome::Failed { error })
         }
-        (Some(error), _) => Trial::of(Outcome::WrongBytes { error }),
+        (Some(error), _) => TrialResult::of(TrialOutcome::WrongBytes { error }),
     })
 }
 
@@ -131,7 +134,7 @@ fn run<F: AsFd, G: AsFd>(
     policy: Policy,
 ) -> (Plan, Result<Account, Error>) {
     let kernel = Kernel::unprobed();
-    // A source of unknown size may have no end.
+    // A source of unknown size may be endless.
     let mut watch = |progress: underpass::Progress| match progress.done {
         done if done > 2 * SAMPLE_BYTES as u64 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
@@ -141,48 +144,48 @@ fn run<F: AsFd, G: AsFd>(
     (plan, driver.run(source, sink))
 }
 
-/// The bytes are right; that the mechanism asked for moved them is what the account must say.
-fn judged(account: &Account, policy: Policy) -> Trial {
+/// The bytes are intact; checks that the account names the requested mechanism alone.
+fn judged(account: &Account, policy: Policy) -> TrialResult {
     let uses: Vec<_> = Mechanism::ALL
         .into_iter()
         .filter(|mechanism| account.of(*mechanism).bytes > 0)
         .collect();
     let outcome = match policy.choice {
-        Choice::Only(only) if uses != [only] => Outcome::Failed {
+        Choice::Only(only) if uses != [only] => TrialOutcome::Failed {
             error: account.to_string(),
         },
-        _ => Outcome::Works {
+        _ => TrialOutcome::Works {
             bytes: account.bytes(),
             calls: uses.iter().map(|used| account.of(*used).calls).sum(),
         },
     };
-    Trial { outcome, uses }
+    TrialResult { outcome, uses }
 }
 
-fn refusal(error: &Error, plan: &Plan, policy: Policy) -> Outcome {
+fn refusal(error: &Error, plan: &Plan, policy: Policy) -> TrialOutcome {
     let Choice::Only(only) = policy.choice else {
         let error = error.to_string();
-        return Outcome::Failed { error };
+        return TrialOutcome::Failed { error };
     };
     let refusals = &error.account.refusals;
     if let Some(refusal) = refusals.iter().find(|refusal| refusal.mechanism == only) {
-        return Outcome::Refused {
-            errno: meaning::name(refusal.cause),
-            meaning: meaning::of(only, refusal.cause, refusal.scope),
+        return TrialOutcome::Refused {
+            errno: explanation::name(refusal.cause),
+            meaning: explanation::of(only, refusal.cause, refusal.scope),
             scope: refusal.scope,
         };
     }
     match plan.left_out().find(|(mechanism, _)| *mechanism == only) {
         Some((_, reason)) if error.fault == Fault::Refused => not_applicable(reason),
-        _ => Outcome::Failed {
+        _ => TrialOutcome::Failed {
             error: error.to_string(),
         },
     }
 }
 
-fn not_applicable(reason: Reason) -> Outcome {
+fn not_applicable(reason: Reason) -> TrialOutcome {
     let reason = reason.to_string();
-    Outcome::NotApplicable { reason }
+    TrialOutcome::NotApplicable { reason }
 }
 
 fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
@@ -191,14 +194,14 @@ fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
     }
     let same = expected.iter().zip(arrived).take_while(|(a, b)| a == b);
     Some(format!(
-        "{} bytes were sent, {} or more arrived, equal up to byte {}",
+        "{} bytes were sent, {} or more arrived, identical up to byte {}",
         expected.len(),
         arrived.len(),
         same.count()
     ))
 }
 
-impl Inlet {
+impl TrialSource {
     fn bytes(&self) -> &Arc<[u8]> {
         match self {
             Self::File(original) => &original.bytes,
@@ -207,29 +210,29 @@ impl Inlet {
     }
 }
 
-impl Outlet {
-    fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, Arrival)> {
+impl TrialSink {
+    fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, ArrivedBytes)> {
         match self {
             Self::Directory(directory) => {
                 let file = sample::private_file(directory.as_fd())?;
-                Ok((file.try_clone()?.into(), Arrival::File(file)))
+                Ok((file.try_clone()?.into(), ArrivedBytes::File(file)))
             }
             Self::Stream(stream) => {
                 let (end, collected) = stream.taking(bytes_max)?;
-                Ok((end, Arrival::Stream(collected)))
+                Ok((end, ArrivedBytes::Stream(collected)))
             }
         }
     }
 }
 
-/// Where the bytes that arrived are to be found.
-enum Arrival {
+/// Where the bytes arrive.
+enum ArrivedBytes {
     File(File),
     Stream(Collected),
 }
 
-impl Arrival {
-    /// All that arrived, or a byte more than was expected.
+impl ArrivedBytes {
+    /// Reads all bytes that arrived, up to one more than expected.
     fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
         match self {
             Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),
@@ -247,29 +250,32 @@ mod tests {
         Arc::new(File::open(directory.path()).unwrap().into())
     }
 
-    fn streamed(from: Stream, to: Stream, mechanism: Mechanism) -> Outcome {
-        let inlet = Inlet::Stream(from, sample::bytes());
-        attempt(&inlet, &Outlet::Stream(to), Policy::only(mechanism)).outcome
+    fn streamed(from: StreamKind, to: StreamKind, mechanism: Mechanism) -> TrialOutcome {
+        let inlet = TrialSource::Stream(from, sample::bytes());
+        attempt(&inlet, &TrialSink::Stream(to), Policy::only(mechanism)).outcome
     }
 
     #[test]
     fn splice_relays_a_socket_and_sendfile_does_not_apply() {
-        let works = streamed(Stream::Unix, Stream::Unix, Mechanism::Splice);
-        assert!(matches!(works, Outcome::Works { bytes, .. } if bytes == SAMPLE_BYTES as u64));
-        let none = streamed(Stream::Unix, Stream::Pipe, Mechanism::Sendfile);
-        assert!(matches!(none, Outcome::NotApplicable { .. }), "{none:?}");
+        let works = streamed(StreamKind::Unix, StreamKind::Unix, Mechanism::Splice);
+        assert!(matches!(works, TrialOutcome::Works { bytes, .. } if bytes == SAMPLE_BYTES as u64));
+        let none = streamed(StreamKind::Unix, StreamKind::Pipe, Mechanism::Sendfile);
+        assert!(
+            matches!(none, TrialOutcome::NotApplicable { .. }),
+            "{none:?}"
+        );
     }
 
     #[test]
     fn a_directory_that_is_gone_is_not_tried() {
-        let inlet = Inlet::Stream(Stream::Pipe, sample::bytes());
+        let inlet = TrialSource::Stream(StreamKind::Pipe, sample::bytes());
         let trial = attempt(
             &inlet,
-            &Outlet::Directory(directory()),
+            &TrialSink::Directory(directory()),
             Policy::only(Mechanism::ReadWrite),
         );
         assert!(
-            matches!(trial.outcome, Outcome::NotTried { .. }),
+            matches!(trial.outcome, TrialOutcome::NotTried { .. }),
             "{trial:?}"
         );
     }

@@ -1,11 +1,11 @@
-//! Under which addresses others can reach a server: 0.0.0.0 is none that anybody could type.
+//! The addresses by which other machines reach a server that listens on all interfaces.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 
-/// Where `listening` is reached, the best one first; itself where that says it.
+/// The addresses that reach `listening`, the best first; itself unless it is a wildcard.
 pub(crate) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     match listening.ip().is_unspecified() {
         true => of_all(listening, &machine()),
@@ -13,7 +13,7 @@ pub(crate) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// The addresses of this machine's interfaces that are up. None where the kernel does not say.
+/// The addresses of all interfaces that are up; empty if the kernel does not report them.
 fn machine() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else {
         return Vec::new();
@@ -27,7 +27,7 @@ fn machine() -> Vec<IpAddr> {
     .collect()
 }
 
-/// Others can't reach loopback, and link-local addresses mean nothing without an interface.
+/// Leaves out loopback, which others cannot reach, and link-local addresses, which need a zone.
 fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
     let port = listening.port();
     let is_told = |address: &&IpAddr| match address {

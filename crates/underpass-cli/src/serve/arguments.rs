@@ -1,5 +1,5 @@
-//! What `underpass serve` is told: by flags, by environment variables and by a configuration, in
-//! this order of precedence, all of it in one schema. Of flags, those with a name beat `--set`.
+//! The arguments of `underpass serve`, and the options they make. Precedence, highest first: flags
+//! with a name, `--set`, environment variables, the configuration.
 
 use std::env::VarError;
 use std::num::NonZeroUsize;
@@ -12,39 +12,39 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
-    CacheRule, FieldValue, FileName, Hidden, Origin, Pattern, Symlinks, UrlPath,
+    CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
-use underpass_serve::{Channel, Coding, Options, Setting, SiteOptions};
+use underpass_serve::{Coding, ConfigOverride, OverrideSource, ServerOptions, SiteOptions};
 
-use super::telling::Telling;
+use super::telling::ReportingArguments;
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// The folder whose files are served; nothing outside of it can be read [default: the current
-    /// one, or what the configuration says]
+pub(crate) struct ServeArguments {
+    /// Serve this folder; nothing outside it can be read [default: the root in the configuration,
+    /// or the current folder]
     #[arg(value_name = "DIR", env = "UNDERPASS_DIR")]
     folder: Option<PathBuf>,
 
-    /// Read a configuration; flags override what it says
+    /// Read options and sites from this TOML file; flags and environment variables override it
     #[arg(long, value_name = "FILE", env = "UNDERPASS_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Read a configuration, open what it names, say what would be served or what is wrong, and
-    /// end
+    /// Check this configuration and everything it names, print what would be served or every
+    /// mistake, and exit
     #[arg(long, value_name = "FILE")]
     pub(super) check: Option<PathBuf>,
 
-    /// Set any option of the configuration, once for each: connections.rate-max=10000000,
+    /// Set an option of the configuration; may be repeated: connections.rate-max=10000000,
     /// requests.head-timeout=5s, site.etag=mtime-size (the first site), site.2.pretty=true. The
-    /// value is TOML, or text without quotes. UNDERPASS_SET has several, one a line or separated
-    /// by semicolons
+    /// value is TOML, or text without quotes. The variable UNDERPASS_SET holds several, one per
+    /// line or separated by semicolons
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    set: Vec<Setting>,
+    set: Vec<ConfigOverride>,
 
-    /// Where to wait for connections, once for each place: ADDR:PORT (0.0.0.0:8080 for every
-    /// interface, [::]:8080 for version 6 too, port 0 for a free port), unix:/path[,mode=0660], or
-    /// systemd[:NAME] for sockets that were passed at the start [default: 127.0.0.1:8080]
+    /// Listen on this address; may be repeated: ADDR:PORT (0.0.0.0:8080 for all interfaces,
+    /// [::]:8080 for all by IPv6 and IPv4, port 0 for a free port), unix:/path[,mode=0660], or
+    /// systemd[:NAME] for sockets passed by systemd [default: 127.0.0.1:8080]
     #[arg(
         long,
         value_name = "WHERE",
@@ -53,107 +53,109 @@ pub(crate) struct Arguments {
     )]
     listen: Vec<ListenAt>,
 
-    /// How long answers under way have to end when the server is told to stop [default: 30s]
+    /// Give responses in progress this long to complete on a stop: 500ms, 30s, 2min [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     stop_timeout: Option<Duration>,
 
-    /// Threads that answer, each with its own connections [default: the cores this process may use]
+    /// Run this many worker threads, 1 or more [default: the CPUs available to this process]
     #[arg(long, value_name = "N", env = "UNDERPASS_WORKERS")]
     workers: Option<NonZeroUsize>,
 
-    /// Become this user once it listens, for good: NAME or NAME:GROUP. Only root can, and should
+    /// Switch to this user, permanently, once the sockets are open: NAME or NAME:GROUP, or numeric
+    /// ids. Needs root
     #[arg(long, value_name = "NAME[:GROUP]")]
     user: Option<User>,
 
-    /// Whether workers give up everything but reading what is served (Landlock): as far as this
-    /// kernel can, or not at all, or else don't start [auto, required, off; default: auto]
+    /// Restrict workers by Landlock to reading what is served: as far as this kernel supports it
+    /// (auto), completely or refuse to start (required), or not at all (off) [default: auto]
     #[arg(long, value_name = "HOW")]
     confine: Option<Confine>,
 
-    /// Send bodies by this mechanism and no other, small ones too: a connection is reset rather
-    /// than served in another way. For measuring, and to find out which one is at fault
-    /// [sendfile, splice, read_write]
+    /// Send all bodies, small ones too, by this mechanism and never fall back: reset the connection
+    /// if it is refused. For measuring and for isolating faults [sendfile, splice, read_write]
     #[arg(long, value_name = "MECHANISM")]
     pub(super) only: Option<Mechanism>,
 
-    /// Answers that fit into so many bytes with their head leave in one write, 0 for none;
-    /// `underpass bench small` tells what suits this machine [default: 8192]
+    /// Send responses of up to this many bytes, head included, in one write; 0 for none, at most
+    /// 1048576. `underpass bench small` measures the best value for this machine [default: 8192]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=JOIN_MAX))]
     join: Option<u64>,
 
     #[command(flatten)]
-    files: Files,
+    files: FileArguments,
 
     #[command(flatten)]
-    pub(super) telling: Telling,
+    pub(super) telling: ReportingArguments,
 }
 
-/// What a path leads to, and what is said of it; for every site that is served.
+/// How paths map to files, and the header fields of files; for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
-struct Files {
-    /// What folders are answered with, the first that is there [default: index.html]
+struct FileArguments {
+    /// Serve the first of these files that exists for a folder [default: index.html]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = FileName::parse)]
     index: Option<Vec<FileName>>,
 
-    /// Answer with this file where there is nothing: for web applications that read the path
+    /// Serve this file for paths that do not exist, as single-page applications need it
     #[arg(long, value_name = "PATH", value_parser = UrlPath::parse, env = "UNDERPASS_FALLBACK")]
     fallback: Option<UrlPath>,
 
-    /// Answer /about with about.html
+    /// Serve about.html for /about
     #[arg(long)]
     pretty: bool,
 
-    /// Neither list folders without an index nor send folders as one file (?download=tar)
+    /// Disable listings of folders without an index, and tar archives of folders (?download=tar)
     #[arg(long)]
     no_listing: bool,
 
-    /// Answer ?hash=sha256 and ?hash=blake3 with the hash of a file, and send files with theirs to
-    /// those who want it (Repr-Digest); everybody who may ask has whole files read for one line
+    /// Answer ?hash=sha256 and ?hash=blake3 with the hash of the file, and send Repr-Digest on
+    /// request. Note: a request of one line makes the server read a whole file
     #[arg(long)]
     hashes: bool,
 
-    /// Send copies in these codings that lie beside files (app.js.br), to those who take them; the
-    /// first is preferred [br, zstd, gzip]
+    /// Serve precompressed copies beside files (app.js.br for app.js) to clients that accept these
+    /// codings; the first is preferred [br, zstd, gzip]
     #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
     precompressed: Option<Vec<Coding>>,
 
-    /// Compress text and what is like it while it is sent, in these codings, for those who take
-    /// them; the first is preferred. Copies that lie beside files go before [br, zstd, gzip]
+    /// Compress text-like files while sending, for clients that accept these codings; the first is
+    /// preferred, and precompressed copies take precedence [br, zstd, gzip]
     #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
     compress: Option<Vec<Coding>>,
 
-    /// Names that begin with a dot, but for .well-known [denied (default), shown]
+    /// Deny or show names that begin with a dot; .well-known is always shown [denied (default),
+    /// shown]
     #[arg(long, value_name = "WHAT", value_parser = hidden)]
     hidden: Option<Hidden>,
 
-    /// Which symbolic links are followed [none, inside (default), all]
+    /// Follow no symbolic links, only relative ones that stay inside the folder, or all [none,
+    /// inside (default), all]
     #[arg(long, value_name = "WHICH", value_parser = symlinks)]
     symlinks: Option<Symlinks>,
 
-    /// Say this of all files, as Cache-Control, before the rules of a configuration
+    /// Send this Cache-Control with all files, ahead of the rules in the configuration
     #[arg(long, value_name = "VALUE", value_parser = FieldValue::parse,
           env = "UNDERPASS_CACHE_CONTROL")]
     cache_control: Option<FieldValue>,
 
-    /// Say of files with a hash in their names (app.3f9ab2c1.js) that they never change
+    /// Mark files with a hash in their names (app.3f9ab2c1.js) as immutable for caches
     #[arg(long)]
     immutable: bool,
 
-    /// Let scripts of this web site read what is served (https://app.example), or of all (*)
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = Origin::parse,
+    /// Allow scripts of this web origin (https://app.example) to read responses, or of any (*)
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = CorsOrigin::parse,
           env = "UNDERPASS_CORS")]
-    cors: Option<Vec<Origin>>,
+    cors: Option<Vec<CorsOrigin>>,
 }
 
-/// A connection whose peer is slow holds as much memory. Nothing of this size is any faster so.
+/// A connection with a slow peer holds this much memory. Larger responses gain nothing.
 const JOIN_MAX: u64 = 1 << 20;
 
-/// What is served, and how. Called again, it reads the configuration again.
+/// Reads the configuration and merges everything into the options to serve with.
 ///
 /// # Errors
-/// For people: which file, what is wrong and where.
-pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
+/// A message for the user: which file, what is wrong and where.
+pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     if !arguments.listen.is_empty() {
@@ -175,7 +177,7 @@ pub(crate) fn options(arguments: &Arguments) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Variables that a flag stands behind, and the key that `--set` knows it by.
+/// The arguments that a variable can set, and the key that sets the same by `--set`.
 const VARIABLES: [(&str, &str); 6] = [
     ("folder", "site.root"),
     ("listen", "listen"),
@@ -185,8 +187,9 @@ const VARIABLES: [(&str, &str); 6] = [
     ("cors", "site.cors.origins"),
 ];
 
-impl Arguments {
-    /// Forgets variables that a flag beats: where `--set` says the same, whose flag is another one.
+impl ServeArguments {
+    /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
+    /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
         for (id, key) in VARIABLES {
             let is_set = self.set.iter().any(|setting| setting.decides(key));
@@ -204,19 +207,22 @@ impl Arguments {
         }
     }
 
-    /// What a file and all settings come to, and the settings.
+    /// Loads the file with all settings applied; returns the settings too.
     ///
     /// # Errors
     /// As [`options`].
-    pub(super) fn load(&self, file: Option<&Path>) -> Result<(Options, Vec<Setting>), String> {
+    pub(super) fn load(
+        &self,
+        file: Option<&Path>,
+    ) -> Result<(ServerOptions, Vec<ConfigOverride>), String> {
         let mut settings = match std::env::var(SET_VARIABLE) {
-            Ok(text) => Setting::parse_all(&text, Channel::Environment)
+            Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
                 .map_err(|why| format!("{SET_VARIABLE}: {why}"))?,
             Err(VarError::NotPresent) => Vec::new(),
             Err(error) => return Err(format!("{SET_VARIABLE}: {error}")),
         };
         settings.extend(self.set.iter().cloned());
-        let options = Options::load_with(file, &settings);
+        let options = ServerOptions::load_with(file, &settings);
         let options = options.map_err(|error| super::with_advice(&error))?;
         Ok((options, settings))
     }
@@ -224,11 +230,11 @@ impl Arguments {
 
 const SET_VARIABLE: &str = "UNDERPASS_SET";
 
-fn setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text, Channel::Flag)
+fn setting(text: &str) -> Result<ConfigOverride, String> {
+    ConfigOverride::parse(text, OverrideSource::Flag)
 }
 
-/// The folder of the command line is the one site, or that of the one there is.
+/// Applies the folder of the command line: as the only site, or as the root of the only one.
 pub(super) fn choose_folder(
     sites: &mut Vec<SiteOptions>,
     folder: Option<&PathBuf>,
@@ -242,8 +248,8 @@ pub(super) fn choose_folder(
         (_, None) => {}
         (_, Some(folder)) => {
             return Err(format!(
-                "the configuration has several sites, and {} can be the folder of one only; leave \
-                 it away",
+                "the configuration has several sites, and {} can replace the root of a single one \
+                 only; omit it",
                 folder.display()
             ));
         }
@@ -251,7 +257,7 @@ pub(super) fn choose_folder(
     Ok(())
 }
 
-impl Files {
+impl FileArguments {
     fn override_in(&self, site: &mut SiteOptions) -> Result<(), String> {
         if let Some(index) = &self.index {
             site.index.clone_from(index);
@@ -289,14 +295,14 @@ impl Files {
 fn coding(name: &str) -> Result<Coding, String> {
     let mut all = Coding::ALL.into_iter();
     all.find(|coding| coding.name() == name)
-        .ok_or_else(|| "it is none of br, zstd and gzip".to_owned())
+        .ok_or_else(|| "expected br, zstd or gzip".to_owned())
 }
 
 fn hidden(word: &str) -> Result<Hidden, String> {
     match word {
         "denied" => Ok(Hidden::Denied),
         "shown" => Ok(Hidden::Shown),
-        _ => Err("it is neither denied nor shown".to_owned()),
+        _ => Err("expected denied or shown".to_owned()),
     }
 }
 
@@ -305,9 +311,8 @@ fn symlinks(word: &str) -> Result<Symlinks, String> {
         "none" => Ok(Symlinks::None),
         "inside" => Ok(Symlinks::Inside),
         "all" => Ok(Symlinks::All),
-        _ => Err("it is none of none, inside and all".to_owned()),
+        _ => Err("expected none, inside or all".to_owned()),
     }
 }
 
-/// What `--join` is where nobody says.
 const _: () = assert!(JOINED_BYTES_MAX == 8192, "the help of --join says 8192");

@@ -1,13 +1,13 @@
-//! `underpass serve --check FILE`: whether a configuration can be served, before it is.
+//! `underpass serve --check FILE`: validates a configuration without serving it.
 
 use std::path::Path;
 
-use underpass_serve::{Options, Setting, SiteOptions};
+use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
-use super::arguments::{Arguments, choose_folder};
+use super::arguments::{ServeArguments, choose_folder};
 
-/// What would be served; or all that is wrong, a paragraph each.
-pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String> {
+/// Returns what would be served, or every mistake, a paragraph each.
+pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, String> {
     let (mut options, settings) = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
@@ -22,10 +22,10 @@ pub(super) fn check(file: &Path, arguments: &Arguments) -> Result<String, String
     Err(lines.join("\nunderpass: "))
 }
 
-fn told(file: &Path, options: &Options, settings: &[Setting]) -> String {
+fn told(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
-        format!("{} can be served", file.display()),
+        format!("{} is valid", file.display()),
         format!("listens on {}", listen.join(", ")),
     ];
     lines.extend(settings.iter().map(|setting| format!("with {setting}")));
@@ -38,12 +38,12 @@ fn told(file: &Path, options: &Options, settings: &[Setting]) -> String {
 fn site_told(number: usize, site: &SiteOptions) -> String {
     let names: Vec<_> = site.names.iter().map(|name| name.as_str()).collect();
     let others = match number {
-        0 => Some("every other name"),
+        0 => Some("all other names"),
         _ => None,
     };
     let names: Vec<_> = names.into_iter().chain(others).collect();
     let names = match names.is_empty() {
-        true => "no name: nobody reaches it".to_owned(),
+        true => "no name: unreachable".to_owned(),
         false => names.join(", "),
     };
     format!("{} for {names}", site.root.display())

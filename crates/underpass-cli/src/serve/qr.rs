@@ -1,13 +1,13 @@
-//! A QR code for a terminal.
+//! QR codes for terminals.
 
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
-/// `text` as a code of half blocks, dark on light whatever the terminal's colours are, with the
-/// margin that readers need. Nothing where the text is too long, which an address is not.
+/// Draws `text` as a QR code of half blocks with the margin that readers need. `None` if the text
+/// is too long, which an address never is.
 pub(crate) fn code(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
-    // Most terminals are dark: what is drawn is light.
+    // Most terminals are dark: a drawn block is light.
     let drawn = code
         .render::<Dense1x2>()
         .dark_color(Dense1x2::Light)

@@ -1,39 +1,38 @@
-//! The options of what a server tells: a log, metrics, a QR code.
+//! The options of access log, metrics, `--explain` and QR code.
 
 use std::path::PathBuf;
 
-use underpass_serve::{Access, Explain, LogFormat, Options, StatusAddress};
+use underpass_serve::{Access, Explain, LogFormat, ServerOptions, StatusAddress};
 
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Telling {
-    /// Write a line for every answer, to standard output unless --log-file names a file:
-    /// `combined`, which every analyser reads, or `json` with all that is known
-    /// [default format: combined]
+pub(crate) struct ReportingArguments {
+    /// Write an access log, a line per response, to standard output or --log-file: `combined` as
+    /// Apache and nginx do, or `json` with all fields [default format: combined]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "combined")]
     log: Option<LogFormat>,
 
-    /// Append the log to this file; SIGUSR1 has it opened anew after a rotation
+    /// Append the access log to this file; SIGUSR1 reopens it after a rotation
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 
-    /// Tell metrics for Prometheus and health there: 127.0.0.1:9090 or unix:PATH
+    /// Serve Prometheus metrics and health checks on this address: 127.0.0.1:9090 or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     status: Option<StatusAddress>,
 
-    /// Have every answer say how its body is planned to leave, and how the previous one on the
-    /// connection did, by the fields Underpass-Plan and Underpass-Previous: for debugging
+    /// Add Underpass-Plan (how this body will be sent) and Underpass-Previous (how the previous
+    /// one on the connection was sent) to responses, for debugging
     #[arg(long)]
     explain: bool,
 
-    /// Print the address as a QR code, for a telephone to read
+    /// Print the address as a QR code
     #[arg(long)]
     pub(crate) qr: bool,
 }
 
-impl Telling {
-    /// What was said here beats what `options` say. Either option of the log switches it on.
-    pub(super) fn override_in(&self, options: &mut Options) {
+impl ReportingArguments {
+    /// Overrides `options`. Either of the log options enables the log.
+    pub(super) fn override_in(&self, options: &mut ServerOptions) {
         match (&self.log_file, self.log) {
             (Some(path), _) => options.log.access = Access::from(path.clone()),
             (None, Some(_)) => options.log.access = Access::Output,

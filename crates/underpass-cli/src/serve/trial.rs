@@ -1,5 +1,5 @@
-//! Sends a page of a file of the served folder over loopback: what a plan says, the file system may
-//! refuse, and only trying tells.
+//! Sends the beginning of a served file over loopback: a plan cannot know what the file system
+//! refuses.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,22 +10,22 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use underpass::{Account, Kernel};
 
-/// What is sent: it fits into a socket's buffer, so that nobody has to receive it meanwhile.
+/// Fits into a socket's send buffer, so that no reader is needed.
 pub(super) const TRIED_BYTES: u64 = 4096;
 
-/// Entries that are looked at for a file to try.
+/// Directory entries examined to find a file.
 const ENTRIES_MAX: usize = 64;
 
-/// What became of a trial.
+/// The result of a trial.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub(crate) struct ServedFileTrial {
     /// The name of the file.
     pub(crate) name: String,
     pub(crate) account: Account,
 }
 
-/// Tries; nothing where the folder has no file at its top, or loopback does not work.
-pub(crate) fn trial(folder: &Path) -> Option<Trial> {
+/// Tries the first file at the top of the folder. `None` if there is none or loopback fails.
+pub(crate) fn trial(folder: &Path) -> Option<ServedFileTrial> {
     let entries = fs::read_dir(folder).ok()?.take(ENTRIES_MAX).flatten();
     let mut files = entries.filter(|entry| {
         let visible = !entry.file_name().as_encoded_bytes().starts_with(b".");
@@ -34,13 +34,13 @@ pub(crate) fn trial(folder: &Path) -> Option<Trial> {
     files.find_map(|entry| {
         let account = send(&entry.path()).ok()??;
         let name = entry.file_name().display().to_string();
-        Some(Trial { name, account })
+        Some(ServedFileTrial { name, account })
     })
 }
 
-/// Nothing for a file that is empty.
+/// Returns `None` for an empty file.
 fn send(path: &Path) -> io::Result<Option<Account>> {
-    // What was a file a moment ago may be a FIFO.
+    // The file may have been replaced by a FIFO.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options()
         .read(true)

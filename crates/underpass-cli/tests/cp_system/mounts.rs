@@ -4,9 +4,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 
-use crate::copying::{assert_equal, content, cp, file, hash, names, set_mode, tree};
+use crate::copying::{CopyReport, cp, file, names, set_mode, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
-use crate::mounting::{mount, text};
+use underpass_testkit::{assert_same_files, content, mount, sha256_file};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
 
 fn sample(root: &Path) {
     fs::create_dir_all(root.join("a/b")).expect("folders");
@@ -84,7 +88,7 @@ fn overlays_are_copied_from_and_to_and_lower_files_stay() {
     ] {
         let new = file(&out.join("new"), seed, 100_000);
         cp(options, &[&new, &at.join("a/two")]).succeeded();
-        assert_equal(&new, &at.join("a/two"));
+        assert_same_files(&new, &at.join("a/two"));
     }
     assert!(tree(&lower) == before, "what lies below is not touched");
 }
@@ -149,7 +153,7 @@ fn a_read_only_destination_is_told() {
     let base = mounted(Family::Ext4, 64);
     fs::create_dir(base.join("dest")).expect("a folder");
     let old = file(&base.join("dest/one"), 9, 1000);
-    let before = hash(&old);
+    let before = sha256_file(&old);
     let source = spot();
     sample(&source);
     mount(&["-o", "remount,ro"], &base);
@@ -164,7 +168,7 @@ fn a_read_only_destination_is_told() {
             let ran = cp(options, &[source.join("one"), base.join("dest").join(name)]);
             let ran = ran.failed_with(&[said]);
             assert_eq!(
-                ran.said.matches(said).count(),
+                ran.errors.matches(said).count(),
                 1,
                 "{options:?} {name}: {ran:?}"
             );
@@ -172,10 +176,10 @@ fn a_read_only_destination_is_told() {
     }
     let ran = cp(&["-r"], &[&source, &base.join("dest")]);
     ran.failed_with(&["cannot create directory", said]);
-    assert!(hash(&old) == before);
+    assert!(sha256_file(&old) == before);
     let out = spot().join("out");
     cp(&["-a"], &[&base, &out]).succeeded();
-    assert_equal(&old, &out.join("dest/one"));
+    assert_same_files(&old, &out.join("dest/one"));
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::process::Command;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, statat};
 
-use crate::copying::{content, cp};
+use crate::copying::{CopyReport, cp};
 use crate::ground::spot;
+use underpass_testkit::content;
 
 const LEVELS: usize = 100_000;
 /// A folder's names, and four times as many.
@@ -170,7 +171,7 @@ fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let files = folders.div_ceil(3000);
     let ran = cp(&["-rT", "-j2"], &[root.join("source"), root.join("dest")]);
     assert_eq!(ran.code, Some(1), "it ends by itself");
-    let told = ran.said.matches("cannot overwrite non-directory").count();
+    let told = ran.errors.matches("cannot overwrite non-directory").count();
     assert_eq!(told, folders);
     assert_eq!(count(&dest), folders + files);
 }

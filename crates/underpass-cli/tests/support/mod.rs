@@ -2,76 +2,103 @@
 
 #![allow(dead_code, reason = "every test target uses its own part")]
 
+use std::fmt::Debug;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
+use underpass_testkit::{ExitReport, ServerProcess, WAIT_MAX, in_parallel, run, strace};
 
-/// How long anything may take before the test has failed.
-const HANG: Duration = Duration::from_secs(20);
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
-/// `underpass serve` on a folder of its own.
-pub(crate) struct Server {
-    process: Child,
-    output: BufReader<ChildStdout>,
-    pub(crate) greeting: String,
-    pub(crate) address: SocketAddr,
-    folder: TempDir,
+pub(crate) fn underpass() -> Command {
+    Command::new(BINARY)
 }
 
-/// How a server ended.
-pub(crate) struct End {
-    pub(crate) code: Option<i32>,
-    pub(crate) farewell: String,
-    pub(crate) errors: String,
+/// Runs `underpass serve`, which has to end by itself.
+pub(crate) fn serve(arguments: &[&str]) -> ExitReport {
+    run(underpass().arg("serve").args(arguments))
+}
+
+/// Runs curl silently, with what else it is given.
+pub(crate) fn curl(arguments: &[&str]) -> ExitReport {
+    let limit = WAIT_MAX.as_secs().to_string();
+    run(Command::new("curl")
+        .args(["--silent", "--max-time", &limit])
+        .args(arguments))
+}
+
+/// An example of the library: cargo puts it beside the tool.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let example = Path::new(BINARY).with_file_name("examples").join(name);
+    let missing = format!("{name} is missing: cargo build -p underpass --examples");
+    assert!(example.exists(), "{missing}");
+    example
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
+/// Runs all cases, each with its number, on two threads. `run` returns what is wrong, and whether
+/// the fault came to pass, which nearly all have to.
+pub(crate) fn run_faults<C: Debug + Sync>(
+    cases: &[C],
+    run: impl Fn(usize, &C) -> (Option<String>, bool) + Sync,
+) {
+    let outcomes = in_parallel(2, cases.iter().enumerate(), |_, (number, case)| {
+        let (fault, came) = run(number, case);
+        (fault.map(|fault| format!("{case:?}\n    {fault}")), came)
+    });
+    let came = outcomes.iter().filter(|(_, came)| *came).count();
+    println!("{} cases, the fault came to pass in {came}", cases.len());
+    let wrong: Vec<_> = outcomes
+        .into_iter()
+        .filter_map(|(fault, _)| fault)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(came * 10 > cases.len() * 9, "{came} of {}", cases.len());
+}
+
+/// `underpass serve` with one worker, on a folder of its own.
+pub(crate) struct Server {
+    process: ServerProcess,
+    folder: TempDir,
 }
 
 impl Server {
     pub(crate) fn start() -> Server {
-        Server::by(Command::new(env!("CARGO_BIN_EXE_underpass")))
+        Server::with(&[])
     }
 
     /// With options of its own.
     pub(crate) fn with(options: &[&str]) -> Server {
-        Server::by_with(Command::new(env!("CARGO_BIN_EXE_underpass")), options)
+        Server::by(underpass(), options)
     }
 
     /// Started by another program, whose arguments end with the path of the binary.
-    pub(crate) fn by(command: Command) -> Server {
-        Server::by_with(command, &[])
-    }
-
-    pub(crate) fn by_with(mut command: Command, options: &[&str]) -> Server {
-        let folder = tempfile::tempdir().unwrap();
-        let mut process = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
-            .args(options)
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut greeting = String::new();
-        output.read_line(&mut greeting).unwrap();
-        let (_, rest) = greeting.split_once("http://").expect("a greeting");
-        let address = rest.split('/').next().unwrap().parse().unwrap();
-        // What holds of rights comes in between.
-        while !greeting.lines().any(|line| line.starts_with("bodies ")) {
-            assert_ne!(output.read_line(&mut greeting).unwrap(), 0, "{greeting}");
-        }
+    pub(crate) fn by(command: Command, options: &[&str]) -> Server {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = [&["--workers", "1"], options].concat();
         Server {
-            process,
-            output,
-            greeting,
-            address,
+            process: ServerProcess::serve(command, &options, folder.path()),
             folder,
         }
+    }
+
+    /// Under strace, which writes into `log`, with expressions of its `-e`.
+    pub(crate) fn traced(log: &Path, expressions: &[&str], options: &[&str]) -> Server {
+        let mut strace = strace(log, expressions);
+        strace.arg(BINARY);
+        Server::by(strace, options)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -79,95 +106,31 @@ impl Server {
     }
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.path(name), content).unwrap();
+        fs::write(self.path(name), content).expect("room");
     }
 
-    pub(crate) fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect(self.address).unwrap();
-        socket.set_read_timeout(Some(HANG)).unwrap();
-        socket
+    /// Waits for the end that the test has caused.
+    pub(crate) fn end(self) -> ExitReport {
+        self.process.end()
     }
 
-    /// The number of the process.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// A signal to the server, or to its child if another program started it.
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.process(), signal).unwrap();
-    }
-
-    /// The server, or the child of the program that started it.
-    pub(crate) fn process(&self) -> Pid {
-        let started = self.process.id();
-        let children = format!("/proc/{started}/task/{started}/children");
-        let child = fs::read_to_string(children).unwrap_or_default();
-        Pid::from_raw(child.trim().parse().unwrap_or(started as i32)).unwrap()
-    }
-
-    /// How many descriptors the server has open.
-    pub(crate) fn descriptors(&self) -> usize {
-        let folder = format!("/proc/{}/fd", self.process().as_raw_nonzero());
-        fs::read_dir(folder).unwrap().count()
-    }
-
-    /// Bytes of the server that are in memory.
-    pub(crate) fn resident_bytes(&self) -> usize {
-        let status = format!("/proc/{}/status", self.process().as_raw_nonzero());
-        let status = fs::read_to_string(status).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kibibytes = line.unwrap().split_whitespace().nth(1).unwrap();
-        kibibytes.parse::<usize>().unwrap() << 10
-    }
-
-    /// Waits for the end that somebody has asked for.
-    pub(crate) fn end(mut self) -> End {
-        let mut farewell = String::new();
-        self.output.read_to_string(&mut farewell).unwrap();
-        let mut errors = String::new();
-        let mut stderr = self.process.stderr.take().unwrap();
-        stderr.read_to_string(&mut errors).unwrap();
-        let code = self.process.wait().unwrap().code();
-        End {
-            code,
-            farewell,
-            errors,
-        }
-    }
-
-    pub(crate) fn stop(self) -> End {
+    /// Stops it as Ctrl-C does.
+    pub(crate) fn stop(self) -> ExitReport {
         self.signal(Signal::INT);
         self.end()
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+impl Deref for Server {
+    type Target = ServerProcess;
+
+    fn deref(&self) -> &ServerProcess {
+        &self.process
     }
 }
 
-/// Asks on a kept connection and returns the body.
-pub(crate) fn get(socket: &mut TcpStream, target: &str) -> Vec<u8> {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-    socket.write_all(request.as_bytes()).unwrap();
-    let head = read_head(socket);
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Content-Length: "));
-    let mut body = vec![0; length.unwrap().parse().unwrap()];
-    socket.read_exact(&mut body).unwrap();
-    body
-}
-
-pub(crate) fn read_head(socket: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        socket.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut ServerProcess {
+        &mut self.process
     }
-    String::from_utf8(head).unwrap()
 }

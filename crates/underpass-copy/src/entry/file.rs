@@ -12,8 +12,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, Holes, Kind, Mechanism, Owed, Plan, Policy,
-    Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, Error, Fault, FileStat, Holes, Kind, Mechanism, Owed, Plan,
+    Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
@@ -149,24 +149,22 @@ impl FileCopy<'_> {
     fn transfer(&self, kept: u64) -> Result<Travel, Problem> {
         let (entry, source, dest) = (self.entry, &self.source, &self.dest);
         let input = match is_regular(&source.stat) {
-            true => Source::of(source.fd.as_fd(), Endpoint::of_file(&source.stat)),
+            true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
             false => Source::whole(source.fd.as_fd())
                 .map_err(|errno| entry.at_source(What::Open, errno))?,
         };
         let input = from(input, kept);
         let output = match is_regular(&dest.stat) {
-            true => Sink::of(dest.fd.as_fd(), Endpoint::of_file(&dest.stat)),
+            true => Sink::of(dest.fd.as_fd(), endpoint(&dest.stat)),
             false => Sink::new(dest.fd.as_fd())
                 .map_err(|errno| entry.at_dest(What::CreateFile, errno))?,
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        let policy = Policy {
-            choice: options.only.map_or(Choice::Auto, Choice::Only),
-            cloning: options.cloning,
-            holes: options.holes,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .choice(options.only.map_or(Choice::Auto, Choice::Only))
+            .cloning(options.cloning)
+            .holes(options.holes);
         let plan = Driver::new(entry.run.context.kernel)
             .policy(policy)
             .plan(&input, &output);
@@ -210,7 +208,7 @@ impl FileCopy<'_> {
         compare::forget_pages(dest.fd.as_fd());
         let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(What::Read, errno))?;
         let copied = size(&is_now);
-        let end = Endpoint::of_file(&self.source.stat);
+        let end = endpoint(&self.source.stat);
         // Files of /proc and /sys don't say how long they are: all that came is read again.
         let len = match Source::of(self.source.fd.as_fd(), end).owed {
             Owed::Exactly(len) => len,
@@ -281,7 +279,8 @@ fn drive<F: AsFd, G: AsFd>(
     let mut watch = |progress: underpass::Progress| {
         // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
         count(progress.done, progress.holes + progress.shared);
-        if let (Some(pipe), 0) = (pipe, progress.held) {
+        let ended = progress.total == Some(progress.done);
+        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
             // What fails here fails in the call that follows, too, which reports it.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
@@ -365,10 +364,8 @@ mod tests {
     #[test]
     fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
         let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
-        let sparse = Endpoint {
-            allocated: 0,
-            ..dense
-        };
+        let mut sparse = dense;
+        sparse.allocated = 0;
         for (source, sink, holes, sought) in [
             (&sparse, &dense, Holes::Keep, HolesSought::Asked),
             (&dense, &dense, Holes::Keep, HolesSought::No),
@@ -382,4 +379,14 @@ mod tests {
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
+}
+
+/// Returns what a `stat` says of a regular file.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Structured fields, and what is made of one.
 
-use crate::repr_digest::{Wanted, wanted};
-use crate::structured::{Value, read_dictionary};
+use crate::answer::repr_digest::{WantedDigest, wanted};
+use crate::http::structured::{MemberValue, read_dictionary};
 
 /// A dictionary is what taking it apart at its commas comes to, as far as that can read it; two of
 /// them that can be read are one; and a member nobody knows changes nothing of what is wanted.
@@ -12,12 +12,17 @@ pub fn dictionary(data: &[u8]) {
     }
     let wish = wanted(Some(data));
     match &read {
-        None => assert_eq!(wish, Wanted::Nothing),
+        None => assert_eq!(wish, WantedDigest::Nothing),
         Some(members) => {
             let mut preferences = members.iter().rev();
             let last = preferences.find(|(key, _)| key == b"sha-256");
-            let wants = matches!(last, Some((_, Value::Integer(1..=10))));
-            assert_eq!(wish == Wanted::Sha256, wants, "{}", data.escape_ascii());
+            let wants = matches!(last, Some((_, MemberValue::Integer(1..=10))));
+            assert_eq!(
+                wish == WantedDigest::Sha256,
+                wants,
+                "{}",
+                data.escape_ascii()
+            );
         }
     }
     if let Some(once) = read.filter(|members| !members.is_empty()) {
@@ -28,7 +33,7 @@ pub fn dictionary(data: &[u8]) {
     }
 }
 
-type Members = Vec<(Vec<u8>, Value)>;
+type Members = Vec<(Vec<u8>, MemberValue)>;
 
 fn members(field: &[u8]) -> Option<Members> {
     let mut members = Vec::new();
@@ -50,7 +55,7 @@ fn plain_members(field: &[u8]) -> Option<Option<Members>> {
     Some(text.split(',').map(plain_member).collect())
 }
 
-fn plain_member(text: &str) -> Option<(Vec<u8>, Value)> {
+fn plain_member(text: &str) -> Option<(Vec<u8>, MemberValue)> {
     let text = text.trim();
     let (key, value) = match text.split_once('=') {
         Some((key, value)) => (key, Some(value)),
@@ -61,19 +66,19 @@ fn plain_member(text: &str) -> Option<(Vec<u8>, Value)> {
         return None;
     }
     let value = match value {
-        None => Value::Other,
+        None => MemberValue::Other,
         Some(value) if value.starts_with(|first: char| first.is_ascii_lowercase()) => {
             if value.contains('=') {
                 return None;
             }
-            Value::Other
+            MemberValue::Other
         }
         Some(value) => {
             let digits = value.strip_prefix('-').unwrap_or(value);
             if digits.len() > 15 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                 return None;
             }
-            Value::Integer(value.parse().ok()?)
+            MemberValue::Integer(value.parse().ok()?)
         }
     };
     Some((key.as_bytes().to_vec(), value))

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use percent_encoding::percent_decode;
 use underpass_net::{Forwarded, Proxies};
 
-use crate::accept::preferred;
-use crate::coding::{Acceptable, Coding};
-use crate::digest::Algorithm;
-use crate::forwarded::client;
-use crate::listing::order::{Direction, Key};
-use crate::query::{Compression, Download, Format, Query};
+use crate::http::coding::{Acceptable, Coding};
+use crate::http::digest::HashAlgorithm;
+use crate::request::accept::preferred;
+use crate::request::forwarded::client;
+use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
+use crate::request::query::{SortDirection, SortKey};
 
 /// Of each parameter the first value that means something counts, whatever stands around it; and
 /// what is not known changes nothing.
@@ -32,16 +32,25 @@ pub fn query(data: &[u8]) {
     let order = query.order();
     assert_eq!(
         order.key,
-        known(values(b"sort"), Key::ALL.map(|key| (key.name(), key))).unwrap_or(Key::Name)
+        known(values(b"sort"), SortKey::ALL.map(|key| (key.name(), key))).unwrap_or(SortKey::Name)
     );
-    let directions = [Direction::Ascending, Direction::Descending];
+    let directions = [SortDirection::Ascending, SortDirection::Descending];
     let direction = known(values(b"order"), directions.map(|each| (each.name(), each)));
-    assert_eq!(order.direction, direction.unwrap_or(Direction::Ascending));
-    let formats = [("html", Format::Html), ("json", Format::Json)];
+    assert_eq!(
+        order.direction,
+        direction.unwrap_or(SortDirection::Ascending)
+    );
+    let formats = [("html", ListingFormat::Html), ("json", ListingFormat::Json)];
     assert_eq!(query.format, known(values(b"format"), formats));
-    let hashes = [("sha256", Algorithm::Sha256), ("blake3", Algorithm::Blake3)];
+    let hashes = [
+        ("sha256", HashAlgorithm::Sha256),
+        ("blake3", HashAlgorithm::Blake3),
+    ];
     assert_eq!(query.hash, known(values(b"hash"), hashes));
-    let archives = [("tar", Compression::Plain), ("tar.zst", Compression::Zstd)];
+    let archives = [
+        ("tar", ArchiveFormat::Plain),
+        ("tar.zst", ArchiveFormat::Zstd),
+    ];
     let download = values(b"download").next().map(|value| {
         known([value].into_iter(), archives).map_or(Download::File, Download::Archive)
     });
@@ -184,9 +193,9 @@ pub fn accept(data: &[u8]) {
         plain_weight(data, "text/html"),
     );
     let expected = if json > html {
-        Format::Json
+        ListingFormat::Json
     } else {
-        Format::Html
+        ListingFormat::Html
     };
     assert_eq!(chosen, expected, "{}", data.escape_ascii());
     assert_eq!(preferred(Some(&data.to_ascii_uppercase())), chosen);

@@ -12,12 +12,12 @@ use std::time::UNIX_EPOCH;
 
 use httpdate::HttpDate;
 
-use super::record::{Part, Record};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
+use super::record::{LogRecord, RequestPart};
+use crate::http::date::date_bytes;
+use crate::http::decimal::push_decimal;
 
 /// Appends the line of an answer.
-pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     // Writing into memory does not fail.
     let _ = match record.client {
         Some(client) => write!(out, "{client}"),
@@ -34,7 +34,7 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
         0 => out.push(b'-'),
         sent => push_decimal(out, sent),
     }
-    for part in [Part::Referer, Part::Agent] {
+    for part in [RequestPart::Referer, RequestPart::Agent] {
         out.extend_from_slice(b" \"");
         push_escaped(out, record.said.part(part).unwrap_or(b"-"));
         out.push(b'"');
@@ -43,7 +43,7 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// `06/Nov/1994:08:49:37 +0000`, out of the date that HTTP writes.
-fn push_time(out: &mut Vec<u8>, record: &Record<'_>) {
+fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     let date = date_bytes(HttpDate::from(UNIX_EPOCH.max(record.time)));
     out.extend_from_slice(&date[5..7]);
     out.push(b'/');
@@ -55,13 +55,13 @@ fn push_time(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b" +0000");
 }
 
-fn push_line(out: &mut Vec<u8>, record: &Record<'_>) {
-    let Some(method) = record.said.part(Part::Method) else {
+fn push_line(out: &mut Vec<u8>, record: &LogRecord<'_>) {
+    let Some(method) = record.said.part(RequestPart::Method) else {
         out.push(b'-');
         return;
     };
     push_escaped(out, method);
-    for part in [Part::Target, Part::Version] {
+    for part in [RequestPart::Target, RequestPart::Version] {
         if let Some(said) = record.said.part(part) {
             out.push(b' ');
             push_escaped(out, said);

@@ -10,13 +10,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use httpdate::HttpDate;
 use underpass::{Account, Mechanism};
 
-use super::record::{Part, Record};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
-use crate::tally::{End, cause_name};
+use super::record::{LogRecord, RequestPart};
+use crate::http::date::date_bytes;
+use crate::http::decimal::push_decimal;
+use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
 /// Appends the line of an answer.
-pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_time(out, record);
     // Writing into memory does not fail.
@@ -25,10 +25,10 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
         Some(client) => write!(out, "\"{client}\""),
         None => write!(out, "null"),
     };
-    push_said(out, "host", record.said.part(Part::Host));
-    push_said(out, "method", record.said.part(Part::Method));
-    push_target(out, record.said.part(Part::Target));
-    push_said(out, "version", record.said.part(Part::Version));
+    push_said(out, "host", record.said.part(RequestPart::Host));
+    push_said(out, "method", record.said.part(RequestPart::Method));
+    push_target(out, record.said.part(RequestPart::Target));
+    push_said(out, "version", record.said.part(RequestPart::Version));
     push_number(out, "status", u64::from(record.status));
     push_number(out, "sent", record.sent);
     match record.promised {
@@ -39,14 +39,14 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>) {
     push_duration(out, "duration_us", Some(record.duration));
     push_duration(out, "ready_us", Some(record.ready));
     push_duration(out, "cpu_us", record.processor);
-    push_said(out, "referer", record.said.part(Part::Referer));
-    push_said(out, "agent", record.said.part(Part::Agent));
+    push_said(out, "referer", record.said.part(RequestPart::Referer));
+    push_said(out, "agent", record.said.part(RequestPart::Agent));
     push_number(out, "connection", record.connection);
     push_number(out, "request", record.request);
     push_number(out, "cold_reads", record.beside.cold_reads);
     push_duration(out, "cold_us", Some(record.beside.cold_time));
     match record.end {
-        End::Complete => push_said(out, "aborted", None),
+        ExchangeEnd::Complete => push_said(out, "aborted", None),
         end => push_said(out, "aborted", Some(end.name().as_bytes())),
     }
     out.extend_from_slice(b"}\n");
@@ -148,7 +148,7 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
 }
 
 /// `1994-11-06T08:49:37.123456Z`, out of the date that HTTP writes.
-fn push_time(out: &mut Vec<u8>, record: &Record<'_>) {
+fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     let time = UNIX_EPOCH.max(record.time);
     let date = date_bytes(HttpDate::from(time));
     let month = MONTHS.iter().position(|month| *month == &date[8..11]);

@@ -5,16 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use underpass::{Account, Beside};
 
-use crate::head::Request;
-use crate::tally::End;
+use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::head::RequestHead;
 
 /// One answer, told after it has left, or has not.
 #[derive(Debug)]
-pub(crate) struct Record<'r> {
+pub(crate) struct LogRecord<'r> {
     /// When the first byte of the request was seen.
     pub(crate) time: SystemTime,
     pub(crate) client: Option<IpAddr>,
-    pub(crate) said: &'r Said,
+    pub(crate) said: &'r RequestText,
     pub(crate) status: u16,
     /// Bytes of the body that the kernel took.
     pub(crate) sent: u64,
@@ -29,12 +29,12 @@ pub(crate) struct Record<'r> {
     pub(crate) processor: Option<Duration>,
     pub(crate) connection: u64,
     pub(crate) request: u64,
-    pub(crate) end: End,
+    pub(crate) end: ExchangeEnd,
 }
 
 /// What the client said, as far as the log tells of it, in one buffer that is used again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct RequestText {
     bytes: Vec<u8>,
     /// Where each part ends in `bytes`; it begins where the one before it ends.
     ends: [usize; PARTS],
@@ -45,7 +45,7 @@ const PARTS: usize = 6;
 
 /// Parts of what was said.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum RequestPart {
     Method,
     Target,
     /// `HTTP/1.1`.
@@ -55,11 +55,11 @@ pub(crate) enum Part {
     Agent,
 }
 
-impl Said {
+impl RequestText {
     /// Uses the room of `spare`.
-    pub(crate) fn new(mut spare: Vec<u8>) -> Said {
+    pub(crate) fn new(mut spare: Vec<u8>) -> RequestText {
         spare.clear();
-        Said {
+        RequestText {
             bytes: spare,
             ends: [0; PARTS],
             there: [false; PARTS],
@@ -72,31 +72,34 @@ impl Said {
     }
 
     /// Takes down the head of a request that was understood, or as much of it as came.
-    pub(crate) fn take_down(&mut self, head: &[u8], request: Option<&Request<'_>>) {
+    pub(crate) fn take_down(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
         let [method, target, version] = split_line(first_line(head));
         let fields = request.map(|request| &request.fields);
-        self.add(Part::Method, method);
-        self.add(Part::Target, target);
-        self.add(Part::Version, version);
-        self.add(Part::Host, request.and_then(|request| request.authority));
+        self.add(RequestPart::Method, method);
+        self.add(RequestPart::Target, target);
+        self.add(RequestPart::Version, version);
         self.add(
-            Part::Referer,
+            RequestPart::Host,
+            request.and_then(|request| request.authority),
+        );
+        self.add(
+            RequestPart::Referer,
             fields.and_then(|fields| fields.referer.value()),
         );
         self.add(
-            Part::Agent,
+            RequestPart::Agent,
             fields.and_then(|fields| fields.user_agent.value()),
         );
     }
 
-    fn add(&mut self, part: Part, value: Option<&[u8]>) {
+    fn add(&mut self, part: RequestPart, value: Option<&[u8]>) {
         self.there[part as usize] = value.is_some();
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.ends[part as usize] = self.bytes.len();
     }
 
     /// A part, if it was said.
-    pub(crate) fn part(&self, part: Part) -> Option<&[u8]> {
+    pub(crate) fn part(&self, part: RequestPart) -> Option<&[u8]> {
         let number = part as usize;
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.there[number].then(|| &self.bytes[start..self.ends[number]])
@@ -148,11 +151,11 @@ mod tests {
 
     #[test]
     fn parts_are_found_again_and_the_room_is_used_again() {
-        let mut said = Said::new(b"old".to_vec());
+        let mut said = RequestText::new(b"old".to_vec());
         said.take_down(b"HEAD /x HTTP/1.0\r\n\r\n", None);
-        assert_eq!(said.part(Part::Method), Some(&b"HEAD"[..]));
-        assert_eq!(said.part(Part::Version), Some(&b"HTTP/1.0"[..]));
-        assert_eq!(said.part(Part::Agent), None);
+        assert_eq!(said.part(RequestPart::Method), Some(&b"HEAD"[..]));
+        assert_eq!(said.part(RequestPart::Version), Some(&b"HTTP/1.0"[..]));
+        assert_eq!(said.part(RequestPart::Agent), None);
         assert!(said.into_spare().capacity() >= 3);
     }
 }

@@ -9,15 +9,18 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_net::{Phase, TurnedAway};
+use underpass_net::{Rejected, ShutdownPhase};
 
 use super::process;
-use crate::board::{Board, Counts};
-use crate::log::Log;
-use crate::tally::{Counter, DURATION_CLASSES, End, Late, METHODS, STATUSES, Tally, cause_name};
+use crate::log::AccessLog;
+use crate::metrics::registry::{MetricsRegistry, MetricsSnapshot};
+use crate::metrics::worker_metrics::{
+    Counter, DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics,
+    cause_name,
+};
 
 /// Everything there is to tell.
-pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
+pub(super) fn text(board: &MetricsRegistry, phase: ShutdownPhase, started: SystemTime) -> String {
     let tallies = Tallies(board.counts());
     let mut page = Page::default();
     requests(&mut page, &tallies);
@@ -35,10 +38,10 @@ pub(super) fn text(board: &Board, phase: Phase, started: SystemTime) -> String {
 }
 
 /// Those of all workers.
-struct Tallies(Counts);
+struct Tallies(MetricsSnapshot);
 
 impl Tallies {
-    fn sum(&self, counter: impl Fn(&Tally) -> &Counter) -> u64 {
+    fn sum(&self, counter: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
         let values = self.0.all.iter().map(|tally| counter(tally).value());
         values.fold(0, u64::wrapping_add)
     }
@@ -109,7 +112,7 @@ fn requests(page: &mut Page, tallies: &Tallies) {
     }
     let name = "underpass_responses_ended_total";
     page.family(name, Kind::Counter, "Answers, by how they ended.");
-    for (number, end) in End::ALL.into_iter().enumerate() {
+    for (number, end) in ExchangeEnd::ALL.into_iter().enumerate() {
         let value = tallies.sum(|tally| &tally.ends[number]);
         page.sample(name, &format!("{{end=\"{}\"}}", end.name()), value);
     }
@@ -197,7 +200,7 @@ fn disk(page: &mut Page, tallies: &Tallies) {
     );
 }
 
-fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
+fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
     let accepted = tallies.sum(|tally| &tally.connections_accepted);
     let ended = tallies.sum(|tally| &tally.connections_ended);
     page.single(
@@ -215,18 +218,21 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
     let name = "underpass_connections_turned_away_total";
     let help = "Connections closed before a request was read, by reason.";
     page.family(name, Kind::Counter, help);
-    for (number, reason) in TurnedAway::NAMES.into_iter().enumerate() {
+    for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
         let value = tallies.sum(|tally| &tally.turned_away[number]);
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";
     page.family(name, Kind::Counter, help);
-    for (number, late) in Late::ALL.into_iter().enumerate() {
+    for (number, late) in SlowClient::ALL.into_iter().enumerate() {
         let value = tallies.sum(|tally| &tally.late[number]);
         page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
     }
-    for (limit, end) in [("stall-timeout", End::Stalled), ("rate-min", End::TooSlow)] {
+    for (limit, end) in [
+        ("stall-timeout", ExchangeEnd::Stalled),
+        ("rate-min", ExchangeEnd::TooSlow),
+    ] {
         let value = tallies.sum(|tally| &tally.ends[end as usize]);
         page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
     }
@@ -239,9 +245,9 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: Phase) {
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
     for (each, word) in [
-        (Phase::Running, "running"),
-        (Phase::Draining, "draining"),
-        (Phase::Now, "now"),
+        (ShutdownPhase::Running, "running"),
+        (ShutdownPhase::Draining, "draining"),
+        (ShutdownPhase::Now, "now"),
     ] {
         let labels = format!("{{phase=\"{word}\"}}");
         page.sample(name, &labels, u8::from(each == phase));
@@ -276,7 +282,7 @@ fn files(page: &mut Page, tallies: &Tallies) {
     );
 }
 
-fn lines(page: &mut Page, log: &Log) {
+fn lines(page: &mut Page, log: &AccessLog) {
     let tally = log.tally();
     let name = "underpass_log_lines_total";
     let help = "Lines of the access log, by what became of them.";

@@ -32,19 +32,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use underpass_net::{Phase, Shutdown};
+use underpass_net::{Shutdown, ShutdownPhase};
 
-use crate::board::{Board, Presence};
-use crate::clock::date_bytes;
-use crate::decimal::push_decimal;
 use crate::error::Error;
-use crate::head::{Progress, Request, Scan};
+use crate::http::date::date_bytes;
+use crate::http::decimal::push_decimal;
+use crate::http::status::{HttpError, Status};
 use crate::limits::{
     ACCEPT_BACKOFF, MONITOR_CONNECTIONS_MAX, MONITOR_HEAD_BYTES_MAX, MONITOR_TIMEOUT,
 };
-use crate::request_line::Method;
-use crate::status::{Refusal, Status};
-use crate::target::Target;
+use crate::metrics::registry::{MetricsRegistry, Presence};
+use crate::request::head::{HeadProgress, HeadScanner, RequestHead};
+use crate::request::request_line::Method;
+use crate::request::target::HttpTarget;
 
 /// Who may ask for metrics, and where.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -121,7 +121,7 @@ const BACKLOG: i32 = 128;
 
 /// What every answer is made of.
 struct Sources {
-    board: Arc<Board>,
+    board: Arc<MetricsRegistry>,
     shutdown: Shutdown,
     started: SystemTime,
     places: Arc<Semaphore>,
@@ -174,7 +174,7 @@ impl Monitor {
     /// Answers on a thread of its own until nobody works for the server any more.
     pub(crate) fn start(
         self,
-        board: Arc<Board>,
+        board: Arc<MetricsRegistry>,
         shutdown: Shutdown,
         presence: &Presence,
     ) -> Result<(), Error> {
@@ -191,7 +191,7 @@ impl Monitor {
         }
     }
 
-    fn run(self, board: Arc<Board>, shutdown: Shutdown, gone: impl Future<Output = ()>) {
+    fn run(self, board: Arc<MetricsRegistry>, shutdown: Shutdown, gone: impl Future<Output = ()>) {
         let Monitor { runtime, listener } = self;
         let sources = Rc::new(Sources {
             board,
@@ -280,12 +280,12 @@ fn attend(
 /// One request and its answer. What fails here concerns nobody but the peer.
 async fn converse(mut socket: impl AsyncRead + AsyncWrite + Unpin, sources: &Sources) {
     let mut input = Vec::with_capacity(HEAD_BYTES);
-    let mut scan = Scan::default();
+    let mut scan = HeadScanner::default();
     let answer = loop {
         match scan.advance(&input) {
             Err(refusal) => break answer_refusal(refusal),
-            Ok(Progress::Complete) => break answer_head(&scan, &input, sources),
-            Ok(Progress::Partial) => {}
+            Ok(HeadProgress::Complete) => break answer_head(&scan, &input, sources),
+            Ok(HeadProgress::Partial) => {}
         }
         let room = (MONITOR_HEAD_BYTES_MAX + 1 - input.len().min(MONITOR_HEAD_BYTES_MAX)) as u64;
         match (&mut socket).take(room).read_buf(&mut input).await {
@@ -298,23 +298,23 @@ async fn converse(mut socket: impl AsyncRead + AsyncWrite + Unpin, sources: &Sou
     }
 }
 
-fn answer_head(scan: &Scan, input: &[u8], sources: &Sources) -> Vec<u8> {
+fn answer_head(scan: &HeadScanner, input: &[u8], sources: &Sources) -> Vec<u8> {
     match scan.parse(input) {
         Err(refusal) => answer_refusal(refusal),
         Ok(request) => answer(&request, sources),
     }
 }
 
-fn answer_refusal(refusal: Refusal) -> Vec<u8> {
+fn answer_refusal(refusal: HttpError) -> Vec<u8> {
     written(refusal.status, &format!("{refusal}\n"), Method::Unknown)
 }
 
-fn answer(request: &Request<'_>, sources: &Sources) -> Vec<u8> {
+fn answer(request: &RequestHead<'_>, sources: &Sources) -> Vec<u8> {
     let method = request.method;
     if !matches!(method, Method::Get | Method::Head) {
         return written(Status::MethodNotAllowed, "only GET and HEAD\n", method);
     }
-    let Target::Path { path, .. } = &request.target else {
+    let HttpTarget::Path { path, .. } = &request.target else {
         return written(Status::BadRequest, "the target is no path\n", method);
     };
     match path.bytes() {
@@ -323,8 +323,8 @@ fn answer(request: &Request<'_>, sources: &Sources) -> Vec<u8> {
             written(Status::Ok, &text, method)
         }
         b"health" | b"ready" => match sources.shutdown.phase() {
-            Phase::Running => written(Status::Ok, "ok\n", method),
-            Phase::Retiring | Phase::Draining | Phase::Now => {
+            ShutdownPhase::Running => written(Status::Ok, "ok\n", method),
+            ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now => {
                 written(Status::ServiceUnavailable, "stopping\n", method)
             }
         },

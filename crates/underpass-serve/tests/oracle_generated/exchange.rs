@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use percent_encoding::percent_decode_str;
 
 use super::requests::{Asked, Delivery};
-use super::support::{Answer, Client, find};
-
-const PROBE: &[u8] = b"GET /probe HTTP/1.1\r\nHost: a\r\n\r\n";
+use super::support::{PROBE, Probe, find};
+use underpass_testkit::{HttpClient, HttpResponse};
 
 /// A server and what it calls the states of its files.
 #[derive(Clone, Debug)]
@@ -31,21 +30,20 @@ pub(crate) struct Seen {
 impl Party {
     pub(crate) fn new(address: SocketAddr, files: &[&'static str]) -> Party {
         let tag = |file: &str| {
-            let mut client = Client::connect(address);
-            client.send(format!("GET {file} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            let answer = client.answer();
+            let mut client = HttpClient::connect(address);
+            let answer = client.get(file);
             answer.field("etag").unwrap_or_default().to_owned()
         };
         let tags = files.iter().map(|file| (*file, tag(file))).collect();
         Party { address, tags }
     }
 
-    pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
+    pub(crate) fn connect(&self) -> HttpClient {
+        HttpClient::connect(self.address)
     }
 
     /// Asks on an open connection.
-    pub(crate) fn ask(&self, client: &mut Client, asked: &Asked) -> Seen {
+    pub(crate) fn ask(&self, client: &mut HttpClient, asked: &Asked) -> Seen {
         let text = self.fill_in(asked);
         match asked.delivery {
             Delivery::Apart => client.send(&text),
@@ -58,7 +56,7 @@ impl Party {
         }
         let mut interim = 0;
         let answer = loop {
-            match client.try_answer(asked.method) {
+            match client.try_response(asked.method) {
                 Ok(answer) if answer.status == 100 => interim += 1,
                 answer => break answer,
             }
@@ -75,10 +73,10 @@ impl Party {
         details.insert("told", told.to_string());
         let state = match (told, asked.delivery) {
             (true, _) => ending(client),
-            (false, Delivery::Pipelined) => outcome(client),
+            (false, Delivery::Pipelined) => client.outcome(),
             (false, _) => {
                 client.send(PROBE);
-                outcome(client)
+                client.outcome()
             }
         };
         Seen {
@@ -102,7 +100,7 @@ impl Party {
         known.map(|(_, tag)| &tag[..])
     }
 
-    fn details(&self, asked: &Asked, answer: &Answer) -> BTreeMap<&'static str, String> {
+    fn details(&self, asked: &Asked, answer: &HttpResponse) -> BTreeMap<&'static str, String> {
         let mut details = BTreeMap::new();
         let field = |name: &str| answer.field(name).unwrap_or("none").to_owned();
         details.insert("allow", answer.field("allow").is_some().to_string());
@@ -136,20 +134,10 @@ impl Party {
 }
 
 /// A connection that was said to end: whatever comes now is too much.
-fn ending(client: &mut Client) -> String {
+fn ending(client: &mut HttpClient) -> String {
     match client.rest().len() {
         0 => "closed".into(),
         more => format!("closed after {more} bytes more"),
-    }
-}
-
-/// The answer to the probe.
-fn outcome(client: &mut Client) -> String {
-    match client.try_answer("GET") {
-        Ok(answer) if answer.body == b"probe" => "open".into(),
-        Ok(answer) => format!("then {}", answer.status),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => "silent".into(),
-        Err(_) => "closed".into(),
     }
 }
 

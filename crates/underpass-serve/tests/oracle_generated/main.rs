@@ -7,8 +7,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../support/dice.rs"]
-mod dice;
 mod exchange;
 #[path = "../support/nginx.rs"]
 mod nginx;
@@ -22,18 +20,18 @@ use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dice::Dice;
 use exchange::{Party, Seen};
 use nginx::Nginx;
 use requests::{Asked, request};
 use rules::{RULES, differing};
 use support::{Server, make_old, pattern, rows};
+use underpass_testkit::{Cases, SeededRandom, in_parallel};
 
 /// Connections, each with four requests and a half on the average.
 const CASES: u64 = 4_600;
 const REQUESTS_MAX: usize = 8;
 const REQUESTS: u64 = 20_000;
-const THREADS: u64 = 4;
+const THREADS: usize = 4;
 const FAILURES_SHOWN: usize = 20;
 pub(crate) const LARGE: usize = 300_000;
 
@@ -64,13 +62,13 @@ fn every_difference_from_nginx_has_its_rule() {
     let server = site();
     let home = tempfile::tempdir().unwrap();
     let nginx = Nginx::start(&server.site(), home.path(), SAME);
-    let numbers = dice::numbers(CASES);
-    let is_whole = numbers == (0..CASES);
+    let cases = Cases::from_env("UNDERPASS_SERVE", CASES);
+    let is_whole = cases.numbers == (0..CASES);
     let parties = [
         Party::new(nginx.address, &FILES),
         Party::new(server.address(), &FILES),
     ];
-    let played = play(numbers, &parties);
+    let played = play(cases, &parties);
     println!("{}", played.report());
     assert!(played.failures.lock().unwrap().is_empty(), "see above");
     if is_whole {
@@ -95,7 +93,11 @@ fn nginx_does_what_it_does_and_another_one_is_found_out() {
         let one = Nginx::start(&server.site(), homes[0].path(), SAME);
         let other = Nginx::start(&server.site(), homes[1].path(), &format!("{SAME} {more}"));
         let parties = [one.address, other.address].map(|address| Party::new(address, &FILES));
-        let played = play(0..300, &parties);
+        let cases = Cases {
+            numbers: 0..300,
+            ..Cases::from_env("UNDERPASS_SERVE", CASES)
+        };
+        let played = play(cases, &parties);
         let explained: u64 = played
             .seen
             .iter()
@@ -147,31 +149,24 @@ fn site() -> Server {
     server
 }
 
-fn play(numbers: std::ops::Range<u64>, parties: &[Party; 2]) -> Played {
+fn play(Cases { seed, numbers }: Cases, parties: &[Party; 2]) -> Played {
     let played = Played {
         seen: RULES.iter().map(|_| AtomicU64::new(0)).collect(),
         ..Played::default()
     };
-    let next = AtomicU64::new(numbers.start);
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS.min(numbers.end - numbers.start) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= numbers.end {
-                        return;
-                    }
-                    connection(number, parties, &played);
-                }
-            });
-        }
+    in_parallel(THREADS, numbers, |_, number| {
+        connection(
+            SeededRandom::of_case(seed, number),
+            number,
+            parties,
+            &played,
+        );
     });
     played
 }
 
 /// One case: requests one after the other, on the same connection as long as both keep it.
-fn connection(number: u64, parties: &[Party; 2], played: &Played) {
-    let mut dice = Dice::of(dice::seed(), number);
+fn connection(mut dice: SeededRandom, number: u64, parties: &[Party; 2], played: &Played) {
     let mut clients = parties.each_ref().map(Party::connect);
     for _ in 0..=dice.below(REQUESTS_MAX) {
         let asked = request(&mut dice);

@@ -1,7 +1,7 @@
 //! Requests made up by dice: usual ones in unusual spellings, and each oddity with its name, by
 //! which the differences are told.
 
-use super::dice::Dice;
+use underpass_testkit::SeededRandom;
 
 /// A request with everything that is known of it.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Delivery {
 }
 
 /// One of them.
-pub(crate) fn request(dice: &mut Dice) -> Asked {
+pub(crate) fn request(dice: &mut SeededRandom) -> Asked {
     let mut draft = Draft::new(dice);
     let method = draft.method();
     let file = draft.file();
@@ -110,13 +110,13 @@ const ODD_FILES: [(&str, &str); 8] = [
 ];
 
 struct Draft<'d> {
-    dice: &'d mut Dice,
+    dice: &'d mut SeededRandom,
     oddities: Vec<&'static str>,
     fields: Vec<Vec<u8>>,
 }
 
 impl<'d> Draft<'d> {
-    fn new(dice: &'d mut Dice) -> Draft<'d> {
+    fn new(dice: &'d mut SeededRandom) -> Draft<'d> {
         Draft {
             dice,
             oddities: Vec::new(),

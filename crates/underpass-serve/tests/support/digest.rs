@@ -1,17 +1,17 @@
 //! An answer in one line, with everything in it checked that can be.
 
-use super::Answer;
+use underpass_testkit::HttpResponse;
 
 /// As [`sketch`], of an answer that has every field it has to have, and no other that tells
 /// something else.
-pub(crate) fn digest(method: &str, answer: &Answer, file: &[u8]) -> String {
+pub(crate) fn digest(method: &str, answer: &HttpResponse, file: &[u8]) -> String {
     check_fields(answer);
     sketch(method, answer, file)
 }
 
 /// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
 /// it allows. Panics if it carries something else than it says.
-pub(crate) fn sketch(method: &str, answer: &Answer, file: &[u8]) -> String {
+pub(crate) fn sketch(method: &str, answer: &HttpResponse, file: &[u8]) -> String {
     let mut words = vec![answer.status.to_string()];
     if let Some(range) = answer.field("content-range") {
         words.push(range.replace("bytes ", ""));
@@ -35,7 +35,7 @@ pub(crate) fn sketch(method: &str, answer: &Answer, file: &[u8]) -> String {
     words.join(" ")
 }
 
-fn check_fields(answer: &Answer) {
+fn check_fields(answer: &HttpResponse) {
     let has = |name: &str| answer.field(name).is_some();
     let carries_file = matches!(answer.status, 200 | 206);
     if answer.status != 100 {
@@ -73,7 +73,7 @@ fn check_fields(answer: &Answer) {
     }
 }
 
-fn whole(answer: &Answer, file: &[u8]) -> String {
+fn whole(answer: &HttpResponse, file: &[u8]) -> String {
     match answer.body == file {
         true => "whole".into(),
         false => format!("{:?}", String::from_utf8_lossy(&answer.body)),
@@ -81,7 +81,7 @@ fn whole(answer: &Answer, file: &[u8]) -> String {
 }
 
 /// The parts of a 206, each compared with the slice it claims to be.
-fn parts(answer: &Answer, file: &[u8]) -> Vec<String> {
+fn parts(answer: &HttpResponse, file: &[u8]) -> Vec<String> {
     if let Some(range) = answer.field("content-range") {
         assert_eq!(answer.body, slice(range, file), "{range}");
         return Vec::new();

@@ -7,28 +7,30 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
 
-use crate::account::Account;
-use crate::drive::perform::{Ends, Middles, perform};
-use crate::endpoint::{Endpoint, Kind, Sink, Source};
-use crate::error::Error;
+use crate::drive::half_close::{Relayed, end_direction};
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
-use crate::mechanism::Mechanism;
-use crate::outbox::{Due, Known, More, Outbox};
-use crate::plan::{Plan, Policy, plan};
-use crate::sys::signals::{Raised, Shield};
+use crate::plan::Plan;
+use crate::plan::policy::Policy;
+use crate::sys::signals::Shield;
+use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::verdict::Wait;
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Kind, Sink, Source};
+use crate::vocabulary::error::Error;
+use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a transfer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Bytes the sink has got, holes included.
     pub done: u64,
     /// Those of them that are holes: nothing had to be moved.
     pub holes: u64,
-    /// Those of them whose blocks are shared ([`Mechanism::Clone`](crate::Mechanism::Clone)):
+    /// Those of them whose blocks are shared ([`Mechanism::Clone`]):
     /// nothing had to be moved either.
     pub shared: u64,
     /// Bytes that were taken from the source and that the sink has not got yet. While there are
@@ -53,8 +55,9 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// let from = std::fs::File::open(dir.path().join("a"))?;
 /// let to = std::fs::File::create(dir.path().join("b"))?;
 /// let kernel = Kernel::probe();
+/// let mut last = None;
 /// let mut watch = |progress: underpass::Progress| {
-///     eprintln!("{} of {:?}", progress.done, progress.total);
+///     last = Some((progress.done, progress.total));
 ///     ControlFlow::Continue(())
 /// };
 /// let account = Driver::new(&kernel)
@@ -62,6 +65,7 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 ///     .watch(&mut watch)
 ///     .run(&Source::whole(&from)?, &Sink::new(&to)?)?;
 /// assert_eq!(account.of(Mechanism::Sendfile).bytes, 17);
+/// assert_eq!(last, Some((17, Some(17))));
 /// # Ok(()) }
 /// ```
 pub struct Driver<'a> {
@@ -86,7 +90,7 @@ impl Shielded {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(Raised::by(Kind::File)),
+            _shield: Shield::against(raised_by(Kind::File)),
             _here: PhantomData,
         }
     }
@@ -120,7 +124,8 @@ impl<'a> Driver<'a> {
     }
 
     /// Asks `watch` before every call, after every call that a signal interrupted, and a few times
-    /// a second while a descriptor that polls is waited for.
+    /// a second while a descriptor that polls is waited for; and a last time when all has moved or
+    /// failed, whatever it answers then.
     #[must_use]
     pub fn watch(mut self, watch: &'a mut Watch<'a>) -> Self {
         self.watch = Some(watch);
@@ -143,7 +148,7 @@ impl<'a> Driver<'a> {
 
     /// What it would do.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
-        plan(source, sink, self.kernel, &self.policy)
+        self.kernel.plan(source, sink, &self.policy)
     }
 
     /// Moves what the source owes.
@@ -183,17 +188,17 @@ impl<'a> Driver<'a> {
         }
         let ends = Ends::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
-        let mut middles = Middles::default();
+        let mut buffers = RelayBuffers::default();
         let raised = match (self.shielded, sink.end.kind) {
             (Some(_), Kind::File) => None,
-            (_, kind) => Raised::by(kind),
+            (_, kind) => raised_by(kind),
         };
         let _shield = Shield::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
-                break;
+                return end(transfer, buffers, self.kernel);
             }
-            match transfer.record(perform(op, &ends, &mut middles, self.kernel)) {
+            match transfer.record(perform(op, &ends, &mut buffers, self.kernel)) {
                 Step::Wait(side) => {
                     if let Err(errno) = wait(side, &ends, patience) {
                         transfer.abandon(errno);
@@ -203,8 +208,8 @@ impl<'a> Driver<'a> {
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        middles.give_back(self.kernel, transfer.held());
-        transfer.finish()
+        let _last = self.cancels(&transfer);
+        end(transfer, buffers, self.kernel)
     }
 
     fn cancels(&mut self, transfer: &Transfer) -> bool {
@@ -219,6 +224,11 @@ impl<'a> Driver<'a> {
             .as_mut()
             .is_some_and(|watch| watch(progress).is_break())
     }
+}
+
+fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Account, Error> {
+    buffers.give_back(kernel, &transfer);
+    transfer.finish()
 }
 
 /// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.
@@ -306,9 +316,6 @@ pub fn recv_file(
     Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
-/// What each direction of a relay came to: from the first socket to the second, and back.
-pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
-
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
 /// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
@@ -335,81 +342,6 @@ fn relay_one_way(
     let relayed = run();
     end_direction(&relayed, from, to);
     relayed
-}
-
-/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
-pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
-    // The peer may have closed already: there is nobody left to tell.
-    match relayed {
-        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
-        Err(_) => {
-            let _gone = rustix::net::shutdown(from, Shutdown::Both);
-            let _gone = rustix::net::shutdown(to, Shutdown::Both);
-        }
-    }
-}
-
-/// Sends all that an outbox owes to a connected stream socket, and blocks until it has.
-///
-/// # Errors
-/// [`Error`]: the outbox and the connection are of no further use.
-pub fn flush(outbox: &mut Outbox, socket: impl AsFd, kernel: &Kernel) -> Result<(), Error> {
-    let output = socket.as_fd();
-    let sink = Sink {
-        fd: output,
-        end: Endpoint::of(output)?,
-        to: 0,
-    };
-    let known = Known::of(sink.end);
-    outbox.sink = Some(known);
-    let _shield = Shield::against(known.raised);
-    let wait_for_sink = || wait_for(output, PollFlags::OUT, None);
-    let policy = Policy::default();
-    while let Some(due) = outbox.due(&policy) {
-        match due {
-            Due::Send(bytes, more) => {
-                let result = rustix::net::send(output, bytes, send_flags(more));
-                if outbox.sent(result.map(|sent| sent as u64))?.is_some() {
-                    wait_for_sink()?;
-                }
-            }
-            Due::Load => drop(
-                outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?,
-            ),
-            Due::Begin(range) => {
-                let source = range.source().map_err(|errno| outbox.failed(errno))?;
-                let plan = plan(&source, &sink, kernel, &policy);
-                outbox.begin(Transfer::new(&source, &sink, plan));
-            }
-            Due::Move(transfer, middles, file) => {
-                let (source, sink) = transfer.ends();
-                let ends = Ends {
-                    input: file.as_fd(),
-                    output,
-                    source,
-                    sink,
-                };
-                let step = match transfer.next_op() {
-                    Some(op) => transfer.record(perform(op, &ends, middles, kernel)),
-                    None => Step::Failed,
-                };
-                match step {
-                    Step::Wait(_) => wait_for_sink()?,
-                    Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
-                    _ => (),
-                }
-                outbox.stepped(step, kernel)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn send_flags(more: More) -> SendFlags {
-    match more {
-        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
-        More::Nothing => SendFlags::NOSIGNAL,
-    }
 }
 
 /// How long a wait may keep the caller's hook from being asked.

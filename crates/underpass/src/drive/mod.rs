@@ -1,13 +1,45 @@
 //! The drivers: the only loops that make system calls.
 //!
 //! [`blocking`] waits with poll(2) on a thread of its own, `tokio` (feature `tokio`) for
-//! readiness on an event loop. Both hand the same operations to [`perform`], the one place where
-//! a [`Op`](crate::Op) becomes a call.
+//! readiness on an event loop. Both hand the same operations to [`perform()`], the one place where
+//! an [`Op`](crate::Op) becomes a call.
+//!
+//! A driver of another crate does the same: it asks a [`Transfer`](crate::Transfer) or an
+//! [`Outbox`](crate::Outbox) what is next, has it [performed](perform()), records the result, and
+//! waits in its own way.
+//!
+//! ```
+//! use underpass::drive::{Ends, RelayBuffers, perform};
+//! use underpass::{Account, Kernel, Policy, Sink, Source, Step, Transfer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # std::fs::write(dir.path().join("a"), "seventeen bytes!!")?;
+//! # let (from, to) = (std::fs::File::open(dir.path().join("a"))?, dir.path().join("b"));
+//! # let to = std::fs::File::create(to)?;
+//! let kernel = Kernel::probe();
+//! let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
+//! let plan = kernel.plan(&source, &sink, &Policy::default());
+//! let mut transfer = Transfer::new(&source, &sink, plan);
+//! let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
+//! while let Some(op) = transfer.next_op() {
+//!     match transfer.record(perform(op, &ends, &mut buffers, &kernel)) {
+//!         Step::Wait(_side) => unreachable!("files are always ready"),
+//!         Step::Refused(refusal) => kernel.learn(&refusal, &source.end, &sink.end),
+//!         Step::Again | Step::Done | Step::Failed => (),
+//!     }
+//! }
+//! buffers.give_back(&kernel, &transfer);
+//! let account: Account = transfer.finish()?;
+//! assert_eq!(account.bytes(), 17);
+//! # Ok(()) }
+//! ```
 
 pub mod blocking;
-pub(crate) mod idle;
-pub(crate) mod perform;
+pub(crate) mod half_close;
+mod perform;
+mod signals;
 #[cfg(feature = "tokio")]
 pub mod tokio;
-#[cfg(feature = "tokio")]
-mod warm;
+
+pub use perform::{Ends, RelayBuffers, perform};

@@ -8,26 +8,29 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::drive::idle::Pipe;
-use crate::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
-use crate::kernel::Kernel;
-use crate::op::{Held, Middle, Op};
+use crate::kernel::pool::Pipe;
+use crate::kernel::{Kernel, probe};
 use crate::sys;
-use crate::zeros::Content;
+use crate::transfer::Transfer;
+use crate::transfer::op::{Held, Middle, Op};
+use crate::transfer::zeros::Content;
+use crate::vocabulary::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
 
-/// The middles of one transfer, made when they are first needed.
+/// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
+/// from the kernel's idle ones when they are first needed. One belongs to one transfer.
 #[derive(Debug, Default)]
-pub(crate) struct Middles {
+pub struct RelayBuffers {
     pipe: Option<Pipe>,
     buffer: Option<Box<[u8]>>,
     /// What of the buffer is to be drained.
     filled: Range<usize>,
 }
 
-impl Middles {
-    /// Gives back the buffer and an empty pipe; one that still `held` bytes is closed.
-    pub(crate) fn give_back(self, kernel: &Kernel, held: u64) {
-        if let (Some(pipe), 0) = (self.pipe, held) {
+impl RelayBuffers {
+    /// Gives buffer and pipe back to the kernel's idle ones, for the next transfer. A pipe that
+    /// still holds bytes of `transfer` is closed.
+    pub fn give_back(self, kernel: &Kernel, transfer: &Transfer) {
+        if let (Some(pipe), 0) = (self.pipe, transfer.held()) {
             kernel.idle.put_pipe(pipe);
         }
         if let Some(buffer) = self.buffer {
@@ -81,15 +84,20 @@ impl Middles {
 
 /// The open ends that calls are made on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends<'fd> {
-    pub(crate) input: BorrowedFd<'fd>,
-    pub(crate) output: BorrowedFd<'fd>,
-    pub(crate) source: Endpoint,
-    pub(crate) sink: Endpoint,
+pub struct Ends<'fd> {
+    /// The descriptor of the source.
+    pub input: BorrowedFd<'fd>,
+    /// The descriptor of the sink.
+    pub output: BorrowedFd<'fd>,
+    /// What the source is.
+    pub source: Endpoint,
+    /// What the sink is.
+    pub sink: Endpoint,
 }
 
 impl<'fd> Ends<'fd> {
-    pub(crate) fn of<F: AsFd, G: AsFd>(source: &'fd Source<F>, sink: &'fd Sink<G>) -> Self {
+    /// Those of a source and a sink.
+    pub fn of<F: AsFd, G: AsFd>(source: &'fd Source<F>, sink: &'fd Sink<G>) -> Self {
         let (input, output) = (source.fd.as_fd(), sink.fd.as_fd());
         Self {
             input,
@@ -102,8 +110,19 @@ impl<'fd> Ends<'fd> {
 
 type Outcome = Result<u64, Errno>;
 
-/// Makes the call. Blocks exactly where the call does.
-pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, kernel: &Kernel) -> Outcome {
+/// Makes the call, and answers what [`Transfer::record`] takes. Blocks exactly where the call does.
+///
+/// Towards a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a
+/// program that does not ignore it, as Rust's programs do, blocks it meanwhile.
+///
+/// # Errors
+/// What the call says.
+pub fn perform(
+    op: Op,
+    ends: &Ends<'_>,
+    buffers: &mut RelayBuffers,
+    kernel: &Kernel,
+) -> Result<u64, Errno> {
     let Ends { input, output, .. } = *ends;
     match op {
         Op::Clone => rustix::fs::ioctl_ficlone(output, input).map(|()| 0),
@@ -116,11 +135,11 @@ pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, kernel: &K
             let flags = splice_flags(&ends.source, &ends.sink);
             splice(input, from, output, to, len, flags)
         }
-        Op::Fill { through, from, len } => fill(through, input, from, len, middles, kernel),
-        Op::Drain { through, to, len } => drain(through, ends, to, len, middles),
-        Op::ReadOut { len } => middles.read_out(len, kernel),
-        Op::DropZeros(held) => Ok(middles.drop_zeros(&held)),
-        Op::DataAhead(held) => Ok(middles.data_ahead(&held)),
+        Op::Fill { through, from, len } => fill(through, input, from, len, buffers, kernel),
+        Op::Drain { through, to, len } => drain(through, ends, to, len, buffers),
+        Op::ReadOut { len } => buffers.read_out(len, kernel),
+        Op::DropZeros(held) => Ok(buffers.drop_zeros(&held)),
+        Op::DataAhead(held) => Ok(buffers.data_ahead(&held)),
         aside => ask(aside, input, output),
     }
 }
@@ -128,7 +147,7 @@ pub(crate) fn perform(op: Op, ends: &Ends<'_>, middles: &mut Middles, kernel: &K
 fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
     match op {
         Op::Peek { from } => rustix::io::pread(input, &mut [0_u8][..], from).map(|n| n as u64),
-        Op::Probe(mechanism) => Err(sys::probe(mechanism)),
+        Op::Probe(mechanism) => Err(probe(mechanism)),
         Op::SeekSink { to } => rustix::fs::seek(output, SeekFrom::Start(to)),
         Op::SeekData { from } => rustix::fs::seek(input, SeekFrom::Data(from)),
         Op::SeekHole { from } => rustix::fs::seek(input, SeekFrom::Hole(from)),
@@ -196,12 +215,12 @@ fn fill(
     input: BorrowedFd<'_>,
     from: Option<u64>,
     len: u64,
-    middles: &mut Middles,
+    buffers: &mut RelayBuffers,
     kernel: &Kernel,
 ) -> Outcome {
     match (through, from) {
         (Middle::Pipe, from) => {
-            let pipe = middles.pipe(kernel)?;
+            let pipe = buffers.pipe(kernel)?;
             splice(
                 input,
                 from,
@@ -212,10 +231,10 @@ fn fill(
             )
         }
         (Middle::Buffer, Some(from)) => {
-            middles.fill(|buffer| rustix::io::pread(input, buffer, from), len, kernel)
+            buffers.fill(|buffer| rustix::io::pread(input, buffer, from), len, kernel)
         }
         (Middle::Buffer, None) => {
-            middles.fill(|buffer| rustix::io::read(input, buffer), len, kernel)
+            buffers.fill(|buffer| rustix::io::read(input, buffer), len, kernel)
         }
     }
 }
@@ -225,11 +244,11 @@ fn drain(
     ends: &Ends<'_>,
     to: Option<u64>,
     len: u64,
-    middles: &mut Middles,
+    buffers: &mut RelayBuffers,
 ) -> Outcome {
     let output = ends.output;
     if through == Middle::Pipe {
-        let pipe = middles.pipe.as_ref().ok_or(Errno::BADF)?;
+        let pipe = buffers.pipe.as_ref().ok_or(Errno::BADF)?;
         return splice(
             pipe.read.as_fd(),
             None,
@@ -239,7 +258,7 @@ fn drain(
             SpliceFlags::empty(),
         );
     }
-    let held = middles.held();
+    let held = buffers.held();
     let bytes = &held[..held.len().min(count(len))];
     let written = match to {
         Some(to) => rustix::io::pwrite(output, bytes, to)?,
@@ -248,11 +267,11 @@ fn drain(
         }
         None => rustix::io::write(output, bytes)?,
     };
-    middles.filled.start += written;
+    buffers.filled.start += written;
     Ok(written as u64)
 }
 
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
-    usize::try_from(len.min(crate::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+    usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
 }

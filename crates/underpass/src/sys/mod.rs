@@ -9,9 +9,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use crate::endpoint::Side;
-use crate::mechanism::Mechanism;
-
 /// `struct file_clone_range` of linux/fs.h.
 #[repr(C)]
 struct FileCloneRange {
@@ -46,20 +43,30 @@ pub(crate) fn clone_range(
     }
 }
 
-/// The mechanism's call on descriptors −1. `EBADF` says that it exists and is allowed.
-pub(crate) fn probe(mechanism: Mechanism) -> Errno {
+/// A call that can be made on descriptors −1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    FileClone,
+    CopyFileRange,
+    Sendfile,
+    Splice,
+    Read,
+}
+
+/// Makes the call on descriptors −1. `EBADF` says that it exists and is allowed.
+pub(crate) fn probe(call: Probe) -> Errno {
     let null = std::ptr::null_mut::<u8>();
     // SAFETY: descriptor −1 is never open, so that the calls fail before they look at their other
     // arguments, which are null pointers where pointers are expected: "no offset".
     let result = unsafe {
-        match mechanism {
-            Mechanism::Clone => libc::syscall(libc::SYS_ioctl, -1, FICLONERANGE, null),
-            Mechanism::CopyRange => {
+        match call {
+            Probe::FileClone => libc::syscall(libc::SYS_ioctl, -1, FICLONERANGE, null),
+            Probe::CopyFileRange => {
                 libc::syscall(libc::SYS_copy_file_range, -1, null, -1, null, 1_usize, 0)
             }
-            Mechanism::Sendfile => libc::syscall(libc::SYS_sendfile, -1, -1, null, 1_usize),
-            Mechanism::Splice => libc::syscall(libc::SYS_splice, -1, null, -1, null, 1_usize, 0),
-            Mechanism::ReadWrite => libc::syscall(libc::SYS_read, -1, null, 1_usize),
+            Probe::Sendfile => libc::syscall(libc::SYS_sendfile, -1, -1, null, 1_usize),
+            Probe::Splice => libc::syscall(libc::SYS_splice, -1, null, -1, null, 1_usize, 0),
+            Probe::Read => libc::syscall(libc::SYS_read, -1, null, 1_usize),
         }
     };
     if result == -1 {
@@ -93,15 +100,22 @@ pub(crate) fn attach_tls(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
 }
 
+/// A direction of a kernel TLS socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsDirection {
+    Send,
+    Receive,
+}
+
 /// `setsockopt(SOL_TLS, TLS_TX or TLS_RX, info)`; `info` is a `struct tls12_crypto_info_…`.
 pub(crate) fn install_tls_keys(
     socket: BorrowedFd<'_>,
-    side: Side,
+    direction: TlsDirection,
     info: &[u8],
 ) -> Result<(), Errno> {
-    let direction = match side {
-        Side::Sink => libc::TLS_TX,
-        Side::Source => libc::TLS_RX,
+    let direction = match direction {
+        TlsDirection::Send => libc::TLS_TX,
+        TlsDirection::Receive => libc::TLS_RX,
     };
     set_option(socket, libc::SOL_TLS, direction, info)
 }

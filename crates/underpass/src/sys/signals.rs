@@ -9,8 +9,6 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use crate::endpoint::{Kind, Offsets};
-
 /// While it lives, the signal does not reach this thread. Not to be held across an await.
 #[derive(Debug)]
 pub(crate) struct Shield {
@@ -29,16 +27,25 @@ impl std::fmt::Debug for Guarded {
     }
 }
 
-/// A signal that calls towards a sink may raise and that nobody ignores.
+/// A signal that a call towards a sink raises, and that ends the process by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeadlySignal {
+    /// SIGPIPE: nobody reads any more.
+    Pipe,
+    /// SIGXFSZ: beyond the limit of file sizes.
+    FileSize,
+}
+
+/// A signal that calls may raise and that nobody ignores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raised(libc::c_int);
 
 impl Raised {
-    /// By calls towards such a sink, as long as the program leaves its signal actions alone.
-    pub(crate) fn by(sink: Kind) -> Option<Self> {
-        let signal = match sink.offsets() {
-            Offsets::Explicit => libc::SIGXFSZ,
-            Offsets::None => libc::SIGPIPE,
+    /// The signal, unless the program ignores it now.
+    pub(crate) fn unless_ignored(signal: DeadlySignal) -> Option<Self> {
+        let signal = match signal {
+            DeadlySignal::FileSize => libc::SIGXFSZ,
+            DeadlySignal::Pipe => libc::SIGPIPE,
         };
         (!is_ignored(signal)).then_some(Self(signal))
     }

@@ -3,21 +3,13 @@
 
 use rustix::io::Errno;
 
-use super::questions::Question;
-use super::{Phase, Step, Transfer};
-use crate::account::{Cause, Scope};
-use crate::endpoint::Side;
-use crate::error::Fault;
-use crate::extent::{Extents, Found};
-use crate::mechanism::Mechanism;
-use crate::op::Op;
-
-/// Whether holes are punched into what the file system may have allocated in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Punching {
-    Wanted,
-    Unsupported,
-}
+use super::extent::{Extents, Found};
+use super::op::Op;
+use super::state::{Phase, Punching, Question, Step, Transfer};
+use crate::vocabulary::account::{Cause, Scope};
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::error::Fault;
+use crate::vocabulary::mechanism::Mechanism;
 
 impl Transfer {
     /// An answer that tells where data and holes are, or moves the sink's position.
@@ -45,10 +37,6 @@ impl Transfer {
                 Found::Nothing => Step::Again,
             },
         }
-    }
-
-    fn end(&self) -> u64 {
-        self.total().unwrap_or(u64::MAX - self.from)
     }
 
     /// The rest is a hole, unless the source has become shorter meanwhile.

@@ -3,28 +3,13 @@
 
 use rustix::io::Errno;
 
-use super::holes::Punching;
-use super::{Phase, Step, Transfer};
-use crate::account::{Cause, Scope};
-use crate::endpoint::{Owed, Side};
-use crate::error::Fault;
-use crate::kernel::call_missing;
-use crate::mechanism::Mechanism;
-use crate::op::Op;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
-    /// The mechanism failed with this errno: is it there at all?
-    Probe(Errno),
-    /// The mechanism moved 0 bytes: has the source ended?
-    Peek,
-    /// A clone succeeded: how long is the sink now?
-    Cloned,
-    /// A hole of this length was found behind the cursor.
-    Punch(u64),
-    /// All is moved, and the sink ends in a hole.
-    Lengthen,
-}
+use super::op::Op;
+use super::state::{Phase, Punching, Question, Step, Transfer};
+use super::verdict::call_missing;
+use crate::vocabulary::account::{Cause, Scope};
+use crate::vocabulary::endpoint::{Owed, Side};
+use crate::vocabulary::error::Fault;
+use crate::vocabulary::mechanism::Mechanism;
 
 impl Transfer {
     pub(super) fn ask(&self, mechanism: Mechanism, question: Question) -> Op {
@@ -46,11 +31,6 @@ impl Transfer {
                 at: self.to + self.done - 1,
             },
         }
-    }
-
-    pub(super) fn ask_next(&mut self, mechanism: Mechanism, question: Question) -> Step {
-        self.phase = Phase::Asking(mechanism, question);
-        Step::Again
     }
 
     pub(super) fn answer(

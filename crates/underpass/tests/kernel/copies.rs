@@ -95,10 +95,7 @@ fn the_free_choice_is_the_first_that_works() {
 #[test]
 #[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
 fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
-    let cloning = |cloning| Policy {
-        cloning,
-        ..Policy::default()
-    };
+    let cloning = |cloning| Policy::default().cloning(cloning);
     for place in all() {
         let source = file_at(place, 3, LEN);
         let account = copy(cloning(Cloning::Never), &source, &place.file()).expect("copies");

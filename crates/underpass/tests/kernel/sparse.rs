@@ -33,10 +33,7 @@ fn maps() -> Vec<Map> {
 }
 
 fn with(holes: Holes) -> Policy {
-    Policy {
-        holes,
-        ..Policy::default()
-    }
+    Policy::default().holes(holes)
 }
 
 /// A sparse source, and what was found out about it.

@@ -9,8 +9,8 @@ mod world;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{
-    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, Kind, Mechanism, Op, Owed,
-    Policy, Sink, Source, Step, Transfer, Waits, plan,
+    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, KernelFacts, Kind,
+    Mechanism, Op, Owed, Policy, Sink, Source, Step, Transfer, Waits, plan,
 };
 use world::{Fate, Run, World};
 
@@ -89,11 +89,9 @@ fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(Holes::Fill),
         2 => Just(Holes::Find),
     ];
-    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| Policy {
-        choice,
-        cloning,
-        aliasing,
-        holes,
+    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| {
+        let policy = Policy::default().choice(choice).cloning(cloning);
+        policy.aliasing(aliasing).holes(holes)
     })
 }
 
@@ -167,7 +165,11 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let source = source(case, &world);
     let sink = sink(case, &world);
     let kernel = Kernel::unprobed();
-    let mut transfer = Transfer::new(&source, &sink, plan(&source, &sink, &kernel, &case.policy));
+    let mut transfer = Transfer::new(
+        &source,
+        &sink,
+        plan(&source, &sink, &KernelFacts::default(), &case.policy),
+    );
     transfer.limit_calls(case.call_bytes_max);
     let before = world.clone();
     let mut steps = 0_u32;
@@ -322,7 +324,7 @@ fn splice_goes_on_splicing_after_others_were_refused() {
         end: Endpoint::sample(Kind::Tcp),
         to: 0,
     };
-    let plan = plan(&source, &sink, &Kernel::unprobed(), &Policy::default());
+    let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
     let mut transfer = Transfer::new(&source, &sink, plan);
     while let Some(op) = transfer.next_op() {
         let result = world.play(op);
@@ -363,8 +365,7 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
             cut: None,
         };
         let (source, sink) = (source(&case, &world), sink(&case, &world));
-        let kernel = Kernel::unprobed();
-        let plan = plan(&source, &sink, &kernel, &Policy::default());
+        let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
         let mut transfer = Transfer::new(&source, &sink, plan);
         while let Some(op) = transfer.next_op() {
             let result = world.play(op);
@@ -389,11 +390,8 @@ fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
     let mut world = World::new((Kind::Pipe, Kind::File), &runs, 0, Vec::new());
     let (source, mut sink) = (Source::sample(Kind::Pipe), Sink::sample(Kind::File));
     sink.end.block_bytes = 0;
-    let policy = Policy {
-        holes: Holes::Find,
-        ..Policy::default()
-    };
-    let plan = plan(&source, &sink, &Kernel::unprobed(), &policy);
+    let policy = Policy::default().holes(Holes::Find);
+    let plan = plan(&source, &sink, &KernelFacts::default(), &policy);
     let mut transfer = Transfer::new(&source, &sink, plan);
     let mut played = Vec::new();
     while let Some(op) = transfer.next_op() {

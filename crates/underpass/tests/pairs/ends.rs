@@ -13,8 +13,7 @@ use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
-use underpass::limits::SPLICED_BYTES_MIN;
-use underpass::{Account, Error, Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+use underpass::{Account, Error, Kernel, Policy, Sink, Source, drive::blocking::Driver};
 
 use crate::content;
 
@@ -258,12 +257,4 @@ pub(crate) fn move_all(
         .policy(policy)
         .run(&source, &sink)
         .map_err(Box::new)
-}
-
-/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
-pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
-    match len >= SPLICED_BYTES_MIN {
-        true => Mechanism::Splice,
-        false => Mechanism::Sendfile,
-    }
 }

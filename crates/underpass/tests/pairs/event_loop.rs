@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{Stream, Turn, recv_file, relay_streams, send_file, turn};
-use underpass::limits::TURN_BYTES_MIN;
+use underpass::drive::tokio::{Sender, Stream, Turn, recv_file, relay_streams, send_file};
+use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
     Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
 };
 
 use crate::content::{self, assert_same, within};
-use crate::ends::{Mode, content_of, file, file_of, first_to_tcp, set_mode, tcp, unix};
+use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::relays::{check_half_close, check_reset};
 
 pub(crate) fn runtime() -> Runtime {
@@ -205,10 +205,12 @@ fn a_busy_connection_leaves_turns_to_others() {
                 }
             });
             let (socket, kernel, mut outbox) = (stream(ours), Kernel::probe(), Outbox::new());
+            let mut sender = Sender::new();
             outbox.push(range(&from, 0, LEN));
             loop {
                 let before = others.load(Ordering::Relaxed);
-                let more = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
+                let policy = Policy::default();
+                let more = short_turn(&mut sender, &mut outbox, &socket, &kernel, policy).await;
                 if more.expect("sends") == Turn::Empty {
                     break;
                 }
@@ -228,12 +230,15 @@ fn a_busy_connection_leaves_turns_to_others() {
 
 /// One turn of an outbox, as short as turns get.
 pub(crate) async fn short_turn<S: Stream>(
+    sender: &mut Sender,
     outbox: &mut Outbox,
     sink: &S,
     kernel: &Kernel,
     policy: Policy,
 ) -> Result<Turn, Error> {
-    turn(outbox, sink, kernel, &policy, TURN_BYTES_MIN).await
+    sender
+        .turn(outbox, sink, kernel, &policy, TURN_BYTES_MIN)
+        .await
 }
 
 pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
@@ -264,4 +269,12 @@ fn a_cold_file_is_sent_whole_and_never_read() {
         assert_eq!(moved, 9_000_001, "{account}");
         assert_same(&reader.join().expect("reads"), &content, "a cold file");
     });
+}
+
+/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
+pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
+    match len >= SPLICED_BYTES_MIN {
+        true => Mechanism::Splice,
+        false => Mechanism::Sendfile,
+    }
 }

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use underpass::{
-    Account, Endpoint, Error, Fault, Kernel, Mechanism, Owed, Policy, Progress, Sink, Source,
-    copy_file, drive::blocking::Driver,
+    Account, Endpoint, Error, Fault, FileStat, Kernel, Mechanism, Owed, Policy, Progress, Sink,
+    Source, copy_file, drive::blocking::Driver,
 };
 
 use crate::content::{self, assert_same};
@@ -113,7 +113,8 @@ fn size_without_blocks_is_read_to_its_end_like_all_files_of_the_kernel() {
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_same(&content_of(&to), &expected, name);
         assert_eq!(account.bytes(), expected.len() as u64, "{name}: {account}");
-        let end = Endpoint::of_file(&rustix::fs::fstat(&from).expect("metadata"));
+        let stat = FileStat::of(&from.metadata().expect("metadata")).expect("a regular file");
+        let end = Endpoint::of_file(stat);
         assert_eq!(Source::of(&from, end).owed, Owed::ToEnd, "{name}");
     }
 }

@@ -3,6 +3,8 @@
 
 #[path = "../content/mod.rs"]
 mod content;
+#[cfg(feature = "tokio")]
+mod drivers;
 mod ends;
 #[cfg(feature = "tokio")]
 mod event_loop;
@@ -12,3 +14,5 @@ mod matrix;
 mod outbox;
 mod peers;
 mod relays;
+#[cfg(feature = "tokio")]
+mod resumable;

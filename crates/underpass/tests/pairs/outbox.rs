@@ -6,14 +6,14 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use underpass::drive::blocking::flush;
-use underpass::drive::tokio::Turn;
+use underpass::drive::tokio::{Sender, Turn};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
 use crate::content::{self, Random, assert_same, within};
-use crate::ends::{Mode, file_of, first_to_tcp, memory, set_mode, tcp};
-use crate::event_loop::{cool, range, reader, runtime, short_turn, stream};
+use crate::drivers::flush;
+use crate::ends::{Mode, file_of, memory, set_mode, tcp};
+use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
 
 /// Which driver sends.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +31,12 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
     let reader = reader(theirs);
     let kernel = Kernel::unprobed();
     let outcome = match driven {
-        Driven::Blocking => flush(outbox, &ours, &kernel),
+        Driven::Blocking => flush(outbox, &ours, &kernel, policy),
         Driven::ByTokio => runtime().block_on(async {
             let socket = stream(ours.try_clone().expect("a clone"));
+            let mut sender = Sender::new();
             loop {
-                match short_turn(outbox, &socket, &kernel, policy).await {
+                match short_turn(&mut sender, outbox, &socket, &kernel, policy).await {
                     Ok(Turn::More) => (),
                     Ok(Turn::Empty) => return Ok(()),
                     Err(error) => return Err(error),
@@ -184,10 +185,20 @@ fn head_arrives_at_once(driven: Driven) -> bool {
     let patience = Some(Duration::from_millis(150));
     theirs.set_read_timeout(patience).expect("a timeout");
     match driven {
-        Driven::Blocking => flush(&mut outbox, &ours, &Kernel::unprobed()).expect("sends"),
+        Driven::Blocking => {
+            flush(&mut outbox, &ours, &Kernel::unprobed(), Policy::default()).expect("sends");
+        }
         Driven::ByTokio => runtime().block_on(async {
             let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
-            let left = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
+            let mut sender = Sender::new();
+            let left = short_turn(
+                &mut sender,
+                &mut outbox,
+                &socket,
+                &kernel,
+                Policy::default(),
+            )
+            .await;
             assert_eq!(left.expect("sends"), Turn::Empty);
         }),
     }
@@ -207,13 +218,19 @@ fn corked(congestion: &str) -> (bool, bool) {
     let seen = runtime().block_on(async {
         let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
         let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
-        let mut between = false;
-        while short_turn(&mut outbox, &socket, &kernel, Policy::default())
-            .await
-            .expect("sends")
-            == Turn::More
-        {
-            between = is_corked();
+        let (mut sender, mut between) = (Sender::new(), false);
+        loop {
+            let turn = short_turn(
+                &mut sender,
+                &mut outbox,
+                &socket,
+                &kernel,
+                Policy::default(),
+            );
+            match turn.await.expect("sends") {
+                Turn::More => between = is_corked(),
+                Turn::Empty => break,
+            }
         }
         (between, is_corked())
     });
@@ -349,7 +366,8 @@ fn a_peer_that_is_gone_ends_the_outbox() {
             drop(theirs);
             let mut outbox = Outbox::new();
             pieces.iter().cloned().for_each(|piece| outbox.push(piece));
-            let error = flush(&mut outbox, &ours, &Kernel::unprobed()).expect_err("gone");
+            let error = flush(&mut outbox, &ours, &Kernel::unprobed(), Policy::default())
+                .expect_err("gone");
             assert_eq!(
                 (error.fault, error.moved()),
                 (Fault::PeerGone, 0),
@@ -362,7 +380,9 @@ fn a_peer_that_is_gone_ends_the_outbox() {
                 .block_on(async {
                     let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
                     let kernel = Kernel::unprobed();
-                    short_turn(&mut outbox, &socket, &kernel, Policy::default()).await
+                    let mut sender = Sender::new();
+                    let policy = Policy::default();
+                    short_turn(&mut sender, &mut outbox, &socket, &kernel, policy).await
                 })
                 .expect_err("gone");
             assert_eq!(
@@ -385,7 +405,8 @@ fn an_account_tells_of_the_range_under_way() {
     let socket_of = |ours: &std::net::TcpStream| stream(ours.try_clone().expect("a clone"));
     let first = runtime().block_on(async {
         let socket = socket_of(&ours);
-        let more = short_turn(&mut outbox, &socket, &kernel, Policy::default()).await;
+        let (mut sender, policy) = (Sender::new(), Policy::default());
+        let more = short_turn(&mut sender, &mut outbox, &socket, &kernel, policy).await;
         assert_eq!(more.expect("sends"), Turn::More);
         outbox.account().bytes()
     });
@@ -393,7 +414,7 @@ fn an_account_tells_of_the_range_under_way() {
     assert_eq!(outbox.take_account().bytes(), first);
     assert_eq!(outbox.account().bytes(), 0, "taken is taken");
     let reader = reader(theirs);
-    flush(&mut outbox, &ours, &kernel).expect("the rest");
+    flush(&mut outbox, &ours, &kernel, Policy::default()).expect("the rest");
     drop(ours);
     assert_eq!(first + outbox.take_account().bytes(), content.len() as u64);
     assert_same(&reader.join().expect("reads"), &content, "all of it");

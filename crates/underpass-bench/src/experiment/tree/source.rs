@@ -1,4 +1,4 @@
-//! What is copied: made of noise, the same everywhere, and told from what is not the same.
+//! The source of copies: made of the same noise everywhere, and compared with its copies.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -11,24 +11,24 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::content::{self, Sha256Hash};
-use crate::error::{Doing as _, Result};
+use crate::error::{ErrorContext as _, Result};
 
 /// Files of a folder of a tree.
 const FILES_PER_FOLDER: u64 = 100;
 
-/// Data of a sparse file: so many pieces of so many bytes, far from each other.
+/// The data of a sparse file: this many pieces of this many bytes, far from each other.
 const PIECES: u64 = 16;
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What is compared at a time; where all of it is zeros it may be a hole.
+/// The unit of comparison; where all of it is zeros it may be a hole.
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What an entry takes beside its data, with its name, about.
+/// About what an entry takes besides its data, including its name.
 const INODE_BYTES: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum CopySource {
     /// Files in folders.
     Tree {
         files: u64,
@@ -43,47 +43,47 @@ pub(crate) enum Source {
     },
 }
 
-/// How much there is of something.
+/// How large a source or a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
+pub(crate) struct TreeSize {
     pub(crate) entries: u64,
     /// The lengths of all files.
     pub(crate) bytes: u64,
 }
 
-impl Source {
-    /// Makes it at `path`, where nothing is.
+impl CopySource {
+    /// Creates it at `path`, which must not exist.
     pub(crate) fn make(&self, path: &Path) -> Result<()> {
         match *self {
-            Source::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
-            Source::File { bytes } => content::make(path, bytes, 1).map(drop),
-            Source::Sparse { bytes } => make_sparse(path, bytes),
+            CopySource::Tree { files, file_bytes } => make_tree(path, files, file_bytes),
+            CopySource::File { bytes } => content::make(path, bytes, 1).map(drop),
+            CopySource::Sparse { bytes } => make_sparse(path, bytes),
         }
     }
 
     /// Regular files in it.
     pub(crate) fn files(&self) -> u64 {
         match *self {
-            Source::Tree { files, .. } => files,
-            Source::File { .. } | Source::Sparse { .. } => 1,
+            CopySource::Tree { files, .. } => files,
+            CopySource::File { .. } | CopySource::Sparse { .. } => 1,
         }
     }
 
     pub(crate) fn entries(&self) -> u64 {
         match *self {
-            Source::Tree { files, .. } => 1 + files.div_ceil(FILES_PER_FOLDER) + files,
-            Source::File { .. } | Source::Sparse { .. } => 1,
+            CopySource::Tree { files, .. } => 1 + files.div_ceil(FILES_PER_FOLDER) + files,
+            CopySource::File { .. } | CopySource::Sparse { .. } => 1,
         }
     }
 
-    /// What one of it takes on a disk, about.
+    /// About how much disk space one of it takes.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let data = match *self {
-            Source::Tree { files, file_bytes } => {
+            CopySource::Tree { files, file_bytes } => {
                 files.saturating_mul(file_bytes.next_multiple_of(PAGE_BYTES))
             }
-            Source::File { bytes } => bytes,
-            Source::Sparse { bytes } => bytes.min(PIECES * PIECE_BYTES),
+            CopySource::File { bytes } => bytes,
+            CopySource::Sparse { bytes } => bytes.min(PIECES * PIECE_BYTES),
         };
         data.saturating_add(self.entries().saturating_mul(INODE_BYTES))
     }
@@ -91,7 +91,7 @@ impl Source {
 
 fn make_tree(path: &Path, files: u64, file_bytes: u64) -> Result<()> {
     let make_folder =
-        |path: &Path| fs::create_dir(path).doing(|| format!("creating {}", path.display()));
+        |path: &Path| fs::create_dir(path).context(|| format!("creating {}", path.display()));
     make_folder(path)?;
     let mut folder = PathBuf::new();
     for number in 0..files {
@@ -106,15 +106,15 @@ fn make_tree(path: &Path, files: u64, file_bytes: u64) -> Result<()> {
 }
 
 fn make_sparse(path: &Path, bytes: u64) -> Result<()> {
-    let doing = || format!("writing {}", path.display());
+    let context = || format!("writing {}", path.display());
     content::make(path, PIECE_BYTES.min(bytes), 1)?;
-    let piece = fs::read(path).doing(doing)?;
-    let file = File::options().write(true).open(path).doing(doing)?;
-    file.set_len(bytes).doing(doing)?;
+    let piece = fs::read(path).context(context)?;
+    let file = File::options().write(true).open(path).context(context)?;
+    file.set_len(bytes).context(context)?;
     for number in 1..PIECES {
         let at = (bytes / PIECES * number).next_multiple_of(PIECE_BYTES);
         if at + PIECE_BYTES <= bytes {
-            file.write_all_at(&piece, at).doing(doing)?;
+            file.write_all_at(&piece, at).context(context)?;
         }
     }
     Ok(())
@@ -139,35 +139,35 @@ pub(crate) fn digest(root: &Path) -> Result<Sha256Hash> {
     Ok(hash.finalize().into())
 }
 
-/// Reads it, so that it is in the page cache; how much it is.
-pub(crate) fn warm(root: &Path) -> Result<Amount> {
-    let mut amount = Amount::default();
+/// Reads it, so that it is in the page cache; returns its size.
+pub(crate) fn warm(root: &Path) -> Result<TreeSize> {
+    let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {
-        amount.add(metadata);
+        size.add(metadata);
         match metadata.is_file() {
             true => of_data(path, |_, _| ()),
             false => Ok(()),
         }
     })?;
-    Ok(amount)
+    Ok(size)
 }
 
-/// Drops what is written to disk from the page cache; how much it is.
-pub(crate) fn forget(root: &Path) -> Result<Amount> {
-    let mut amount = Amount::default();
+/// Drops it from the page cache as far as it is on disk; returns its size.
+pub(crate) fn drop_from_cache(root: &Path) -> Result<TreeSize> {
+    let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {
-        amount.add(metadata);
+        size.add(metadata);
         if !metadata.is_file() {
             return Ok(());
         }
-        let forgotten = File::open(path)
+        let dropped = File::open(path)
             .and_then(|file| fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from));
-        forgotten.doing(|| format!("evicting {}", path.display()))
+        dropped.context(|| format!("evicting {}", path.display()))
     })?;
-    Ok(amount)
+    Ok(size)
 }
 
-impl Amount {
+impl TreeSize {
     fn add(&mut self, metadata: &Metadata) {
         self.entries += 1;
         if metadata.is_file() {
@@ -176,41 +176,38 @@ impl Amount {
     }
 }
 
-/// Removes what is there.
+/// Removes a file or a whole directory, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    };
-    removed.doing(|| format!("removing {}", path.display()))
+    match fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        true => fs::remove_dir_all(path).context(|| format!("removing {}", path.display())),
+        false => content::remove(path),
+    }
 }
 
 /// Whether files of this folder can share blocks.
 pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
     let (from, to) = (folder.join("blocks"), folder.join("shared"));
     content::make(&from, 64 << 10, 0)?;
-    let doing = || format!("trying to share blocks in {}", folder.display());
+    let context = || format!("trying to share blocks in {}", folder.display());
     let shared = ioctl_ficlone(
-        File::create(&to).doing(doing)?,
-        File::open(&from).doing(doing)?,
+        File::create(&to).context(context)?,
+        File::open(&from).context(context)?,
     );
     remove(&from)?;
     remove(&to)?;
     Ok(shared.is_ok())
 }
 
-/// Everything below a path and itself, each folder before what is in it, by names.
+/// Visits a path and everything below it, each directory before its entries, in the order of names.
 fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
     let mut pending = vec![root.to_owned()];
     while let Some(path) = pending.pop() {
-        let doing = || format!("looking at {}", path.display());
-        let metadata = fs::symlink_metadata(&path).doing(doing)?;
+        let context = || format!("looking at {}", path.display());
+        let metadata = fs::symlink_metadata(&path).context(context)?;
         if metadata.is_dir() {
-            let entries = fs::read_dir(&path).doing(doing)?;
+            let entries = fs::read_dir(&path).context(context)?;
             let names: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-            let mut names = names.doing(doing)?;
+            let mut names = names.context(context)?;
             names.sort_unstable_by(|a, b| b.cmp(a));
             pending.extend(names);
         }
@@ -219,28 +216,28 @@ fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> 
     Ok(())
 }
 
-/// Reads a file and shows every page that is not zeros, with its offset; holes are passed over.
+/// Reads a file and passes every page that isn't all zeros, with its offset; skips holes.
 fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
-    let doing = || format!("reading {}", path.display());
-    let file = File::open(path).doing(doing)?;
+    let context = || format!("reading {}", path.display());
+    let file = File::open(path).context(context)?;
     let mut block = vec![0; BLOCK_BYTES];
     let mut at = 0;
     loop {
         let data = match seek(&file, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => return Ok(()),
-            data => data.doing(doing)?,
+            data => data.context(context)?,
         };
-        let end = seek(&file, SeekFrom::Hole(data)).doing(doing)?;
+        let end = seek(&file, SeekFrom::Hole(data)).context(context)?;
         at = data / PAGE_BYTES * PAGE_BYTES;
         while at < end {
-            let read = file.read_at(&mut block, at).doing(doing)?;
+            let read = file.read_at(&mut block, at).context(context)?;
             let pages = block[..read].chunks(PAGE_BYTES as usize);
             for (page, offset) in pages.zip((at..).step_by(PAGE_BYTES as usize)) {
                 if page.iter().any(|&byte| byte != 0) {
                     look(offset, page);
                 }
             }
-            // It was cut off meanwhile.
+            // It was truncated meanwhile.
             if read == 0 {
                 return Ok(());
             }
@@ -253,7 +250,7 @@ fn of_data(path: &Path, mut look: impl FnMut(u64, &[u8])) -> Result<()> {
 mod tests {
     use super::*;
 
-    const TREE: Source = Source::Tree {
+    const TREE: CopySource = CopySource::Tree {
         files: 250,
         file_bytes: 10,
     };
@@ -263,10 +260,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().join("tree");
         TREE.make(&tree).unwrap();
-        let amount = warm(&tree).unwrap();
+        let size = warm(&tree).unwrap();
         assert_eq!((TREE.entries(), TREE.files()), (1 + 3 + 250, 250));
-        assert_eq!((amount.entries, amount.bytes), (254, 2500));
-        assert_eq!(forget(&tree).unwrap(), amount);
+        assert_eq!((size.entries, size.bytes), (254, 2500));
+        assert_eq!(drop_from_cache(&tree).unwrap(), size);
     }
 
     #[test]
@@ -301,7 +298,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let (sparse, filled) = (folder.path().join("sparse"), folder.path().join("filled"));
-        let source = Source::Sparse { bytes: 16 << 20 };
+        let source = CopySource::Sparse { bytes: 16 << 20 };
         source.make(&sparse).unwrap();
         assert!(fs::metadata(&sparse).unwrap().blocks() * 512 <= 2 * PIECES * PIECE_BYTES);
         fs::write(&filled, fs::read(&sparse).unwrap()).unwrap();

@@ -1,8 +1,8 @@
-//! Charts as SVG, to stand inside an HTML page.
+//! Charts as SVG elements inside an HTML page.
 //!
-//! Colours are the light ones of [`palette`]; the page overrides each by its value where it is
-//! read in the dark. A pixel here is [`FINE`] units of the drawing, since plotters counts whole
-//! ones. Legends are outside, in HTML: they can't lie on the data there, and wrap by themselves.
+//! Colours are the light ones of [`palette`]; the page's style sheet replaces them in dark mode. A
+//! pixel is [`FINE`] units of the drawing, because plotters rounds to whole units. Legends are HTML
+//! outside of the charts: there they don't cover data, and the browser wraps them.
 
 mod bars;
 mod lines;
@@ -11,109 +11,102 @@ mod scale;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
-
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::{Circle, Polygon};
+use plotters::element::{Circle, PathElement, Polygon};
 use plotters::prelude::{IntoDrawingArea, RGBColor, SVGBackend, Text, TextStyle};
-use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, ShapeStyle};
 
-pub(super) use bars::{Bar, Bars};
-pub(super) use lines::{Lines, Point, Series};
+pub(super) use bars::{Bar, BarChart};
+pub(super) use lines::{LineChart, Marks, Point, Series};
 use palette::{PAPER, SERIES, shape_of};
+pub(super) use scale::{AxisScale, nines};
 
 /// Units of the drawing in a pixel.
 const FINE: i32 = 4;
 /// Height of letters, in pixels.
 const FONT: f64 = 12.0;
-/// What plotters takes a font's size for, by which it divides.
+/// The factor by which plotters divides a font's size.
 const PLOTTERS_FONT: f64 = 1.24;
-/// A letter's width, as a share of its height, generously.
+/// A letter's width as a share of its height, rounded up.
 const LETTER: f64 = 0.58;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
+/// The size of a mark in a legend.
+const KEY: (i32, i32) = (28 * FINE, 14 * FINE);
 
-/// What a chart says of itself to those who can't see it.
-pub(super) struct Words {
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type DrawResult = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// The texts of a chart for people who can't see it.
+#[derive(Clone)]
+pub(super) struct ChartText {
     /// Unique on the page.
     pub(super) id: String,
     pub(super) title: String,
     pub(super) description: String,
 }
 
-/// Draws by `draw` on a canvas of this many pixels; an SVG element that can stand in HTML.
-fn svg(
-    words: &Words,
-    (width, height): (i32, i32),
-    draw: impl FnOnce(&Area<'_>) -> Drawn,
+/// Draws on a canvas of this many units; returns an SVG element for an HTML page.
+fn svg(words: &ChartText, size: (i32, i32), draw: impl FnOnce(&Area<'_>) -> DrawResult) -> String {
+    let (id, title) = (&words.id, escaped(&words.title));
+    let attributes = format!(
+        "xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\""
+    );
+    let description = escaped(&words.description);
+    let texts =
+        format!("\n<title id=\"{id}-t\">{title}</title>\n<desc id=\"{id}-d\">{description}</desc>");
+    element(&attributes, &texts, size, draw)
+}
+
+fn element(
+    attributes: &str,
+    texts: &str,
+    (wide, high): (i32, i32),
+    draw: impl FnOnce(&Area<'_>) -> DrawResult,
 ) -> String {
     let mut drawing = String::new();
     {
-        let size = (
-            (width * FINE).unsigned_abs(),
-            (height * FINE).unsigned_abs(),
-        );
+        let size = (wide.unsigned_abs(), high.unsigned_abs());
         let area = SVGBackend::with_string(&mut drawing, size).into_drawing_area();
-        // Drawing into memory does not fail; what is there is shown.
+        // Drawing into memory doesn't fail.
         let _ = draw(&area).and_then(|()| area.present());
     }
     let inside = drawing.split_once('>').map_or("", |(_, inside)| inside);
-    let Words {
-        id,
-        title,
-        description,
-    } = words;
-    let (title, description) = (escaped(title), escaped(description));
-    let mut out = String::with_capacity(inside.len() + 500);
-    let _ = write!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
-         aria-labelledby=\"{id}-t {id}-d\">\n<title id=\"{id}-t\">{title}</title>\n\
-         <desc id=\"{id}-d\">{description}</desc>{inside}",
-        width * FINE,
-        height * FINE
-    );
-    out
+    format!("<svg viewBox=\"0 0 {wide} {high}\" {attributes}>{texts}{inside}")
 }
 
-/// A line with the mark of a series, for a legend; decoration beside the name.
+/// A line with the mark of a series, for a legend.
 pub(super) fn swatch(series: usize) -> String {
-    let mut drawing = String::new();
-    {
-        let area = SVGBackend::with_string(&mut drawing, (112, 56)).into_drawing_area();
-        let style = colour(series).stroke_width(2 * FINE.unsigned_abs());
-        let line = plotters::element::PathElement::new(vec![(0, 28), (112, 28)], style);
-        let _ = area
-            .draw(&line)
-            .and_then(|()| mark(&area, series, (56, 28)));
-        let _ = area.present();
-    }
-    let inside = drawing.split_once('>').map_or("", |(_, inside)| inside);
-    format!("<svg viewBox=\"0 0 112 56\" aria-hidden=\"true\">{inside}")
+    let (wide, middle) = (KEY.0, KEY.1 / 2);
+    element("aria-hidden=\"true\"", "", KEY, |area| {
+        let style = colour(series).stroke_width(2 * FINE as u32);
+        line(area, &[(0, middle), (wide, middle)], style)?;
+        mark(area, series, (wide / 2, middle))
+    })
 }
 
-/// A rectangle of a series' colour, for the legend of bars.
+/// A rectangle in the colour of a series, for the legend of bars.
 pub(super) fn patch(series: usize) -> String {
-    let RGBColor(red, green, blue) = SERIES[series % SERIES.len()].light;
-    format!(
-        "<svg viewBox=\"0 0 112 56\" aria-hidden=\"true\"><rect x=\"28\" width=\"56\" \
-         height=\"56\" fill=\"#{red:02X}{green:02X}{blue:02X}\"/></svg>"
-    )
+    element("aria-hidden=\"true\"", "", KEY, |area| {
+        area.margin(0, 0, KEY.0 / 4, KEY.0 / 4)
+            .fill(&colour(series))
+    })
 }
 
 fn colour(series: usize) -> RGBColor {
     SERIES[series % SERIES.len()].light
 }
 
-fn text(area: &Area<'_>, text: &str, at: (i32, i32), (h, v): (HPos, VPos), ink: RGBColor) -> Drawn {
-    area.draw(&Text::new(
-        text.to_owned(),
-        at,
-        style(ink).pos(Pos::new(h, v)),
-    ))
+fn text(
+    area: &Area<'_>,
+    text: &str,
+    at: (i32, i32),
+    (h, v): (HPos, VPos),
+    ink: RGBColor,
+) -> DrawResult {
+    let style = style(ink).pos(Pos::new(h, v));
+    area.draw(&Text::new(text.to_owned(), at, style))
 }
 
 fn style(ink: RGBColor) -> TextStyle<'static> {
@@ -124,36 +117,50 @@ fn style(ink: RGBColor) -> TextStyle<'static> {
     }
 }
 
-/// How wide a text is at the most, in units of the drawing.
+/// The maximum width of a text, in units of the drawing.
 fn width(text: &str) -> i32 {
     (text.chars().count() as f64 * FONT * LETTER).ceil() as i32 * FINE
 }
 
-/// The mark of a series, on a rim of paper so that it stands out from what it lies on.
-fn mark(area: &Area<'_>, series: usize, at: (i32, i32)) -> Drawn {
-    let shape = shape_of(series);
-    let ink = colour(series);
-    shape.draw(area, at, 6 * FINE, PAPER)?;
-    shape.draw(area, at, 9 * FINE / 2, ink)?;
-    if shape.is_hollow() {
-        shape.draw(area, at, 9 * FINE / 4, PAPER)?;
-    }
-    Ok(())
+fn line(area: &Area<'_>, points: &[(i32, i32)], style: ShapeStyle) -> DrawResult {
+    area.draw(&PathElement::new(points, style))
 }
 
-impl palette::Shape {
-    fn draw(self, area: &Area<'_>, (x, y): (i32, i32), radius: i32, ink: RGBColor) -> Drawn {
-        match self.corners() {
-            [] => area.draw(&Circle::new((x, y), radius, ink.filled())),
-            corners => {
-                let at = |&(right, down): &(f64, f64)| {
-                    let scaled = |share: f64| (share * f64::from(radius)).round() as i32;
-                    (x + scaled(right), y + scaled(down))
-                };
-                let points: Vec<(i32, i32)> = corners.iter().map(at).collect();
-                area.draw(&Polygon::new(points, ink))
-            }
+/// A stroke over a range, with a cap at each end that reaches this far to both sides.
+fn whisker(
+    area: &Area<'_>,
+    ends: [(i32, i32); 2],
+    cap: (i32, i32),
+    style: ShapeStyle,
+) -> DrawResult {
+    line(area, &ends, style)?;
+    ends.into_iter().try_for_each(|(x, y)| {
+        line(
+            area,
+            &[(x - cap.0, y - cap.1), (x + cap.0, y + cap.1)],
+            style,
+        )
+    })
+}
+
+/// The mark of a series, with a rim in the colour of the paper.
+fn mark(area: &Area<'_>, series: usize, (x, y): (i32, i32)) -> DrawResult {
+    let shape = shape_of(series);
+    let corners = shape.corners();
+    let draw = |radius: i32, ink: RGBColor| {
+        if corners.is_empty() {
+            return area.draw(&Circle::new((x, y), radius, ink.filled()));
         }
+        let scaled = |share: f64| (share * f64::from(radius)).round() as i32;
+        let corners = corners.iter();
+        let points = corners.map(|(right, down)| (x + scaled(*right), y + scaled(*down)));
+        area.draw(&Polygon::new(points.collect::<Vec<_>>(), ink))
+    };
+    draw(6 * FINE, PAPER)?;
+    draw(9 * FINE / 2, colour(series))?;
+    match shape.is_hollow {
+        true => draw(9 * FINE / 4, PAPER),
+        false => Ok(()),
     }
 }
 

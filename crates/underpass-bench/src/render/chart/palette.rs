@@ -1,34 +1,44 @@
-//! Colours that stay apart for people who see few of them, and marks for those who see none.
+//! Colours that colour-blind people can distinguish, and marks that don't depend on colour.
 //!
 //! Neighbours differ in lightness as well as in hue; each colour has a contrast of at least 3 to 1
-//! with the paper it is drawn on (WCAG 2.2, 1.4.11), in the light and in the dark.
+//! with its background (WCAG 2.2, 1.4.11), in light and dark mode. plotters' palettes have one mode
+//! and colours with less contrast.
 
 use std::fmt::Write as _;
 
 use plotters::prelude::RGBColor;
 
 /// Colour and mark of one series.
-pub(super) struct Look {
+pub(super) struct SeriesStyle {
     pub(super) light: RGBColor,
     dark: RGBColor,
-    pub(super) shape: Shape,
+    pub(super) shape: MarkerShape,
+}
+
+/// The shape of a mark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MarkerShape {
+    outline: Outline,
+    /// Clockwise, in eighths of a full turn.
+    turn: u8,
+    pub(super) is_hollow: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+enum Outline {
     Circle,
     Square,
-    Up,
-    Diamond,
-    Down,
+    Triangle,
     Plus,
-    Cross,
-    HollowCircle,
-    HollowSquare,
-    HollowUp,
-    HollowDiamond,
-    HollowDown,
 }
+
+const CIRCLE: MarkerShape = shape(Outline::Circle, 0);
+const SQUARE: MarkerShape = shape(Outline::Square, 0);
+const UP: MarkerShape = shape(Outline::Triangle, 0);
+const DIAMOND: MarkerShape = shape(Outline::Square, 1);
+const DOWN: MarkerShape = shape(Outline::Triangle, 4);
+const PLUS: MarkerShape = shape(Outline::Plus, 0);
+const CROSS: MarkerShape = shape(Outline::Plus, 1);
 
 pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
 pub(super) const MUTED: RGBColor = RGBColor(0x59, 0x63, 0x6e);
@@ -42,23 +52,23 @@ const NEUTRALS: [(RGBColor, &str); 4] = [
     (PAPER, "--paper"),
 ];
 
-pub(super) const SERIES: [Look; 12] = [
-    look(0x0b5cad, 0x5aa9ff, Shape::Circle),
-    look(0xd55e00, 0xff8f47, Shape::Square),
-    look(0x007a5e, 0x2fc79b, Shape::Up),
-    look(0xb5317f, 0xf47fc4, Shape::Diamond),
-    look(0x8a6a00, 0xe6c04a, Shape::Down),
-    look(0x2a8fc4, 0x9adcff, Shape::Plus),
-    look(0x6a3d9a, 0xb794f6, Shape::Cross),
-    look(0x6b7681, 0xa3aeb8, Shape::HollowCircle),
-    look(0x7a3b1e, 0xd09a78, Shape::HollowSquare),
-    look(0x2b2f33, 0xf4f4f4, Shape::HollowUp),
-    look(0x6f8f1c, 0xbfdc5a, Shape::HollowDiamond),
-    look(0xd4589a, 0xffbdd8, Shape::HollowDown),
+pub(super) const SERIES: [SeriesStyle; 12] = [
+    look(0x0b5cad, 0x5aa9ff, CIRCLE),
+    look(0xd55e00, 0xff8f47, SQUARE),
+    look(0x007a5e, 0x2fc79b, UP),
+    look(0xb5317f, 0xf47fc4, DIAMOND),
+    look(0x8a6a00, 0xe6c04a, DOWN),
+    look(0x2a8fc4, 0x9adcff, PLUS),
+    look(0x6a3d9a, 0xb794f6, CROSS),
+    look(0x6b7681, 0xa3aeb8, hollow(CIRCLE)),
+    look(0x7a3b1e, 0xd09a78, hollow(SQUARE)),
+    look(0x2b2f33, 0xf4f4f4, hollow(UP)),
+    look(0x6f8f1c, 0xbfdc5a, hollow(DIAMOND)),
+    look(0xd4589a, 0xffbdd8, hollow(DOWN)),
 ];
 
-/// Where there are more series than colours, the same colour comes with another shape.
-pub(super) fn shape_of(series: usize) -> Shape {
+/// Where there are more series than colours, a repeated colour has another shape.
+pub(super) fn shape_of(series: usize) -> MarkerShape {
     let lap = series / SERIES.len();
     SERIES[(series + lap * LAP_SHIFT) % SERIES.len()].shape
 }
@@ -66,8 +76,8 @@ pub(super) fn shape_of(series: usize) -> Shape {
 /// Prime to the number of series, so that every lap differs from every other.
 const LAP_SHIFT: usize = 5;
 
-const fn look(light: u32, dark: u32, shape: Shape) -> Look {
-    Look {
+const fn look(light: u32, dark: u32, shape: MarkerShape) -> SeriesStyle {
+    SeriesStyle {
         light: rgb(light),
         dark: rgb(dark),
         shape,
@@ -79,20 +89,29 @@ const fn rgb(hex: u32) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-impl Shape {
-    /// Within a circle of radius 1 around 0, the bounding box centred there; none for a circle.
-    pub(super) fn corners(self) -> &'static [(f64, f64)] {
-        match self {
-            Shape::Circle | Shape::HollowCircle => &[],
-            Shape::Square | Shape::HollowSquare => {
-                &[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)]
-            }
-            Shape::Up | Shape::HollowUp => &[(0.0, -1.0), (1.1, 1.0), (-1.1, 1.0)],
-            Shape::Down | Shape::HollowDown => &[(0.0, 1.0), (1.1, -1.0), (-1.1, -1.0)],
-            Shape::Diamond | Shape::HollowDiamond => {
-                &[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]
-            }
-            Shape::Plus => &[
+const fn shape(outline: Outline, turn: u8) -> MarkerShape {
+    MarkerShape {
+        outline,
+        turn,
+        is_hollow: false,
+    }
+}
+
+const fn hollow(shape: MarkerShape) -> MarkerShape {
+    MarkerShape {
+        is_hollow: true,
+        ..shape
+    }
+}
+
+impl MarkerShape {
+    /// For radius 1, with the bounding box centred at 0; none for a circle.
+    pub(super) fn corners(self) -> Vec<(f64, f64)> {
+        let corners: &[(f64, f64)] = match self.outline {
+            Outline::Circle => &[],
+            Outline::Square => &[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
+            Outline::Triangle => &[(0.0, -1.0), (1.1, 1.0), (-1.1, 1.0)],
+            Outline::Plus => &[
                 (-0.35, -1.1),
                 (0.35, -1.1),
                 (0.35, -0.35),
@@ -106,36 +125,15 @@ impl Shape {
                 (-1.1, -0.35),
                 (-0.35, -0.35),
             ],
-            Shape::Cross => &[
-                (-1.0, -0.5),
-                (-0.5, -1.0),
-                (0.0, -0.5),
-                (0.5, -1.0),
-                (1.0, -0.5),
-                (0.5, 0.0),
-                (1.0, 0.5),
-                (0.5, 1.0),
-                (0.0, 0.5),
-                (-0.5, 1.0),
-                (-1.0, 0.5),
-                (-0.5, 0.0),
-            ],
-        }
-    }
-
-    pub(super) fn is_hollow(self) -> bool {
-        matches!(
-            self,
-            Shape::HollowCircle
-                | Shape::HollowSquare
-                | Shape::HollowUp
-                | Shape::HollowDiamond
-                | Shape::HollowDown
-        )
+        };
+        let (sin, cos) = (f64::from(self.turn) * std::f64::consts::FRAC_PI_4).sin_cos();
+        let corners = corners.iter();
+        let turned = corners.map(|(x, y)| (x * cos - y * sin, x * sin + y * cos));
+        turned.collect()
     }
 }
 
-/// Rules that give what was drawn in the light colours those of the page.
+/// Rules that replace the drawn colours with the page's variables.
 pub(in super::super) fn style_rules() -> String {
     let mut out = String::new();
     let neutral = |(colour, name): &(RGBColor, &str)| (hex(*colour), (*name).to_owned());
@@ -148,17 +146,17 @@ pub(in super::super) fn style_rules() -> String {
     out
 }
 
-/// `--s0:#0B5CAD;…`: the colours of the series in the light.
+/// `--s0:#0B5CAD;…`: the colours of the series in light mode.
 pub(in super::super) fn light_series() -> String {
     declared(|look| look.light)
 }
 
-/// Likewise in the dark.
+/// The same in dark mode.
 pub(in super::super) fn dark_series() -> String {
     declared(|look| look.dark)
 }
 
-fn declared(of: fn(&Look) -> RGBColor) -> String {
+fn declared(of: fn(&SeriesStyle) -> RGBColor) -> String {
     let all = SERIES.iter().enumerate();
     all.map(|(index, look)| format!("--s{index}:{};", hex(of(look))))
         .collect()
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_that_comes_again_has_another_shape() {
+    fn a_repeated_colour_has_another_shape() {
         for (series, look) in SERIES.iter().enumerate() {
             let laps = [0, 1, 2].map(|lap| shape_of(series + lap * SERIES.len()));
             assert!(laps[0] != laps[1] && laps[1] != laps[2] && laps[0] != laps[2]);

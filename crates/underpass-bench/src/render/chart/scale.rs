@@ -1,253 +1,177 @@
-//! Axes: from which value to which, in even steps or by powers of ten, and where the ticks are.
+//! Axes: plotters' linear and logarithmic coordinates, with the unit's prefix at their ticks.
 
 use std::ops::Range;
 
+use plotters::coord::combinators::{IntoLogRange, LogCoord};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
 
 use super::super::figure::Prefix;
-use crate::document::{Case, Unit};
+use crate::document::Unit;
 
-/// Values that differ by more than this factor are shown by powers of ten.
+/// Values that differ by more than this factor are on a logarithmic axis.
 const LOG_FROM: f64 = 10.0;
 const TICKS_MAX: usize = 7;
 
+/// The shares of requests that have a tick.
+const SHARES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+
 /// One axis.
 #[derive(Clone, Debug)]
-pub(super) struct Scale {
-    progress: Progress,
-    low: f64,
-    high: f64,
-    pub(super) ticks: Vec<Tick>,
-    /// What the numbers at the ticks count; empty where they say it themselves.
-    pub(super) suffix: &'static str,
+pub(in super::super) struct AxisScale {
+    is_logarithmic: bool,
+    range: Range<f64>,
+    /// Values with their labels.
+    pub(super) ticks: Vec<(f64, String)>,
+    /// The unit of the labels; empty where they include it.
+    suffix: &'static str,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Linear,
-    Logarithmic,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Tick {
-    pub(super) at: f64,
-    pub(super) label: String,
-}
-
-impl Scale {
-    /// For figures: from 0, or by powers of ten where they differ by more than one.
-    pub(super) fn of_values(values: &[f64], unit: Unit) -> Scale {
-        let high = values.iter().copied().fold(0.0, f64::max);
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+impl AxisScale {
+    /// For figures: from 0, or logarithmic where they differ much.
+    pub(super) fn of_values(values: &[f64], unit: Unit) -> AxisScale {
+        let (low, high) = ends(values);
         if low > 0.0 && high / low > LOG_FROM {
-            Scale::logarithmic(low, high, unit)
+            AxisScale::logarithmic(low, high, unit)
         } else {
-            Scale::from_zero(high, unit)
+            AxisScale::from_zero(high, unit)
         }
     }
 
-    /// In even steps from 0, for bars and time.
-    pub(super) fn from_zero(high: f64, unit: Unit) -> Scale {
+    /// Linear from 0, for bars and time.
+    pub(in super::super) fn from_zero(high: f64, unit: Unit) -> AxisScale {
         let high = if high > 0.0 { high } else { 1.0 };
         let prefix = Prefix::of(high, unit);
-        let step = step(high / prefix.divisor / 5.0);
-        let steps = (high / prefix.divisor / step - 1e-9).ceil() as usize;
-        let ticks = (0..=steps).map(|count| {
-            let shown = count as f64 * step;
-            Tick {
-                at: shown * prefix.divisor,
-                label: plain(shown),
-            }
-        });
-        Scale {
-            progress: Progress::Linear,
-            low: 0.0,
-            high: steps as f64 * step * prefix.divisor,
-            ticks: ticks.collect(),
-            suffix: suffix(prefix),
-        }
+        let high = high / prefix.divisor;
+        let ticks = RangedCoordf64::from(0.0..high).key_points(TICKS_MAX);
+        // The last tick is at the end.
+        let step = ticks[1] - ticks[0];
+        let steps = (high / step - 1e-9).ceil() as usize;
+        let ticks = (0..=steps).map(|count| count as f64 * step);
+        AxisScale::with_prefix(false, ticks.collect(), prefix)
     }
 
-    fn logarithmic(low: f64, high: f64, unit: Unit) -> Scale {
+    /// From and to 1, 2 or 5 times a power of ten.
+    fn logarithmic(low: f64, high: f64, unit: Unit) -> AxisScale {
         let prefix = Prefix::of((low * high).sqrt(), unit);
         let (low, high) = (low / prefix.divisor, high / prefix.divisor);
-        let powers = (low.log10().floor() as i32 - 1)..=(high.log10().ceil() as i32 + 1);
-        let steps = |factors: &[f64]| -> Vec<f64> {
-            let all = powers.clone();
-            let all = all.flat_map(|power| {
-                factors
-                    .iter()
-                    .map(move |factor| factor * 10_f64.powi(power))
-            });
-            let all: Vec<f64> = all.collect();
-            let first = all
-                .iter()
-                .rposition(|&step| step <= low * (1.0 + 1e-9))
-                .unwrap_or(0);
-            let last = all.iter().position(|&step| step >= high * (1.0 - 1e-9));
-            all[first..=last.unwrap_or(all.len() - 1)].to_vec()
-        };
-        let fine = steps(&[1.0, 2.0, 5.0]);
-        let (from, to) = (fine[0], fine[fine.len() - 1]);
-        let shown = match fine.len() {
-            0..=TICKS_MAX => fine,
-            _ => steps(&[1.0])
-                .into_iter()
-                .filter(|step| (from..=to).contains(step))
-                .collect(),
-        };
-        let ticks = shown.into_iter().map(|step| Tick {
-            at: step * prefix.divisor,
-            label: plain(step),
-        });
-        Scale {
-            progress: Progress::Logarithmic,
-            low: from * prefix.divisor,
-            high: to * prefix.divisor,
-            ticks: ticks.collect(),
-            suffix: suffix(prefix),
+        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|one| one * 10_f64.powi(power)));
+        let steps: Vec<f64> = steps.collect();
+        let first = steps.iter().rposition(|&step| step <= low * (1.0 + 1e-9));
+        let last = steps.iter().position(|&step| step >= high * (1.0 - 1e-9));
+        let steps = &steps[first.unwrap_or(0)..=last.unwrap_or(steps.len() - 1)];
+        let mut scale = AxisScale::with_prefix(true, steps.to_vec(), prefix);
+        if steps.len() > TICKS_MAX {
+            scale
+                .ticks
+                .retain(|(_, label)| label.trim_matches(['0', '.']) == "1");
         }
-    }
-
-    /// For the cases of an experiment: a tick at each, with the case's label.
-    pub(super) fn of_cases(cases: &[&Case]) -> Scale {
-        let ticks = cases.iter().map(|case| Tick {
-            at: case.x,
-            label: case.label.clone(),
-        });
-        let low = cases
-            .iter()
-            .map(|case| case.x)
-            .fold(f64::INFINITY, f64::min);
-        let high = cases
-            .iter()
-            .map(|case| case.x)
-            .fold(f64::NEG_INFINITY, f64::max);
-        let progress = match low > 0.0 && high / low > LOG_FROM / 2.0 {
-            true => Progress::Logarithmic,
-            false => Progress::Linear,
-        };
-        let mut scale = Scale {
-            progress,
-            low,
-            high,
-            ticks: ticks.collect(),
-            suffix: "",
-        };
-        scale.widen(0.04);
         scale
     }
 
-    /// For shares of requests, given as how many nines they have.
-    pub(super) fn of_nines(nines_max: f64) -> Scale {
-        let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
-        let ticks = shares.map(|share| Tick {
-            at: nines(share),
-            label: format!("{} %", plain(share * 100.0)),
-        });
-        Scale {
-            progress: Progress::Linear,
-            low: 0.0,
-            high: nines_max,
+    fn with_prefix(is_logarithmic: bool, ticks: Vec<f64>, prefix: Prefix) -> AxisScale {
+        let (low, high) = ends(&ticks);
+        let ticks = ticks.into_iter();
+        AxisScale {
+            is_logarithmic,
+            range: low * prefix.divisor..high * prefix.divisor,
             ticks: ticks
-                .into_iter()
-                .filter(|tick| tick.at <= nines_max + 1e-9)
+                .map(|tick| (tick * prefix.divisor, plain(tick)))
                 .collect(),
-            suffix: "",
+            suffix: match prefix.suffix {
+                "k" => "thousands",
+                "M" => "millions",
+                "G" => "billions",
+                other => other,
+            },
         }
     }
 
-    /// Places without ticks, from 0 to `count`: the rows of a bar chart.
-    pub(super) fn of_rows(count: usize) -> Scale {
-        let high = count as f64;
-        Scale {
-            progress: Progress::Linear,
-            low: 0.0,
-            high,
-            ticks: Vec::new(),
-            suffix: "",
-        }
-    }
-
-    /// The same axis with other ticks.
-    pub(super) fn with_ticks(&self, ticks: Vec<Tick>) -> Scale {
-        Scale {
+    /// With a tick for each case.
+    pub(in super::super) fn of_cases(ticks: Vec<(f64, String)>) -> AxisScale {
+        let (low, high) = ends(&ticks.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+        let is_logarithmic = low > 0.0 && high / low > LOG_FROM / 2.0;
+        // Room at both sides.
+        let range = match is_logarithmic {
+            true => {
+                let factor = (high / low).powf(0.04);
+                low / factor..high * factor
+            }
+            false if high > low => low - (high - low) * 0.04..high + (high - low) * 0.04,
+            false => low - 1.0..high + 1.0,
+        };
+        AxisScale {
+            is_logarithmic,
+            range,
             ticks,
-            ..self.clone()
+            suffix: "",
         }
     }
 
-    /// Whether it goes by powers of ten.
-    pub(super) fn is_logarithmic(&self) -> bool {
-        self.progress == Progress::Logarithmic
-    }
-
-    fn widen(&mut self, share: f64) {
-        let (low, high) = (self.bent(self.low), self.bent(self.high));
-        let more = if high > low {
-            (high - low) * share
-        } else {
-            1.0
-        };
-        let straight = |bent: f64| match self.progress {
-            Progress::Linear => bent,
-            Progress::Logarithmic => 10_f64.powf(bent),
-        };
-        (self.low, self.high) = (straight(low - more), straight(high + more));
-    }
-
-    fn bent(&self, value: f64) -> f64 {
-        match self.progress {
-            Progress::Linear => value,
-            Progress::Logarithmic => value.log10(),
+    /// For shares of requests, given as their number of nines.
+    pub(in super::super) fn of_nines(nines_max: f64) -> AxisScale {
+        let ticks = SHARES.map(|share| (nines(share), format!("{} %", plain(share * 100.0))));
+        let shown = |tick: &(f64, String)| tick.0 <= nines_max + 1e-9;
+        AxisScale {
+            is_logarithmic: false,
+            range: 0.0..nines_max,
+            ticks: ticks.into_iter().filter(shown).collect(),
+            suffix: "",
         }
+    }
+
+    pub(in super::super) fn is_logarithmic(&self) -> bool {
+        self.is_logarithmic
+    }
+
+    /// A label with the unit of the ticks.
+    pub(super) fn labelled(&self, label: &str) -> String {
+        match self.suffix {
+            "" => label.to_owned(),
+            suffix => format!("{label} ({suffix})"),
+        }
+    }
+
+    /// The label of the tick at a value.
+    pub(super) fn label_at(&self, value: f64) -> String {
+        let tick = self.ticks.iter().find(|(at, _)| *at == value);
+        tick.map_or(String::new(), |(_, label)| label.clone())
     }
 }
 
-impl Ranged for Scale {
+impl Ranged for AxisScale {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
-    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
-        let (low, high) = (self.bent(self.low), self.bent(self.high));
-        let share = (self.bent(*value) - low) / (high - low);
-        from + (share * f64::from(to - from)).round() as i32
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        match self.is_logarithmic {
+            true => LogCoord::from(self.range.clone().log_scale()).map(value, limit),
+            false => RangedCoordf64::from(self.range.clone()).map(value, limit),
+        }
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.ticks.iter().map(|tick| tick.at).collect()
+        self.ticks.iter().map(|(at, _)| *at).collect()
     }
 
     fn range(&self) -> Range<f64> {
-        self.low..self.high
+        self.range.clone()
     }
+}
+
+/// The least and the greatest.
+fn ends(values: &[f64]) -> (f64, f64) {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (low, values.iter().copied().fold(0.0, f64::max))
 }
 
 /// How many nines a share has: 0.9 has 1, 0.99 has 2, 0.5 has 0.3.
-pub(super) fn nines(share: f64) -> f64 {
+pub(in super::super) fn nines(share: f64) -> f64 {
     -(1.0 - share).log10() + 0.0
 }
 
-/// The least of 1, 2, 5 times a power of ten that is no less.
-fn step(least: f64) -> f64 {
-    let power = 10_f64.powf(least.log10().floor());
-    let factors = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter();
-    let found = factors
-        .map(|factor| factor * power)
-        .find(|step| *step >= least * (1.0 - 1e-9));
-    found.unwrap_or(power * 10.0)
-}
-
-fn suffix(prefix: Prefix) -> &'static str {
-    match prefix.suffix {
-        "k" => "thousands",
-        "M" => "millions",
-        "G" => "billions",
-        other => other,
-    }
-}
-
-/// Without what floating point adds, and without zeros at the end.
+/// Without rounding errors of floating point, and without zeros at the end.
 fn plain(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::plots::{Legend, Plot, plots};
-use super::super::sample;
+use super::super::tests::sample;
 use super::palette::hex;
 use super::*;
 use crate::document::Experiment;
@@ -105,22 +105,22 @@ fn elements(svg: &str) -> Vec<Element> {
 }
 
 /// Value at a place on the drawing, found from ticks as a reader finds it.
-struct Reading {
+struct HoldWorkload {
     bent: fn(f64) -> f64,
     straight: fn(f64) -> f64,
     slope: f64,
     offset: f64,
 }
 
-impl Reading {
+impl HoldWorkload {
     /// By regression of either the values or their logarithms, whichever lies on a line.
-    fn of(ticks: &[(f64, f64)]) -> Reading {
+    fn of(ticks: &[(f64, f64)]) -> HoldWorkload {
         assert!(ticks.len() >= 2, "too few ticks to read: {ticks:?}");
-        let linear = Reading::fitted(ticks, |value| value, |value| value);
+        let linear = HoldWorkload::fitted(ticks, |value| value, |value| value);
         if linear.is_good(ticks) {
             return linear;
         }
-        let logarithmic = Reading::fitted(ticks, f64::log10, |value| 10_f64.powf(value));
+        let logarithmic = HoldWorkload::fitted(ticks, f64::log10, |value| 10_f64.powf(value));
         assert!(
             logarithmic.is_good(ticks),
             "neither linear nor logarithmic: {ticks:?}"
@@ -128,7 +128,11 @@ impl Reading {
         logarithmic
     }
 
-    fn fitted(ticks: &[(f64, f64)], bent: fn(f64) -> f64, straight: fn(f64) -> f64) -> Reading {
+    fn fitted(
+        ticks: &[(f64, f64)],
+        bent: fn(f64) -> f64,
+        straight: fn(f64) -> f64,
+    ) -> HoldWorkload {
         let count = ticks.len() as f64;
         let value = ticks.iter().map(|&(value, _)| bent(value)).sum::<f64>() / count;
         let place = ticks.iter().map(|(_, place)| place).sum::<f64>() / count;
@@ -138,7 +142,7 @@ impl Reading {
             own += (bent(v) - value).powi(2);
         }
         let slope = both / own;
-        Reading {
+        HoldWorkload {
             bent,
             straight,
             slope,
@@ -182,11 +186,11 @@ fn factor(svg: &[Element]) -> f64 {
     }
 }
 
-fn vertical(svg: &[Element]) -> Reading {
+fn vertical(svg: &[Element]) -> HoldWorkload {
     let is_tick = |one: &&Element| one.name == "text" && one.is("dy", "0.5ex");
     let factor = factor(svg);
     let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("y"));
-    Reading::of(&svg.iter().filter(is_tick).map(tick).collect::<Vec<_>>())
+    HoldWorkload::of(&svg.iter().filter(is_tick).map(tick).collect::<Vec<_>>())
 }
 
 /// Places of the marks of a series, from the left: of each two of them the coloured, not its rim.
@@ -225,7 +229,7 @@ fn marks_of_line_charts_read_back_as_the_medians() {
             .filter(|plot| !plot.group.is_empty() && plot.narrow.is_some())
         {
             let metric = plot
-                .words()
+                .words
                 .id
                 .trim_start_matches("e-")
                 .trim_end_matches("-narrow");
@@ -277,8 +281,8 @@ fn bars_end_at_the_medians() {
             let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
             // The outermost label may stand aside of its tick; a line through the others is exact.
             let ticks: Vec<_> = svg.iter().filter(is_tick).map(tick).skip(1).collect();
-            let reading = Reading::of(&ticks);
-            let metric = plot.words().id.trim_start_matches("e-");
+            let reading = HoldWorkload::of(&ticks);
+            let metric = plot.words.id.trim_start_matches("e-");
             for place in 0..experiment.contenders.len() {
                 let ink = hex(colour(place));
                 let bar = svg
@@ -306,13 +310,13 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
     let (experiment, plots) = all_plots().swap_remove(2);
     let plot = plots
         .iter()
-        .find(|plot| plot.words().id == "e-times")
+        .find(|plot| plot.words.id == "e-times")
         .unwrap();
     let svg = elements(&plot.svg);
     let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
     let factor = factor(&svg);
     let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
-    let reading = Reading::of(
+    let reading = HoldWorkload::of(
         &svg.iter()
             .filter(is_tick)
             .map(tick)
@@ -352,7 +356,7 @@ fn latencies_and_timelines_read_back() {
         elements(
             &plots
                 .iter()
-                .find(|one| one.words().id.starts_with(id))
+                .find(|one| one.words.id.starts_with(id))
                 .unwrap()
                 .svg,
         )

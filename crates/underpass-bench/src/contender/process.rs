@@ -1,0 +1,321 @@
+//! Processes of contenders: bound to a processor, watched, stopped by their process id.
+//!
+//! A long-running contender is started through a wrapper, which is this program again: it moves to a
+//! processor, asks the kernel for SIGTERM when its parent dies, and becomes the command. So no
+//! process stays behind however a measurement ends, and the process id is the command's.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::role::SubprocessRole;
+use crate::document::Contender;
+use crate::error::{Error, ErrorContext, Result};
+use crate::machine::proc;
+
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Options that print a version, the most common first.
+pub(crate) const VERSION_OPTIONS: [&str; 4] = ["--version", "-v", "-V", "version"];
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+const VERSION_CHARS_MAX: usize = 120;
+const UNKNOWN_VERSION: &str = "version unknown";
+
+/// A contender's command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CommandSpec {
+    /// Unique among the contenders.
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl CommandSpec {
+    /// Its entry in the document.
+    pub(crate) fn entry(&self) -> Contender {
+        let words = self.command.iter();
+        Contender {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            command: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            environment: Vec::new(),
+            configuration: None,
+        }
+    }
+
+    /// The command through the wrapper; the caller sets its streams.
+    pub(crate) fn on(&self, processor: Option<usize>) -> Result<Command> {
+        let command = self.command.clone();
+        let role = SubprocessRole::Become { processor, command };
+        let mut wrapped = Command::new(own_program()?);
+        wrapped.args(role.arguments());
+        Ok(wrapped)
+    }
+
+    /// The command itself, without input. Ctrl-C doesn't reach it.
+    fn direct(&self) -> Result<Command> {
+        let (program, arguments) = split(&self.command)?;
+        let mut command = Command::new(program);
+        command
+            .process_group(0)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    fn check(&self, output: io::Result<Output>) -> Result<()> {
+        let name = &self.name;
+        let output =
+            output.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let (status, stderr) = (output.status, String::from_utf8_lossy(&output.stderr));
+        let why = format!("running {name}: {status}: {}", stderr.trim());
+        Err(Error::Contender(why))
+    }
+}
+
+fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
+    let split = command.split_first();
+    split.ok_or_else(|| Error::Setting("the command is empty".into()))
+}
+
+/// The path of this program.
+pub(crate) fn own_program() -> Result<OsString> {
+    let path = std::env::current_exe().context(|| "finding this program".into())?;
+    Ok(path.into_os_string())
+}
+
+/// A process of a contender that runs until it is stopped.
+pub(crate) struct ChildProcess {
+    name: String,
+    child: Child,
+}
+
+impl ChildProcess {
+    /// Starts it. Ctrl-C doesn't reach it: the measurement stops it.
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<ChildProcess> {
+        let started = command.process_group(0).spawn();
+        let child = started.context(|| format!("starting {name}"))?;
+        Ok(ChildProcess {
+            name: name.to_owned(),
+            child,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether it ended by itself.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        let ended = self.child.try_wait();
+        let ended = ended.context(|| format!("waiting for {}", self.name))?;
+        Ok(ended.is_some())
+    }
+
+    /// Ends it and its descendants, with SIGTERM first and SIGKILL after 5 seconds. Does nothing if
+    /// it has ended, because its process id may belong to another process.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if self.has_ended()? {
+            return Ok(());
+        }
+        let tree = proc::process_tree(self.pid())?;
+        signal(self.pid(), Signal::TERM);
+        let start = Instant::now();
+        while start.elapsed() < STOP_TIMEOUT {
+            if self.has_ended()? {
+                return Ok(());
+            }
+            sleep(POLL);
+        }
+        tree.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        let killed = self.child.wait();
+        killed.context(|| format!("killing {}", self.name))?;
+        Err(Error::Contender(format!(
+            "{} ignored SIGTERM for {STOP_TIMEOUT:?}",
+            self.name
+        )))
+    }
+}
+
+/// Runs a program to its end on the processor of this thread. Anything but success is an error with
+/// what it printed.
+pub(crate) fn run(command: &CommandSpec) -> Result<()> {
+    let child = command.direct()?.spawn();
+    command.check(child.and_then(Child::wait_with_output))
+}
+
+/// Does the same while a thread watches the process: `watch` gets the process id, and a channel that
+/// is closed when the program has ended.
+pub(crate) fn run_watched<T: Send>(
+    command: &CommandSpec,
+    watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
+) -> Result<T> {
+    let child = match command.direct()?.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return Err(Error::Contender(format!(
+                "running {}: {error}",
+                command.name
+            )));
+        }
+    };
+    let pid = child.id();
+    let (running, end) = mpsc::channel();
+    let (output, seen) = thread::scope(|scope| {
+        let watching = scope.spawn(move || watch(pid, &end));
+        let output = child.wait_with_output();
+        drop(running);
+        (output, watching.join())
+    });
+    command.check(output)?;
+    seen.map_err(|_| Error::Contender(format!("watching {} failed", command.name)))
+}
+
+/// The version that a program prints with `--version`.
+pub(crate) fn version_of(command: &CommandSpec) -> String {
+    let program = command.command.first().cloned().unwrap_or_default();
+    version_by(&program, &VERSION_OPTIONS[..1])
+}
+
+/// The version that a program prints with the first of these options that it accepts.
+pub(crate) fn version_by(program: &OsStr, options: &[&str]) -> String {
+    let mut options = options.iter();
+    let line = options.find_map(|option| version_line(&output_with(program, option)?));
+    line.unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
+}
+
+/// What a program prints with an option; `None` if it rejects it or doesn't end within 2 seconds.
+fn output_with(program: &OsStr, option: &str) -> Option<String> {
+    let mut log = tempfile::tempfile().ok()?;
+    let mut child = Command::new(program)
+        .arg(option)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().ok()?)
+        .stderr(log.try_clone().ok()?)
+        .spawn()
+        .ok()?;
+    let start = Instant::now();
+    while start.elapsed() < VERSION_TIMEOUT {
+        if let Some(status) = child.try_wait().ok()? {
+            let mut output = Vec::new();
+            log.rewind()
+                .and_then(|()| log.read_to_end(&mut output))
+                .ok()?;
+            let output = String::from_utf8_lossy(&output).into_owned();
+            return Some(output).filter(|_| status.success());
+        }
+        sleep(POLL);
+    }
+    // The option has another meaning, and the program keeps running.
+    let _ = child.kill().and_then(|()| child.wait());
+    None
+}
+
+/// The first line that may be a version: it has a digit. Long lines are cut.
+fn version_line(output: &str) -> Option<String> {
+    let mut lines = output.lines().map(str::trim);
+    let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(line.chars().take(VERSION_CHARS_MAX).collect())
+}
+
+/// The wrapper: moves to a processor and becomes the command. Returns only on failure.
+pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .context(|| "requesting a signal at the parent's death".into())?;
+    processor.map_or(Ok(()), bind_to)?;
+    let (program, arguments) = split(command)?;
+    let failed = Command::new(program).args(arguments).exec();
+    Err(failed).context(|| format!("becoming {}", program.display()))
+}
+
+/// Binds the calling thread, and what it starts from now on, to one processor.
+pub(crate) fn bind_to(processor: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    sched_setaffinity(None, &set).context(|| format!("moving to processor {processor}"))
+}
+
+/// A processor for the contenders and another for this program, if there are two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Processors {
+    pub(crate) contender: Option<usize>,
+    pub(crate) bench: Option<usize>,
+    /// All that this process may use.
+    all: CpuSet,
+}
+
+impl Processors {
+    /// The first two processors that this process may use.
+    pub(crate) fn find() -> Processors {
+        let all = sched_getaffinity(None).unwrap_or_default();
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&processor| all.is_set(processor));
+        let (contender, bench) = match (allowed.next(), allowed.next()) {
+            (contender, bench @ Some(_)) => (contender, bench),
+            _ => (None, None),
+        };
+        Processors {
+            contender,
+            bench,
+            all,
+        }
+    }
+
+    /// Allows the calling thread, and what it starts from now on, to use every processor again.
+    pub(crate) fn release(&self) -> Result<()> {
+        if self.all.count() == 0 {
+            return Ok(());
+        }
+        sched_setaffinity(None, &self.all).context(|| "moving to all processors".into())
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // An error means that it has ended already.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_first_line_with_a_digit() {
+        let output = "\n  nginx version:   nginx/1.22.1\nbuilt with 3\n";
+        let line = version_line(output);
+        assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
+        assert_eq!(version_line("usage: x\n"), None);
+    }
+
+    #[test]
+    fn programs_print_their_version_and_some_have_none() {
+        let of = |program: &str| version_by(program.as_ref(), &VERSION_OPTIONS);
+        assert!(of("cargo").starts_with("cargo 1."), "{}", of("cargo"));
+        assert_eq!(of("false"), UNKNOWN_VERSION);
+        assert_eq!(of("/nowhere/server"), UNKNOWN_VERSION);
+    }
+}

@@ -1,0 +1,361 @@
+//! A server under test: a command with placeholders, a process that accepts connections.
+//!
+//! ```text
+//!   nginx -p {own} -c {file:peers/nginx.conf}        what the user gives
+//!     │
+//!     ▼  a free port, a directory of its own, the file copied there and filled in
+//!   nginx -p /tmp/…/server-1 -c /tmp/…/server-1/0/nginx.conf
+//! ```
+//!
+//! On the command line, an unknown name in braces is an error. In a copied file only the known names
+//! are replaced, because configurations have other braces.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::named::NamedCommand;
+use super::process::{self, ChildProcess, CommandSpec};
+use crate::document::Contender;
+use crate::error::{Error, ErrorContext, Result};
+
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(5);
+
+/// The most that is shown of a failed server's output.
+const OUTPUT_BYTES_MAX: usize = 2000;
+
+/// All that is needed to start one server repeatedly.
+#[derive(Debug)]
+pub(crate) struct ServerSetup {
+    command: CommandSpec,
+    configuration: Option<String>,
+    /// Where it listens.
+    address: SocketAddr,
+    /// Its directory.
+    own: PathBuf,
+    /// The Unix socket of its metrics, if it is our own.
+    metrics: Option<PathBuf>,
+}
+
+/// Whether a server counts by which mechanisms it sends bodies. That costs a little, so it is off
+/// while the server is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricsMode {
+    Off,
+    On,
+}
+
+/// A server that accepts connections.
+pub(crate) struct ServerProcess {
+    process: ChildProcess,
+    address: SocketAddr,
+}
+
+impl ServerSetup {
+    /// This program, serving `root` with one worker and additional arguments.
+    pub(crate) fn own(
+        name: &str,
+        more: &[String],
+        root: &Path,
+        own: PathBuf,
+    ) -> Result<ServerSetup> {
+        let address = free_address()?;
+        let listen = address.to_string();
+        let options = ["--listen", &listen, "--workers", "1"].map(OsString::from);
+        let mut command = vec![process::own_program()?, "serve".into(), root.into()];
+        command.extend(options.into_iter().chain(more.iter().map(OsString::from)));
+        Ok(ServerSetup {
+            command: CommandSpec {
+                name: name.to_owned(),
+                version: format!("underpass {}", env!("CARGO_PKG_VERSION")),
+                command,
+            },
+            configuration: None,
+            address,
+            metrics: Some(own.join("status")),
+            own,
+        })
+    }
+
+    /// A server that the user names, serving `root`.
+    pub(crate) fn of(named: &NamedCommand, root: &Path, own: PathBuf) -> Result<ServerSetup> {
+        let address = free_address()?;
+        let mut placeholders = Placeholders {
+            root,
+            own: &own,
+            address,
+            copied: Vec::new(),
+        };
+        let words = named.words.iter();
+        let filled = words.map(|word| Ok(placeholders.fill(word)?.into()));
+        let command = filled
+            .collect::<Result<Vec<OsString>>>()
+            .map_err(|error| error.of(&named.name))?;
+        let copied = placeholders.copied;
+        Ok(ServerSetup {
+            command: CommandSpec {
+                name: named.name.clone(),
+                version: process::version_by(&command[0], &process::VERSION_OPTIONS),
+                command,
+            },
+            configuration: (!copied.is_empty()).then(|| copied.join("\n")),
+            address,
+            own,
+            metrics: None,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.command.name
+    }
+
+    /// The directory for files about this server.
+    pub(crate) fn own_directory(&self) -> &Path {
+        &self.own
+    }
+
+    /// The Unix socket of its metrics, where it listens if it is started with them.
+    pub(crate) fn metrics(&self) -> Option<&Path> {
+        self.metrics.as_deref()
+    }
+
+    /// Its entry in the document.
+    pub(crate) fn entry(&self) -> Contender {
+        Contender {
+            configuration: self.configuration.clone(),
+            ..self.command.entry()
+        }
+    }
+
+    /// Starts it on `processor`; returns once it accepts connections.
+    pub(crate) fn start(
+        &self,
+        processor: Option<usize>,
+        metrics: MetricsMode,
+    ) -> Result<ServerProcess> {
+        let log = self.own.join("output.log");
+        let context = || format!("creating {}", log.display());
+        let output = File::create(&log).context(context)?;
+        let errors = output.try_clone().context(context)?;
+        let mut command = self.command.clone();
+        if let (MetricsMode::On, Some(socket)) = (metrics, &self.metrics) {
+            let address = format!("unix:{}", socket.display());
+            command.command.extend(["--status".into(), address.into()]);
+        }
+        let mut command = command.on(processor)?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let (name, address) = (self.name(), self.address);
+        let mut process = ChildProcess::start(name, &mut command)?;
+        match wait_until_accepting(address, &mut process)? {
+            Ok(()) => Ok(ServerProcess { process, address }),
+            Err(why) => {
+                // Why it did not start matters more than how it ends.
+                let _ = process.stop();
+                let output = fs::read(&log).unwrap_or_default();
+                Err(Error::Contender(format!(
+                    "{name} {why} and doesn't accept connections on {address}; its output: {}",
+                    end_of(&String::from_utf8_lossy(&output))
+                )))
+            }
+        }
+    }
+}
+
+/// Returns why a server doesn't accept connections.
+fn wait_until_accepting(
+    address: SocketAddr,
+    process: &mut ChildProcess,
+) -> Result<std::result::Result<(), &'static str>> {
+    let start = Instant::now();
+    loop {
+        let accepts = TcpStream::connect(address).is_ok();
+        if process.has_ended()? {
+            return Ok(Err(
+                "ended at once (a server has to stay in the foreground)",
+            ));
+        }
+        if accepts {
+            return Ok(Ok(()));
+        }
+        if start.elapsed() > START_TIMEOUT {
+            return Ok(Err("does not start within 10 seconds"));
+        }
+        sleep(POLL);
+    }
+}
+
+impl ServerProcess {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// See [`ChildProcess::stop`].
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.process.stop()
+    }
+}
+
+/// The values of placeholders.
+struct Placeholders<'a> {
+    root: &'a Path,
+    own: &'a Path,
+    address: SocketAddr,
+    /// The texts of the files that were copied.
+    copied: Vec<String>,
+}
+
+const KNOWN: &str = "{root} {host} {port} {address} {own} {file:PATH}";
+
+impl Placeholders<'_> {
+    /// A word of a command line with its placeholders replaced.
+    fn fill(&mut self, word: &str) -> Result<String> {
+        let mut filled = String::new();
+        let mut rest = word;
+        while let Some((before, after)) = rest.split_once('{') {
+            filled.push_str(before);
+            match after.split_once('}') {
+                Some((inside, behind)) if is_name(inside) => {
+                    filled.push_str(&self.value(inside)?);
+                    rest = behind;
+                }
+                _ => {
+                    filled.push('{');
+                    rest = after;
+                }
+            }
+        }
+        Ok(filled + rest)
+    }
+
+    fn value(&mut self, name: &str) -> Result<String> {
+        if let Some(path) = name.strip_prefix("file:") {
+            return self.copy(Path::new(path));
+        }
+        let known = self.values().into_iter().find(|(known, _)| *known == name);
+        let value = known.map(|(_, value)| value);
+        value.ok_or_else(|| {
+            Error::Contender(format!(
+                "unknown placeholder {{{name}}}; expected one of {KNOWN}"
+            ))
+        })
+    }
+
+    fn values(&self) -> [(&'static str, String); 5] {
+        [
+            ("root", self.root.display().to_string()),
+            ("host", self.address.ip().to_string()),
+            ("port", self.address.port().to_string()),
+            ("address", self.address.to_string()),
+            ("own", self.own.display().to_string()),
+        ]
+    }
+
+    /// Copies a file into the server's directory, keeping its name, which matters to some servers.
+    fn copy(&mut self, from: &Path) -> Result<String> {
+        let text = fs::read_to_string(from).context(|| format!("reading {}", from.display()))?;
+        let filled = self.values().iter().fold(text, |text, (name, value)| {
+            text.replace(&format!("{{{name}}}"), value)
+        });
+        let folder = self.own.join(self.copied.len().to_string());
+        let to = folder.join(from.file_name().unwrap_or_default());
+        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&to, &filled));
+        written.context(|| format!("writing {}", to.display()))?;
+        self.copied.push(filled);
+        Ok(to.display().to_string())
+    }
+}
+
+/// Whether it can be a placeholder; other text in braces, such as JSON, is kept.
+fn is_name(inside: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    inside.starts_with("file:") || (!inside.is_empty() && inside.chars().all(is_letter))
+}
+
+/// A loopback address on which no program listens now.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.context(|| "finding a free port".into())
+}
+
+fn end_of(output: &str) -> &str {
+    let output = output.trim();
+    let from = output.len().saturating_sub(OUTPUT_BYTES_MAX);
+    let from = (from..output.len()).find(|&at| output.is_char_boundary(at));
+    match from.map_or("", |from| &output[from..]) {
+        "" => "nothing",
+        output => output,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(word: &str, own: &Path) -> Result<(String, Vec<String>)> {
+        let mut place = Placeholders {
+            root: Path::new("/www"),
+            own,
+            address: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            copied: Vec::new(),
+        };
+        let word = place.fill(word)?;
+        Ok((word, place.copied))
+    }
+
+    fn word(word: &str) -> String {
+        filled(word, Path::new("/own")).unwrap().0
+    }
+
+    #[test]
+    fn placeholders_are_replaced_wherever_they_stand() {
+        assert_eq!(word("--root={root}/x"), "--root=/www/x");
+        assert_eq!(word("{host}:{port}"), "127.0.0.1:8080");
+        assert_eq!(word("{own}{address}"), "/own127.0.0.1:8080");
+        assert_eq!(word("plain"), "plain");
+    }
+
+    #[test]
+    fn an_unknown_placeholder_is_an_error_that_lists_the_known_ones() {
+        let error = filled("{rot}", Path::new("/own")).unwrap_err().to_string();
+        assert!(error.contains("{rot}") && error.contains(KNOWN), "{error}");
+    }
+
+    #[test]
+    fn other_braces_are_left_alone() {
+        for other in ["{\"a\": 1}", "{}", "{", "}", "a{b", "{A}"] {
+            assert_eq!(word(other), other);
+        }
+    }
+
+    #[test]
+    fn a_file_is_copied_with_its_placeholders_replaced_and_its_braces_kept() {
+        let own = tempfile::tempdir().unwrap();
+        let from = own.path().join("some.conf");
+        fs::write(&from, "http { listen {address}; root {root}; {other} }").unwrap();
+        let asked = format!("{{file:{}}}", from.display());
+        let (word, copied) = filled(&asked, own.path()).unwrap();
+        assert_eq!(word, own.path().join("0/some.conf").display().to_string());
+        let expected = "http { listen 127.0.0.1:8080; root /www; {other} }";
+        assert_eq!(copied, [expected]);
+        assert_eq!(fs::read_to_string(word).unwrap(), expected);
+        let missing = filled("{file:/nowhere/x}", own.path()).unwrap_err();
+        assert!(missing.to_string().contains("/nowhere/x"), "{missing}");
+    }
+
+    #[test]
+    fn the_end_of_a_servers_output_is_shown() {
+        assert_eq!(end_of(" \n"), "nothing");
+        assert_eq!(end_of("bind: taken\n"), "bind: taken");
+        let long = "é".repeat(OUTPUT_BYTES_MAX);
+        assert_eq!(end_of(&long).len(), OUTPUT_BYTES_MAX);
+    }
+}

@@ -1,0 +1,201 @@
+//! A worker process: a program that does jobs from its standard input, one after the other.
+//!
+//! ```text
+//!   worker ──► ready NAME VERSION             once, when it can begin
+//!   bench  ──► send ⇥ FILE ⇥ ADDRESS:PORT     send the file over a new connection, shut it down
+//!                                             for writing, wait until the other side ends it
+//!   bench  ──► copy ⇥ FROM ⇥ TO ⇥ TIMES       TIMES times: remove TO, copy FROM to TO
+//!   worker ──► ok BYTES                       the sum of what was moved
+//!   worker ──► failed MESSAGE                 the job is not done
+//! ```
+//!
+//! It ends when its standard input does. A worker that starts slowly (a virtual machine, an
+//! interpreter) has started before anything is measured, and all workers are measured in the same
+//! way, from outside: a program in any language is compared with this project's mover under the same
+//! conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use underpass::Mechanism;
+
+use super::process::{ChildProcess, CommandSpec};
+use crate::error::{Error, ErrorContext, Result};
+
+/// A virtual machine may take a while to start on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A GiB at 5 MB/s; a longer job is stuck.
+const JOB_TIMEOUT: Duration = Duration::from_secs(200);
+
+pub(crate) struct WorkerProcess {
+    name: String,
+    version: String,
+    process: ChildProcess,
+    jobs: ChildStdin,
+    answers: Receiver<String>,
+}
+
+/// The result of a job.
+#[derive(Debug)]
+pub(crate) struct JobResult {
+    pub(crate) bytes: u64,
+    /// By mechanism, from a worker that counts.
+    pub(crate) counts: Vec<MechanismCounts>,
+}
+
+/// What one mechanism did in a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MechanismCounts {
+    pub(crate) mechanism: Mechanism,
+    pub(crate) bytes: u64,
+    pub(crate) calls: u64,
+    pub(crate) refusals: u64,
+}
+
+impl WorkerProcess {
+    /// Starts a program that follows the protocol, and waits until it is ready.
+    pub(crate) fn start(program: &CommandSpec, processor: Option<usize>) -> Result<WorkerProcess> {
+        let mut command = program.on(processor)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = ChildProcess::start(&program.name, &mut command)?;
+        let child = process.child();
+        let (Some(jobs), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::Contender("a worker without streams".into()));
+        };
+        let (sender, answers) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(output).lines();
+            lines
+                .map_while(std::result::Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        let mut porter = WorkerProcess {
+            name: program.name.clone(),
+            version: program.version.clone(),
+            process,
+            jobs,
+            answers,
+        };
+        let ready = porter.answer(START_TIMEOUT)?;
+        match ready.strip_prefix("ready ") {
+            Some(version) => porter.version = version.to_owned(),
+            None => return Err(porter.protocol_error(&ready)),
+        }
+        Ok(porter)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// As it reports it.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Sends it a job and waits for its end.
+    pub(crate) fn job(&mut self, words: &[&str]) -> Result<JobResult> {
+        if let Some(word) = words.iter().find(|word| word.contains(['\t', '\n'])) {
+            return Err(Error::Setting(format!("a job can't contain {word:?}")));
+        }
+        let sent = writeln!(self.jobs, "{}", words.join("\t"));
+        sent.context(|| format!("sending {} a job", self.name))?;
+        let answer = self.answer(JOB_TIMEOUT)?;
+        match parse(&answer) {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(message)) => {
+                let name = &self.name;
+                Err(Error::Contender(format!("{name} failed: {message}")))
+            }
+            None => Err(self.protocol_error(&answer)),
+        }
+    }
+
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        self.process.stop()
+    }
+
+    fn answer(&mut self, timeout: Duration) -> Result<String> {
+        self.answers.recv_timeout(timeout).map_err(|_| {
+            let ended = self.process.has_ended().unwrap_or(true);
+            let what = if ended { "ended" } else { "does not answer" };
+            Error::Contender(format!("{} {what}", self.name))
+        })
+    }
+
+    fn protocol_error(&self, answer: &str) -> Error {
+        let name = &self.name;
+        Error::Contender(format!(
+            "{name} answers {answer:?}, which is not in the protocol of workers"
+        ))
+    }
+}
+
+fn parse(answer: &str) -> Option<std::result::Result<JobResult, String>> {
+    if let Some(message) = answer.strip_prefix("failed ") {
+        return Some(Err(message.to_owned()));
+    }
+    let rest = answer.strip_prefix("ok ")?;
+    let (bytes, account) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some(Ok(JobResult {
+        bytes: bytes.parse().ok()?,
+        counts: serde_json::from_str(account)
+            .map_or_else(|_| Vec::new(), |account| counts(&account)),
+    }))
+}
+
+/// Reads an account as the mover writes it, without mechanisms that did nothing.
+fn counts(account: &Value) -> Vec<MechanismCounts> {
+    let refusals_of = |mechanism: Mechanism| {
+        let all = account["refusals"].as_array().into_iter().flatten();
+        let own = all.filter(|refusal| refusal["mechanism"] == mechanism.name());
+        own.count() as u64
+    };
+    let counts = Mechanism::ALL.map(|mechanism| {
+        let tally = &account[mechanism.name()];
+        MechanismCounts {
+            mechanism,
+            bytes: tally["bytes"].as_u64().unwrap_or(0),
+            calls: tally["calls"].as_u64().unwrap_or(0),
+            refusals: refusals_of(mechanism),
+        }
+    });
+    let used = counts.into_iter().filter(|j| j.calls + j.refusals > 0);
+    used.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_bytes_and_how_they_travelled() {
+        let account = r#"{"bytes":7,"sendfile":{"bytes":7,"calls":2},"clone":{"bytes":0,"calls":0},
+            "refusals":[{"mechanism":"clone"}]}"#;
+        let done = parse(&format!("ok 7 {account}")).unwrap().unwrap();
+        let count = |mechanism, bytes, calls, refusals| MechanismCounts {
+            mechanism,
+            bytes,
+            calls,
+            refusals,
+        };
+        let expected = [
+            count(Mechanism::Clone, 0, 0, 1),
+            count(Mechanism::Sendfile, 7, 2, 0),
+        ];
+        assert_eq!((done.bytes, &done.counts[..]), (7, &expected[..]));
+        assert!(parse("ok 7").unwrap().unwrap().counts.is_empty());
+    }
+
+    #[test]
+    fn a_failure_has_its_message_and_nonsense_is_none() {
+        assert_eq!(parse("failed no disk").unwrap().unwrap_err(), "no disk");
+        assert!(parse("okay").is_none());
+        assert!(parse("ok many").is_none());
+    }
+}

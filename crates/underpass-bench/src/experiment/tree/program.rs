@@ -1,0 +1,166 @@
+//! A program that copies once: started, and watched until it ends.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::contender::named::NamedCommand;
+use crate::contender::process::{self, CommandSpec, Processors};
+use crate::error::{Error, Result};
+use crate::machine::proc;
+
+/// A program's peak memory is read this often, so growth in its last milliseconds is missed. (The
+/// `ru_maxrss` of a child that has ended is never less than what this program had when it started
+/// the child.)
+const LOOK: Duration = Duration::from_millis(10);
+/// A program that runs for a shorter time has no figure.
+const LIFE_MIN: Duration = Duration::from_millis(100);
+
+/// The placeholder for an option about sharing blocks.
+const REFLINK: &str = "{reflink}";
+
+/// What an option says about sharing blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reflink {
+    /// No option: the program's default.
+    Default,
+    Never,
+    Always,
+}
+
+/// This program, copying with this many threads.
+pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
+    let program = process::own_program()?;
+    let program = program.to_string_lossy();
+    let jobs = jobs.to_string();
+    let words = [
+        &*program, "cp", "-r", "-j", &jobs, REFLINK, "{from}", "{to}",
+    ];
+    Ok(NamedCommand {
+        name: format!("underpass cp -j {jobs}"),
+        words: words.map(str::to_owned).into(),
+    })
+}
+
+/// The command that copies `from` to `to`.
+pub(crate) fn command(
+    named: &NamedCommand,
+    reflink: Reflink,
+    from: &Path,
+    to: &Path,
+) -> CommandSpec {
+    let option = match reflink {
+        Reflink::Default => None,
+        Reflink::Never => Some("--reflink=never"),
+        Reflink::Always => Some("--reflink=always"),
+    };
+    let words = named.words.iter();
+    let named = NamedCommand {
+        name: named.name.clone(),
+        words: words
+            .filter(|word| *word != REFLINK || option.is_some())
+            .cloned()
+            .collect(),
+    };
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    named.command(&[
+        ("{from}", &from),
+        ("{to}", &to),
+        (REFLINK, option.unwrap_or_default()),
+    ])
+}
+
+/// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it ran
+/// for long enough. It is killed, with an error, as soon as its copy takes more than
+/// `disk_bytes_max`.
+pub(crate) fn run(
+    program: &CommandSpec,
+    processors: &Processors,
+    to: &Path,
+    disk_bytes_max: Option<u64>,
+) -> Result<Option<u64>> {
+    let has_overrun = AtomicBool::new(false);
+    let watch = |pid, end: &Receiver<()>| {
+        let start = Instant::now();
+        let mut peak = None;
+        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
+            peak = peak.max(proc::peak_resident_of(pid));
+            if takes_more(to, disk_bytes_max) {
+                has_overrun.store(true, Ordering::Relaxed);
+                kill(pid);
+            }
+        }
+        peak.filter(|_| start.elapsed() >= LIFE_MIN)
+    };
+    // What a thread starts runs on the processors of the thread.
+    let on_all_processors = || {
+        processors.release()?;
+        process::run_watched(program, watch)
+    };
+    let done = thread::scope(|scope| scope.spawn(on_all_processors).join());
+    let done = done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())));
+    match has_overrun.load(Ordering::Relaxed) || takes_more(to, disk_bytes_max) {
+        true => {
+            let why = format!("{}: the holes are filled", program.name);
+            Err(Error::Answer(why))
+        }
+        false => done,
+    }
+}
+
+fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
+    let taken = || fs::metadata(path).map_or(0, |file| file.blocks() * 512);
+    disk_bytes_max.is_some_and(|max| taken() > max)
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // An error means that it has just ended.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_for_sharing_replaces_its_placeholder() {
+        let named: NamedCommand = "gnu=cp -r {reflink} {from} {to}".parse().unwrap();
+        let words = |reflink| {
+            let program = command(&named, reflink, Path::new("/f"), Path::new("/t"));
+            program.command
+        };
+        assert_eq!(words(Reflink::Default), ["cp", "-r", "/f", "/t"]);
+        let always = ["cp", "-r", "--reflink=always", "/f", "/t"];
+        assert_eq!(words(Reflink::Always), always);
+        assert_eq!(words(Reflink::Never)[2], "--reflink=never");
+    }
+
+    #[test]
+    fn a_program_that_fills_holes_is_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("to");
+        let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
+        let named: NamedCommand = endless.parse().unwrap();
+        let program = command(&named, Reflink::Default, &to, &to);
+        let stopped = run(&program, &Processors::find(), &to, Some(8 << 20));
+        assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
+    }
+
+    #[test]
+    fn a_program_has_peak_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
+        let program = command(&named, Reflink::Default, folder.path(), folder.path());
+        let peak = run(&program, &Processors::find(), folder.path(), None).unwrap();
+        assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Waits for a quiet machine, for a while.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::machine::proc;
+
+/// How long the machine is watched before a round.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Share of one processor that may be busy: nobody measures at that time.
+const BUSY_SHARE_MAX: f64 = 0.10;
+
+/// Returns once nothing else runs, or at `deadline`.
+pub(crate) fn wait_until_quiet(deadline: Instant) -> Result<()> {
+    while Instant::now() < deadline {
+        let before = proc::machine_ticks()?.busy;
+        sleep(LOOK);
+        let busy = proc::ticks(proc::machine_ticks()?.busy.saturating_sub(before));
+        if busy.as_secs_f64() / LOOK.as_secs_f64() <= BUSY_SHARE_MAX {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Reports of a made-up run.
+
+pub(crate) mod sample;
+
+use std::collections::HashSet;
+
+use crate::document::{Better, Document, Experiment, Measured, RunOutcome, Unit};
+
+#[test]
+fn the_page_loads_nothing_and_runs_nothing() {
+    let page = sample::document().html();
+    if let Some(path) = std::env::var_os("UNDERPASS_SAMPLE_REPORT") {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert!(page.contains("default-src 'none'; style-src 'sha256-"));
+    for forbidden in [
+        "<script", "<link", "<img", "<iframe", "@import", "url(", "style=", "onload",
+    ] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!elsewhere.contains("http:") && !elsewhere.contains("https:"));
+}
+
+#[test]
+fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() {
+    for failed in [0, 1] {
+        let mut document = sample::document();
+        let cases = document.experiments.iter_mut().flat_map(|e| &mut e.cases);
+        for case in cases {
+            for metric in &mut case.metrics {
+                metric.figures[failed] = None;
+                let gone = |place: usize| failed == 0 || place == failed;
+                for (place, comparison) in metric.comparisons.iter_mut().enumerate() {
+                    comparison.take_if(|_| gone(place));
+                }
+            }
+            case.travelled.retain(|one| one.contender != failed);
+            case.calls.retain(|one| one.contender != failed);
+            case.latencies.retain(|one| one.contender != failed);
+            case.timelines.retain(|one| one.contender != failed);
+        }
+        for experiment in &document.experiments {
+            let name = &experiment.contenders[failed].name;
+            for group in super::table::groups(experiment) {
+                assert!(group.figures.rows.iter().all(|row| row.name != *name));
+                match group.ratios {
+                    Some(super::table::Ratios::Table(ratios)) => {
+                        assert!(failed > 0 && ratios.rows.iter().all(|row| row.name != *name));
+                    }
+                    Some(super::table::Ratios::TooFewRounds) => assert!(failed > 0),
+                    None => {}
+                }
+            }
+        }
+        assert!(document.html().len() + document.markdown().len() + document.text(80).len() > 0);
+    }
+}
+
+#[test]
+fn what_is_opened_is_closed_and_no_name_is_given_twice() {
+    let page = sample::document().html();
+    for element in [
+        "section", "figure", "div", "table", "tr", "ul", "li", "svg", "p", "details",
+    ] {
+        let opened = page.matches(&format!("<{element}>")).count()
+            + page.matches(&format!("<{element} ")).count();
+        assert_eq!(
+            opened,
+            page.matches(&format!("</{element}>")).count(),
+            "{element}"
+        );
+    }
+    let mut names: Vec<&str> = page
+        .split(" id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert!(count > 50 && names.len() == count);
+}
+
+#[test]
+fn names_can_not_break_out_of_the_page() {
+    let mut document = small();
+    document.experiments[0].contenders[0].name = "<script>alert(1)</script>\"&".into();
+    let page = document.html();
+    assert!(!page.contains("<script"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;"));
+}
+
+/// Two contenders that differ, one that can't be told from the first, two cases.
+fn small() -> Document {
+    let mut document = sample::empty();
+    let mut experiment = sample::experiment("socket", "receiver discards", "To a socket", 7);
+    experiment.measured = "A file is sent.".into();
+    experiment.reading = "Less is cheaper.".into();
+    experiment.axis.label = "file size".into();
+    experiment.contenders = ["sendfile", "splice", "read+write"]
+        .map(sample::contender)
+        .into();
+    for (label, x) in [("7 MB", 7e6), ("1 GB", 1e9)] {
+        let mut case = sample::case(label, x, "over loopback");
+        let rounds = |scale: f64| [1.00, 1.01, 0.99, 1.02, 1.00, 0.98, 1.00].map(|r| r * scale);
+        let mut same = rounds(0.1);
+        same.reverse();
+        case.metrics.push(sample::measured(
+            ("cpu_per_gib", "processor time per GiB"),
+            (Unit::SecondsPerGib, Some(Better::Lower)),
+            [rounds(0.1), same, rounds(0.2)]
+                .map(|rounds| Some(rounds.to_vec()))
+                .into(),
+        ));
+        experiment.cases.push(case);
+    }
+    experiment.cases[0].metrics[0].figures[2] = None;
+    experiment.cases[0].metrics[0].comparisons[2] = None;
+    experiment.cases[1].notes.push("was disturbed".into());
+    document.experiments.push(experiment);
+    document.warnings.clear();
+    document
+}
+
+#[test]
+fn the_terminal_shows_medians_and_ratios_only_where_there_is_a_difference() {
+    let text = small().text(80);
+    let table = "\
+processor time per GiB, lower is better
+                               spread
+                7 MB    1 GB  at most
+  sendfile    100 ms  100 ms     ±2 %
+  splice      100 ms  100 ms     ±2 %
+  read+write       –  200 ms     ±2 %
+
+sendfile divided by each of the others in processor time per GiB; below 1
+sendfile is better
+              7 MB       1 GB
+  splice         =          =
+  read+write     –       0.50
+                    0.50–0.50
+  = not distinguishable: the spread swallows the difference
+- 1 GB: was disturbed
+";
+    assert!(text.ends_with(table), "{text}");
+    assert!(text.starts_with("underpass 0.1.0 on 2026-01-31, in 25 min 12 s\ncommand: bench"));
+}
+
+#[test]
+fn markdown_says_it_in_words() {
+    let markdown = small().markdown();
+    let tables = "\
+**processor time per GiB, lower is better**
+
+|  | 7 MB | 1 GB |
+|---|---:|---:|
+| sendfile | 100 ms (98.0–102) | 100 ms (98.0–102) |
+| splice | 100 ms (98.0–102) | 100 ms (98.0–102) |
+| read+write | – | 200 ms (196–204) |
+
+**sendfile divided by each of the others in processor time per GiB; below 1 sendfile is better**
+
+|  | 7 MB | 1 GB |
+|---|---:|---:|
+| splice | not distinguishable | not distinguishable |
+| read+write | – | **0.50** (0.50–0.50) |
+";
+    assert!(markdown.contains(tables), "{markdown}");
+    assert!(
+        markdown.contains("\n## To a socket: receiver discards\n"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn few_rounds_make_no_table_of_ratios() {
+    let document = sample::run(1, 0.01, 3);
+    for report in [document.text(100), document.markdown(), document.html()] {
+        assert!(
+            report.contains("Too few rounds to print any ratio here"),
+            "{report}"
+        );
+        assert!(!report.contains("divided by each of the others"));
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let mut document = small();
+    document.outcome = RunOutcome::Interrupted;
+    for report in [document.text(80), document.markdown(), document.html()] {
+        assert!(report.contains("This run was interrupted"), "{report}");
+    }
+}
+
+#[test]
+fn the_terminal_stays_within_its_width() {
+    for width in [60, 80, 100, 120] {
+        let text = sample::document().text(width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn every_figure_is_in_markdown_and_on_the_page() {
+    let document = sample::document();
+    for report in [document.markdown(), document.html()] {
+        let texts: HashSet<&str> = report.split(['<', '>', '(', ')']).collect();
+        for metric in document.experiments.iter().flat_map(metrics) {
+            for figures in metric.figures.iter().flatten() {
+                let range = super::figure::range(&figures.spread, metric.unit);
+                assert!(texts.contains(&*range), "{range}");
+            }
+        }
+    }
+}
+
+fn metrics(experiment: &Experiment) -> impl Iterator<Item = &Measured> {
+    experiment.cases.iter().flat_map(|case| &case.metrics)
+}
+
+#[test]
+fn a_run_without_figures_is_still_a_report() {
+    let mut document = sample::empty();
+    document
+        .experiments
+        .push(sample::experiment("socket", "", "To a socket", 7));
+    document.experiments[0]
+        .cases
+        .push(sample::case("7 MB", 7e6, ""));
+    for report in [document.text(80), document.markdown(), document.html()] {
+        assert!(report.contains("To a socket"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Reports of results: tables on the terminal, Markdown, a page, a comparison.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use underpass_bench::compare::{Changes, compare};
+use underpass_bench::document::Document;
+
+use super::message;
+
+/// The files of a report.
+#[derive(Debug, Args)]
+pub(super) struct ReportFiles {
+    /// Write the tables to this file as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write a page with charts to this file as HTML
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl ReportFiles {
+    pub(super) fn write(&self, document: &Document) -> Result<(), String> {
+        if let Some(path) = &self.markdown {
+            write(path, &document.markdown())?;
+        }
+        if let Some(path) = &self.report {
+            write(path, &document.html())?;
+        }
+        Ok(())
+    }
+}
+
+/// Make tables and pages from results that --json has written; several become one
+#[derive(Debug, Args)]
+pub(super) struct RenderArguments {
+    /// Read these results of --json
+    #[arg(value_name = "RESULT.json", required = true)]
+    results: Vec<PathBuf>,
+    #[command(flatten)]
+    files: ReportFiles,
+}
+
+impl RenderArguments {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let documents: Result<Vec<_>, _> = self.results.iter().map(|path| read(path)).collect();
+        let document = documents?.into_iter().reduce(Document::followed_by);
+        let document = document.ok_or("no result to render")?;
+        self.files.write(&document)?;
+        print(&document.text(text_columns()));
+        Ok(())
+    }
+}
+
+/// Show what changed between two results beyond the noise of both; exit with 1 if something got
+/// worse, with 2 if they can't be compared
+#[derive(Debug, Args)]
+pub(super) struct CompareArguments {
+    /// Read this earlier result of --json
+    #[arg(value_name = "BEFORE.json")]
+    before: PathBuf,
+    /// Read this later result of --json
+    #[arg(value_name = "AFTER.json")]
+    after: PathBuf,
+    /// Write the changes to this file as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the changes to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl CompareArguments {
+    pub(super) fn run(&self) -> Result<Changes, String> {
+        let changes = compare(&read(&self.before)?, &read(&self.after)?);
+        if let Some(path) = &self.markdown {
+            write(path, &changes.markdown())?;
+        }
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
+            write(path, &text)?;
+        }
+        print(&changes.text(text_columns()));
+        Ok(changes)
+    }
+}
+
+fn read(path: &Path) -> Result<Document, String> {
+    Document::read(path).map_err(message)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
+}
+
+/// Prints on standard output, which may be closed.
+pub(super) fn print(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// The width of the terminal, or one that fits everywhere.
+pub(super) fn text_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { 100 } else { columns }
+}

@@ -1,0 +1,124 @@
+//! Explanations of the kernel's errors for the user.
+
+use std::io;
+
+use rustix::io::Errno;
+use underpass::errno::{self, Named};
+use underpass::{Cause, Mechanism, Scope};
+
+/// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
+pub(super) fn name(cause: Cause) -> String {
+    match cause {
+        Cause::Errno(errno) => errno::name(errno).into_owned(),
+        Cause::SaidNothing => "0 bytes".to_owned(),
+    }
+}
+
+/// The scope of a refusal.
+pub(super) const fn reach(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Kernel => "for all files on this machine",
+        Scope::Devices => "between these file systems",
+        Scope::Once => "for these two descriptors",
+    }
+}
+
+/// Why the kernel refused a mechanism.
+pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
+    let Cause::Errno(errno) = cause else {
+        return "the call moved nothing before the end of the file: only read/write works"
+            .to_owned();
+    };
+    let known = match (scope, errno) {
+        (Scope::Kernel, Errno::NOSYS) => {
+            "not built into this kernel, or blocked by a seccomp filter"
+        }
+        (Scope::Kernel, _) => "not permitted for this process, most likely by a seccomp filter",
+        _ => match mechanism {
+            Mechanism::Clone => clone(errno),
+            Mechanism::CopyRange => copy_range(errno),
+            _ => by_pages(errno),
+        },
+    };
+    if known.is_empty() {
+        words(errno)
+    } else {
+        known.to_owned()
+    }
+}
+
+/// The general description of an errno.
+pub(super) fn words(errno: Errno) -> String {
+    let words = io::Error::from(errno).to_string();
+    let end = words.find(" (os error").unwrap_or(words.len());
+    words[..end].to_owned()
+}
+
+const fn clone(errno: Errno) -> &'static str {
+    match errno {
+        Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => {
+            "the file system has no reflinks: files cannot share blocks"
+        }
+        Errno::XDEV => "two file systems: blocks can only be shared within one",
+        Errno::INVAL => {
+            "excluded by the range or by the files' flags (no copy-on-write, checksums)"
+        }
+        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
+        _ => "",
+    }
+}
+
+const fn copy_range(errno: Errno) -> &'static str {
+    match errno {
+        Errno::XDEV => "two file systems: since Linux 5.19 this call works within one only",
+        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
+        Errno::INVAL => "not supported between these files",
+        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
+        _ => "",
+    }
+}
+
+/// sendfile and splice.
+const fn by_pages(errno: Errno) -> &'static str {
+    match errno {
+        Errno::INVAL => "the file system cannot pass pages on: only read/write works",
+        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
+        Errno::PERM | Errno::ACCESS => "the file is sealed, or a security policy forbids it",
+        _ => "",
+    }
+}
+
+/// An error with the name of its errno, as users search for it.
+pub(super) fn of_error(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => Named(Errno::from_raw_os_error(code)).to_string(),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_a_meaning() {
+        for mechanism in Mechanism::ALL {
+            for scope in [Scope::Kernel, Scope::Devices, Scope::Once] {
+                for errno in [Errno::XDEV, Errno::STALE, Errno::PERM, Errno::NOSYS] {
+                    assert!(of(mechanism, Cause::Errno(errno), scope).len() > 10);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_have_no_number() {
+        assert_eq!(words(Errno::STALE), "Stale file handle");
+    }
+
+    #[test]
+    fn a_rare_errno_keeps_its_number() {
+        let rare = Cause::Errno(Errno::XFULL);
+        assert_eq!(name(rare), format!("errno {}", Errno::XFULL.raw_os_error()));
+    }
+}

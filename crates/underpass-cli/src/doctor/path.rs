@@ -1,0 +1,267 @@
+//! A path of the command line: its directory, its file system, and what can be tested there.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::Serialize;
+use underpass::errno::Named;
+
+use super::explanation;
+use super::mount::MountedFileSystem;
+use super::sample::SampleFile;
+use super::time_limit::{TRIAL_TIME_MAX, within};
+
+/// Directory entries examined to find a readable file.
+const ENTRIES_MAX: usize = 256;
+
+/// A path of the command line, and what it can be used for.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct TestedPath {
+    /// The letter that stands for it in the report.
+    pub(super) id: String,
+    pub(super) given: String,
+    pub(super) directory: Option<String>,
+    pub(super) usable: Usable,
+    /// Remarks for the user.
+    pub(super) notes: Vec<String>,
+    pub(super) file_system: Option<MountedFileSystem>,
+    #[serde(skip)]
+    pub(super) original: Option<SampleFile>,
+    /// The open directory, if files can be created in it.
+    #[serde(skip)]
+    pub(super) writable: Option<Arc<OwnedFd>>,
+}
+
+/// What can be tested at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Usable {
+    SourceAndSink,
+    SourceOnly,
+    Nothing,
+}
+
+impl TestedPath {
+    /// Inspects a path; gives up after the time limit.
+    pub(super) fn inspect(id: String, given: &Path, bytes: &Arc<[u8]>) -> Self {
+        let nothing = Self {
+            id,
+            given: given.display().to_string(),
+            directory: None,
+            usable: Usable::Nothing,
+            notes: Vec::new(),
+            file_system: None,
+            original: None,
+            writable: None,
+        };
+        let (mut place, path, bytes) = (nothing.clone(), given.to_owned(), Arc::clone(bytes));
+        let looked = within(TRIAL_TIME_MAX, move || {
+            place.look(&path, bytes);
+            place
+        });
+        looked
+            .unwrap_or_else(|| nothing.noting("did not respond within 5 s: a dead network mount?"))
+    }
+
+    fn noting(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    fn look(&mut self, path: &Path, bytes: Arc<[u8]>) {
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => return self.notes.push(explanation::of_error(&error)),
+        };
+        let Some(directory) = directory_of(path, &metadata) else {
+            let note = "is neither a directory nor a regular file";
+            return self.notes.push(note.to_owned());
+        };
+        if metadata.is_file() {
+            self.notes
+                .push("is a file: its directory is tested".to_owned());
+        }
+        let resolved = directory
+            .canonicalize()
+            .unwrap_or_else(|_| directory.clone());
+        self.directory = Some(resolved.display().to_string());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = match rustix::fs::open(&directory, flags, Mode::empty()) {
+            Ok(open) => open,
+            Err(errno) => return self.notes.push(Named(errno).to_string()),
+        };
+        self.file_system = MountedFileSystem::of(open.as_fd());
+        match SampleFile::create(&open, bytes) {
+            Ok(original) => {
+                self.original = Some(original);
+                self.writable = Some(Arc::new(open));
+                self.usable = Usable::SourceAndSink;
+            }
+            Err(errno) => {
+                self.notes.push(unwritable(errno));
+                self.read_only(metadata.is_file().then_some(path), &directory);
+            }
+        }
+    }
+
+    /// No file can be created here: uses an existing file as a source.
+    fn read_only(&mut self, file: Option<&Path>, directory: &Path) {
+        let found = match file {
+            Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
+            None if self
+                .file_system
+                .as_ref()
+                .is_some_and(MountedFileSystem::is_pseudo) =>
+            {
+                let note = "its files are generated on reading: name one to test it as a source";
+                return self.notes.push(note.to_owned());
+            }
+            None => find_source(directory),
+        };
+        match found {
+            Ok((path, original)) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let bytes = original.bytes.len();
+                self.notes.push(format!(
+                    "tested as a source only, with {bytes} bytes of {name}"
+                ));
+                self.original = Some(original);
+                self.usable = Usable::SourceOnly;
+            }
+            Err(error) => {
+                let error = explanation::of_error(&error);
+                self.notes
+                    .push(format!("no file here is readable for a test: {error}"));
+            }
+        }
+    }
+}
+
+fn unwritable(errno: Errno) -> String {
+    let named = Named(errno);
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => format!("no space for a file of 1 MiB: {named}"),
+        _ => format!("cannot create files here: {named}"),
+    }
+}
+
+fn directory_of(path: &Path, metadata: &Metadata) -> Option<PathBuf> {
+    if metadata.is_dir() {
+        return Some(path.to_owned());
+    }
+    let parent = metadata.is_file().then(|| path.parent()).flatten()?;
+    Some(match parent.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => parent.to_owned(),
+    })
+}
+
+/// Returns the largest readable file among the first entries.
+fn find_source(directory: &Path) -> io::Result<(PathBuf, SampleFile)> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)?
+        .take(ENTRIES_MAX)
+        .flatten()
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            (metadata.is_file() && metadata.len() > 0).then(|| (metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    let opened = files
+        .into_iter()
+        .rev()
+        .find_map(|(_, path)| Some((path.clone(), open_source(&path).ok()?)));
+    opened.ok_or_else(|| io::Error::other("there is none with content"))
+}
+
+/// Opens without blocking: a file in /proc may have no data yet.
+fn open_source(path: &Path) -> io::Result<SampleFile> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
+    if !file.metadata()?.is_file() {
+        return Err(Errno::INVAL.into());
+    }
+    SampleFile::of_foreign(file)
+}
+
+/// Whether two paths are the same directory.
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    id(one).is_some() && id(one) == id(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspect(path: &Path) -> TestedPath {
+        TestedPath::inspect("A".into(), path, &super::super::sample::bytes())
+    }
+
+    #[test]
+    fn a_directory_is_source_and_sink_and_stays_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = inspect(directory.path());
+        assert_eq!(place.usable, Usable::SourceAndSink, "{:?}", place.notes);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_stands_for_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a");
+        std::fs::write(&file, "content").unwrap();
+        let place = inspect(&file);
+        let resolved = directory.path().canonicalize().unwrap();
+        assert_eq!(place.directory, Some(resolved.display().to_string()));
+        assert_eq!(place.notes, ["is a file: its directory is tested"]);
+        let metadata = std::fs::metadata(&file).unwrap();
+        assert_eq!(
+            directory_of(Path::new("a"), &metadata),
+            Some(PathBuf::from("."))
+        );
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_directory_is_told_and_not_used() {
+        for path in ["/dev/null", "/no/such/path"] {
+            let place = inspect(Path::new(path));
+            assert_eq!(place.usable, Usable::Nothing);
+            assert_eq!(place.notes.len(), 1, "{:?}", place.notes);
+        }
+    }
+
+    #[test]
+    fn a_file_in_proc_is_a_source() {
+        let place = inspect(Path::new("/proc/version"));
+        assert_eq!(place.usable, Usable::SourceOnly, "{:?}", place.notes);
+    }
+
+    #[test]
+    fn the_largest_file_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a"), "longer").unwrap();
+        std::fs::write(directory.path().join("b"), "short").unwrap();
+        std::fs::write(directory.path().join("c"), "").unwrap();
+        let (path, original) = find_source(directory.path()).unwrap();
+        assert_eq!(
+            (path.file_name().unwrap(), &*original.bytes),
+            ("a".as_ref(), &b"longer"[..])
+        );
+    }
+
+    #[test]
+    fn one_directory_has_many_names() {
+        assert!(are_same(Path::new("/"), Path::new("/..")));
+        assert!(!are_same(Path::new("/no"), Path::new("/no")));
+    }
+}

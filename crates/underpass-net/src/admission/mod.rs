@@ -1,0 +1,171 @@
+//! Lets connections in: finds out whom each is from, and whether there may be one more of them.
+//!
+//! ```text
+//!  accepted ─► PROXY header? ─► a seat for the client? ─► the protocol
+//!                 │ wrong, late, untrusted    │ none left
+//!                 └──────────► closed ◄───────┘
+//! ```
+//!
+//! What is not let in is closed without a word: whoever opens connections faster than they may
+//! be had should cost as little as possible, and may not speak HTTP at all.
+
+pub(crate) mod network;
+pub(crate) mod proxies;
+pub mod proxy_protocol;
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::admission::proxies::{Proxies, ProxyProtocol};
+use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
+use crate::connection::{Connection, ReadOutcome, WhileDraining};
+use crate::error::ConnectionError;
+use crate::listen::address::PeerAddress;
+use crate::log_throttle::Occurrence;
+use crate::quota::shared::TooMany;
+use crate::shutdown_phase::ShutdownPhase;
+
+/// Why a connection is closed before anything is said.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rejected {
+    /// Its client has as many connections as it may have.
+    ClientLimit,
+    /// It is no trusted proxy, where all have to be.
+    Untrusted,
+    /// It ended before its PROXY header did.
+    HeaderMissing,
+    /// What it began with is no PROXY header.
+    HeaderWrong(&'static str),
+    /// Its PROXY header did not come in time.
+    HeaderLate,
+    /// The server stopped before there was a PROXY header.
+    Stopped,
+}
+
+impl Rejected {
+    /// A word for each, in the order of [`Rejected::number`].
+    pub const NAMES: [&str; 6] = [
+        "client_limit",
+        "untrusted",
+        "header_missing",
+        "header_wrong",
+        "header_late",
+        "stopped",
+    ];
+
+    /// Where it stands among all, whatever it says beside.
+    pub fn number(self) -> usize {
+        match self {
+            Rejected::ClientLimit => 0,
+            Rejected::Untrusted => 1,
+            Rejected::HeaderMissing => 2,
+            Rejected::HeaderWrong(_) => 3,
+            Rejected::HeaderLate => 4,
+            Rejected::Stopped => 5,
+        }
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rejected::ClientLimit => "the client has as many connections as it may have",
+            Rejected::Untrusted => "it is no trusted proxy",
+            Rejected::HeaderMissing => "its PROXY header is missing",
+            Rejected::HeaderWrong(why) => why,
+            Rejected::HeaderLate => "its PROXY header did not come in time",
+            Rejected::Stopped => "the server stops",
+        })
+    }
+}
+
+/// Lets a connection in, or closes it.
+pub(crate) async fn admit(mut stream: Connection) -> Result<Connection, Rejected> {
+    match check(&mut stream).await {
+        Ok(()) => Ok(stream),
+        Err(why) => {
+            if stream.phase() == ShutdownPhase::Running {
+                warn(&stream, why);
+            }
+            Err(why)
+        }
+    }
+}
+
+fn warn(stream: &Connection, why: Rejected) {
+    if stream.worker.rejections.record(Instant::now()) == Occurrence::First {
+        tracing::warn!("connections are closed: of {}: {why}", stream.peer());
+    }
+}
+
+async fn check(stream: &mut Connection) -> Result<(), Rejected> {
+    if is_header_due(&stream.worker.limits.proxy, stream.peer())?
+        && let ConnectionOrigin::Client(client) = Box::pin(read_header(stream)).await?
+    {
+        stream.client = PeerAddress::Tcp(client);
+    }
+    if let Some(client) = stream.client.ip() {
+        stream.permit = match stream.worker.shared.permit(client) {
+            Ok(permit) => permit,
+            Err(TooMany) => return Err(Rejected::ClientLimit),
+        };
+    }
+    Ok(())
+}
+
+/// Whether a connection has to begin with a header.
+fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected> {
+    let is_trusted = || match peer {
+        PeerAddress::Tcp(peer) => proxies.trust(peer.ip()),
+        PeerAddress::Unix => proxies.trust_unix(),
+    };
+    match (proxies.protocol, is_trusted) {
+        (ProxyProtocol::Off, _) => Ok(false),
+        (ProxyProtocol::Trusted, is_trusted) => Ok(is_trusted()),
+        (ProxyProtocol::Required, is_trusted) if is_trusted() => Ok(true),
+        (ProxyProtocol::Required, _) => Err(Rejected::Untrusted),
+    }
+}
+
+/// Reads the header and takes it off the input.
+async fn read_header(stream: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
+    stream.start_deadline(stream.worker.limits.proxy.timeout);
+    loop {
+        match parse(stream.input()) {
+            ProxyHeaderParse::Complete(header) => {
+                stream.consume(header.length);
+                return Ok(header.origin);
+            }
+            ProxyHeaderParse::Malformed(why) => return Err(Rejected::HeaderWrong(why)),
+            ProxyHeaderParse::Partial => {}
+        }
+        match stream.fill(WhileDraining::Ends).await {
+            Ok(ReadOutcome::Bytes) => {}
+            Err(ConnectionError::TimedOut) => return Err(Rejected::HeaderLate),
+            Err(ConnectionError::Stopped) => return Err(Rejected::Stopped),
+            Ok(ReadOutcome::End) | Err(_) => return Err(Rejected::HeaderMissing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_due_from_trusted_proxies_and_others_are_closed_where_required() {
+        let proxies = |protocol| Proxies {
+            trusted: vec!["10.0.0.0/8".parse().unwrap()],
+            protocol,
+            ..Proxies::default()
+        };
+        let peer = |address: [u8; 4]| PeerAddress::Tcp((address, 1).into());
+        let (proxy, other) = (peer([10, 0, 0, 1]), peer([192, 0, 2, 1]));
+        let due = |protocol, peer| is_header_due(&proxies(protocol), peer);
+        assert_eq!(due(ProxyProtocol::Off, proxy), Ok(false));
+        assert_eq!(due(ProxyProtocol::Trusted, proxy), Ok(true));
+        assert_eq!(due(ProxyProtocol::Trusted, other), Ok(false));
+        assert_eq!(due(ProxyProtocol::Required, proxy), Ok(true));
+        assert!(due(ProxyProtocol::Required, other).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Connections and listeners, TCP and Unix alike.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use socket2::SockRef;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, Ready};
+use underpass::drive::tokio::Stream;
+
+/// A descriptor that the event loop is told of.
+pub type Registered = AsyncFd<Rc<OwnedFd>>;
+
+/// Tells the event loop of a descriptor, which does not block. Whoever shares it may go on using
+/// it; closed it is not before the event loop has forgotten it.
+///
+/// # Errors
+/// Those of `epoll_ctl`; `EPERM` for what is always ready, such as regular files.
+pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Registered> {
+    #[expect(
+        deprecated,
+        reason = "unsound only where a descriptor may change, which OwnedFd's does not; what \
+                  replaces it is unsafe"
+    )]
+    AsyncFd::with_interest(Rc::clone(descriptor), interest)
+}
+
+/// A connection. The event loop hears of it when it has to wait for the first time, and of its
+/// wish to send only when the socket has been full: who asks at once, takes the answer at once and
+/// is not asked again costs no registration, and hardly anybody is woken for room to send.
+pub(crate) struct PlainSocket {
+    /// Stands before the descriptor, so that it leaves the event loop before it is closed.
+    registration: RefCell<Option<Registration>>,
+    descriptor: Rc<OwnedFd>,
+}
+
+/// What the event loop knows.
+struct Registration {
+    interest: Interest,
+    registered: Rc<Registered>,
+}
+
+impl Registration {
+    fn covers(&self, interest: Interest) -> bool {
+        self.interest.is_writable() || !interest.is_writable()
+    }
+}
+
+impl PlainSocket {
+    pub(crate) fn new(descriptor: OwnedFd) -> PlainSocket {
+        PlainSocket {
+            registration: RefCell::new(None),
+            descriptor: Rc::new(descriptor),
+        }
+    }
+
+    /// The registration, if it tells of `interest`.
+    fn known(&self, interest: Interest) -> Option<Rc<Registered>> {
+        let known = self.registration.borrow();
+        let known = known.as_ref().filter(|known| known.covers(interest))?;
+        Some(Rc::clone(&known.registered))
+    }
+
+    /// The same, made where it is missing.
+    fn registered(&self, interest: Interest) -> io::Result<Rc<Registered>> {
+        if let Some(known) = self.known(interest) {
+            return Ok(known);
+        }
+        let interest = match interest.is_writable() {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        // The event loop takes a descriptor once.
+        self.registration.take();
+        let registered = Rc::new(register(&self.descriptor, interest)?);
+        self.registration.replace(Some(Registration {
+            interest,
+            registered: Rc::clone(&registered),
+        }));
+        Ok(registered)
+    }
+
+    /// Waits until there may be something of `interest`.
+    pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
+        let registered = self.registered(interest)?;
+        let ready = registered.ready(interest).await?.ready();
+        Ok(ready)
+    }
+
+    /// Reads once, behind what is in `room`.
+    pub(crate) fn poll_read(
+        &self,
+        task: &mut Context<'_>,
+        room: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        if self.known(Interest::READABLE).is_none() {
+            match self.receive(room) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+        let registered = self.registered(Interest::READABLE)?;
+        loop {
+            let mut readable = ready!(registered.poll_read_ready(task))?;
+            let free = room.capacity() - room.len();
+            let Ok(read) = readable.try_io(|_| self.receive(room)) else {
+                continue;
+            };
+            // Where a read ends early there was no more; what comes later is an event of its own.
+            if matches!(read, Ok(bytes) if 0 < bytes && bytes < free) {
+                readable.clear_ready();
+            }
+            return Poll::Ready(read);
+        }
+    }
+
+    fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
+        let (read, _) = recv(&self.descriptor, spare_capacity(room), RecvFlags::empty())?;
+        Ok(read)
+    }
+
+    /// Ends our side; the peer reads the end of what it got.
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        Ok(shutdown(&self.descriptor, Shutdown::Write)?)
+    }
+
+    /// Has closing reset the connection. A Unix socket has no reset: its peer reads an early end.
+    pub(crate) fn set_reset(&self) -> io::Result<()> {
+        SockRef::from(self).set_linger(Some(Duration::ZERO))
+    }
+}
+
+impl AsFd for PlainSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Stream for PlainSocket {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    async fn ready(&self, interest: Interest) -> io::Result<()> {
+        self.readiness(interest).await.map(|_| ())
+    }
+
+    fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        match self.known(interest) {
+            Some(registered) => registered.try_io(interest, |_| call()),
+            None => call(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn it_is_registered_when_it_has_to_wait_and_not_before() {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (socket, mut room) = (PlainSocket::new(ours.into()), Vec::with_capacity(100));
+            theirs.write_all(b"first").unwrap();
+            let read = poll_fn(|task| socket.poll_read(task, &mut room)).await;
+            assert_eq!((read.unwrap(), &room[..]), (5, &b"first"[..]));
+            assert!(socket.known(Interest::READABLE).is_none());
+
+            let writes = async {
+                tokio::task::yield_now().await;
+                theirs.write_all(b"second").unwrap();
+            };
+            let reads = poll_fn(|task| socket.poll_read(task, &mut room));
+            let (read, ()) = tokio::join!(reads, writes);
+            assert_eq!((read.unwrap(), &room[..]), (6, &b"firstsecond"[..]));
+            assert!(socket.known(Interest::READABLE).is_some());
+            assert!(socket.known(Interest::WRITABLE).is_none());
+
+            drop(theirs);
+            let end = poll_fn(|task| socket.poll_read(task, &mut room)).await;
+            assert_eq!(end.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_waited_for() {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let socket = PlainSocket::new(ours.into());
+            let send = || rustix::net::send(&socket, &[7; 10_000], rustix::net::SendFlags::empty());
+            let mut sent = 0;
+            while let Ok(bytes) = socket.try_io(Interest::WRITABLE, || Ok(send()?)) {
+                sent += bytes;
+            }
+            let reads = async {
+                tokio::task::yield_now().await;
+                theirs.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut room = vec![0; sent];
+                std::io::Read::read_exact(&mut &theirs, &mut room).unwrap();
+            };
+            let (ready, ()) = tokio::join!(Stream::ready(&socket, Interest::WRITABLE), reads);
+            ready.unwrap();
+            assert!(socket.try_io(Interest::WRITABLE, || Ok(send()?)).is_ok());
+        });
+    }
+}

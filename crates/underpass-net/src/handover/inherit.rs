@@ -1,0 +1,182 @@
+//! Sockets that this process did not open: from a service manager that listens for it
+//! (sd_listen_fds(3)), and from an earlier process of the same server.
+
+use std::env;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use listenfd::ListenFd;
+use socket2::{Domain, SockRef, Type};
+
+use crate::error::Error;
+use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
+use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
+use crate::listen::activated::ActivatedSocket;
+use crate::listen::address::ListenAt;
+use crate::listen::listeners::{Listener, Listeners};
+use crate::listen::unix::{SocketFile, UnlinkPolicy};
+
+/// Sockets that were opened for this process before it started.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    pub(crate) activated: Vec<ActivatedSocket>,
+    pub(crate) listeners: Listeners,
+}
+
+/// The process that this one is to take over from. It goes on serving until it is told that this
+/// one does; if it is dropped before, it goes on for good.
+#[derive(Debug)]
+#[must_use]
+pub struct Predecessor {
+    peer_process: HandoverSocket,
+}
+
+impl Inherited {
+    /// Whether there is an earlier process that goes on until this one takes connections.
+    pub fn is_succession(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Takes what the environment tells of. Call it once, before there are other threads: it
+    /// removes variables that were meant for this process alone.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]: what was passed is no listening socket, or the predecessor has ended.
+    pub fn take() -> Result<(Inherited, Option<Predecessor>), Error> {
+        match env::var_os(VARIABLE) {
+            Some(_) => of_predecessor()
+                .map(|(all, peer_process)| (all, Some(Predecessor { peer_process }))),
+            None => Ok((of_service_manager()?, None)),
+        }
+    }
+}
+
+impl Predecessor {
+    pub(crate) fn report_ready(self) -> Result<(), Error> {
+        self.peer_process
+            .send(READY, None)
+            .map_err(|error| unusable("the earlier process", error))
+    }
+
+    /// This process will not take over, and why. The other one goes on.
+    pub fn report_failure(self, why: &str) {
+        // If it is gone it has nothing to be told.
+        let _ = self.peer_process.send(&format!("{FAILED}{why}"), None);
+    }
+}
+
+const WHAT: &str = "stream socket of TCP or Unix that listens";
+
+fn of_service_manager() -> Result<Inherited, Error> {
+    let is_ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+    let count = env::var("LISTEN_FDS")
+        .ok()
+        .and_then(|count| count.parse::<usize>().ok());
+    let count = match count {
+        Some(count) if is_ours => count,
+        _ => return Ok(Inherited::default()),
+    };
+    if count > INHERITED_MAX {
+        let error = io::Error::other(format!("at most {INHERITED_MAX} can be taken over"));
+        return Err(unusable(&format!("LISTEN_FDS={count}"), error));
+    }
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let mut passed = ListenFd::from_env();
+    let activated = (0..count).map(|number| {
+        // Where a socket has no name, sd_listen_fds_with_names(3) calls it so.
+        let name = names
+            .next()
+            .filter(|name| !name.is_empty())
+            .unwrap_or("unknown");
+        let socket = passed
+            .take_custom::<OwnedFd>(number, Domain::UNIX.into(), Type::STREAM.into(), WHAT)
+            .or_else(|_| {
+                passed.take_custom(number, Domain::IPV4.into(), Type::STREAM.into(), WHAT)
+            });
+        let socket = socket.and_then(|socket| check(socket.ok_or(io::ErrorKind::NotFound)?));
+        Ok(ActivatedSocket {
+            name: name.to_owned(),
+            socket: socket.map_err(|error| unusable(&format!("systemd:{name}"), error))?,
+        })
+    });
+    Ok(Inherited {
+        activated: activated.collect::<Result<_, Error>>()?,
+        listeners: Listeners::default(),
+    })
+}
+
+fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
+    let failed = |error: io::Error| unusable("the earlier process", error);
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let null = File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
+    let peer_process = HandoverSocket::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
+    let (mut activated, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..=INHERITED_MAX {
+        let message = peer_process.receive().map_err(failed)?;
+        let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
+        if text == END {
+            let listeners = Listeners::of(all);
+            return Ok((
+                Inherited {
+                    activated,
+                    listeners,
+                },
+                peer_process,
+            ));
+        }
+        let socket = socket.ok_or_else(|| failed(io::Error::other("a socket is missing")))?;
+        let socket = check(socket).map_err(|error| unusable(&text, error))?;
+        if let Some(name) = text.strip_prefix(ACTIVATED) {
+            let name = name.to_owned();
+            activated.push(ActivatedSocket { name, socket });
+        } else if let Some(at) = text.strip_prefix(SOCKET) {
+            let at = at
+                .parse()
+                .map_err(|error| failed(io::Error::other(error)))?;
+            add(&mut all, at, socket)?;
+        }
+    }
+    Err(failed(io::Error::other("too many sockets")))
+}
+
+/// Sockets of one address come one after another.
+fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
+    if let Some(last) = all.last_mut().filter(|last| last.at == at) {
+        last.sockets.push(socket);
+        return Ok(());
+    }
+    let file = match &at {
+        ListenAt::Unix { path, .. } => {
+            let file = SocketFile::of(path).map_err(|error| unusable(&at.to_string(), error))?;
+            // Until this process is to go on with it the file is another one's.
+            file.set_unlink(UnlinkPolicy::Keep);
+            Some(Arc::new(file))
+        }
+        _ => None,
+    };
+    all.push(Listener::of(at, socket, file)?);
+    Ok(())
+}
+
+fn check(socket: OwnedFd) -> io::Result<OwnedFd> {
+    let known = SockRef::from(&socket);
+    let is_known = matches!(known.domain()?, Domain::IPV4 | Domain::IPV6 | Domain::UNIX);
+    match is_known && known.r#type()? == Type::STREAM && known.is_listener()? {
+        true => Ok(socket),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("it is no {WHAT}"),
+        )),
+    }
+}
+
+fn unusable(what: &str, source: io::Error) -> Error {
+    Error::Inherited {
+        what: what.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,126 @@
+//! What a server and its successor say to each other: over a socket that keeps messages apart, a
+//! line of text and at most one descriptor each.
+//!
+//! ```text
+//!  old ──► "socket 127.0.0.1:8080" + descriptor     as many as there are
+//!      ──► "activated NAME" + descriptor            what the service manager had passed
+//!      ──► "end"
+//!  new ──► "ready", or "failed" and why
+//! ```
+//!
+//! Descriptors travel as messages (`SCM_RIGHTS`, unix(7)), not by number: nothing is inherited by
+//! accident, and no number has to be believed. Old and new may be different versions; this is the
+//! part that must not change.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    sockopt,
+};
+
+use crate::limits::HANDOVER_BYTES_MAX;
+
+/// The variable by which the new process knows what its standard input is.
+pub(crate) const VARIABLE: &str = "UNDERPASS_HANDOVER";
+
+pub(crate) const SOCKET: &str = "socket ";
+pub(crate) const ACTIVATED: &str = "activated ";
+pub(crate) const END: &str = "end";
+pub(crate) const READY: &str = "ready";
+pub(crate) const FAILED: &str = "failed ";
+
+/// One end.
+#[derive(Debug)]
+pub(crate) struct HandoverSocket {
+    socket: OwnedFd,
+}
+
+impl HandoverSocket {
+    pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+        let kind = SocketType::SEQPACKET;
+        Ok(socketpair(
+            AddressFamily::UNIX,
+            kind,
+            SocketFlags::CLOEXEC,
+            None,
+        )?)
+    }
+
+    /// An end on which nothing waits for longer than `patience`.
+    pub(crate) fn new(socket: OwnedFd, patience: Duration) -> io::Result<HandoverSocket> {
+        for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, direction, Some(patience))?;
+        }
+        Ok(HandoverSocket { socket })
+    }
+
+    pub(crate) fn send(&self, text: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if let Some(socket) = &socket {
+            control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
+                socket,
+            )));
+        }
+        let text = [IoSlice::new(text.as_bytes())];
+        sendmsg(&self.socket, &text, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The next message; nothing if the other side is gone.
+    pub(crate) fn receive(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut text = vec![0; HANDOVER_BYTES_MAX];
+        let heard = recvmsg(
+            self.socket.as_fd(),
+            &mut [IoSliceMut::new(&mut text)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        if heard.bytes == 0 {
+            return Ok(None);
+        }
+        text.truncate(heard.bytes);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut sockets = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+            _ => None,
+        });
+        let socket = sockets.next().and_then(|mut sockets| sockets.next());
+        Ok(Some((text, socket)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn messages_arrive_one_by_one_with_their_descriptors() {
+        let patience = Duration::from_secs(10);
+        let (one, other) = HandoverSocket::pair().unwrap();
+        let (one, other) = (
+            HandoverSocket::new(one, patience).unwrap(),
+            HandoverSocket::new(other, patience).unwrap(),
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        one.send("socket a", Some(listener.as_fd())).unwrap();
+        one.send(END, None).unwrap();
+        drop(one);
+        let (text, socket) = other.receive().unwrap().unwrap();
+        assert_eq!(text, "socket a");
+        let copy = TcpListener::from(socket.unwrap());
+        assert_eq!(copy.local_addr().unwrap(), listener.local_addr().unwrap());
+        let (text, socket) = other.receive().unwrap().unwrap();
+        assert_eq!((text.as_str(), socket.is_none()), (END, true));
+        assert!(other.receive().unwrap().is_none());
+    }
+}

@@ -1,0 +1,82 @@
+//! Hands everything that is listened on to a new process, the successor.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+
+use crate::error::Error;
+use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
+use crate::limits::UPGRADE_TIMEOUT;
+use crate::listen::activated::ActivatedSocket;
+use crate::listen::address::ListenAt;
+use crate::listen::listeners::Listeners;
+
+/// Starts `command` and returns when it takes connections.
+///
+/// # Errors
+/// [`Error::Upgrade`]; the process is gone.
+pub(crate) fn hand_over(
+    mut command: Command,
+    listeners: &Listeners,
+    activated: &[ActivatedSocket],
+) -> Result<Child, Error> {
+    let (ours, theirs) = HandoverSocket::pair().map_err(|error| failed("socketpair", &error))?;
+    let peer_process =
+        HandoverSocket::new(ours, UPGRADE_TIMEOUT).map_err(|error| failed("setsockopt", &error))?;
+    command
+        .stdin(Stdio::from(theirs))
+        .env(VARIABLE, "stdin")
+        .env_remove("LISTEN_FDNAMES");
+    let program = command.get_program().to_string_lossy().into_owned();
+    let started = command.spawn();
+    // With it goes our copy of the other end, or its closing would never be seen.
+    drop(command);
+    let mut child = started.map_err(|error| failed(&program, &error))?;
+    let told = tell(&peer_process, listeners, activated).and_then(|()| peer_process.receive());
+    let why = match told {
+        Ok(Some((text, _))) if text == READY => return Ok(child),
+        Ok(Some((text, _))) => text.strip_prefix(FAILED).unwrap_or(&text).to_owned(),
+        Ok(None) => "it ended before it was ready".to_owned(),
+        Err(error) if is_gone(&error) => "it ended before it was ready".to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            format!("it was not ready within {UPGRADE_TIMEOUT:?}")
+        }
+        Err(error) => error.to_string(),
+    };
+    let _ = child.kill();
+    let status = child.wait().map(|status| format!(" ({status})"));
+    let why = format!("{why}{}", status.unwrap_or_default());
+    Err(Error::Upgrade { why })
+}
+
+fn tell(
+    peer_process: &HandoverSocket,
+    listeners: &Listeners,
+    activated: &[ActivatedSocket],
+) -> io::Result<()> {
+    for place in listeners.all() {
+        if matches!(place.at, ListenAt::Systemd { .. }) {
+            continue;
+        }
+        for socket in &place.sockets {
+            peer_process.send(&format!("{SOCKET}{}", place.at), Some(socket.as_fd()))?;
+        }
+    }
+    for one in activated {
+        let name = format!("{ACTIVATED}{}", one.name);
+        peer_process.send(&name, Some(one.socket.as_fd()))?;
+    }
+    peer_process.send(END, None)
+}
+
+/// A reset is an end with words unread.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+    gone.contains(&error.kind())
+}
+
+fn failed(what: &str, error: &io::Error) -> Error {
+    Error::Upgrade {
+        why: format!("{what}: {error}"),
+    }
+}

@@ -1,0 +1,232 @@
+//! Where a server is to listen, where it listens, and who is at the other end.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// A place to listen, as it is asked for.
+///
+/// # Examples
+/// ```
+/// use underpass_net::ListenAt;
+///
+/// let at: ListenAt = "[::1]:8080".parse()?;
+/// assert_eq!(at, ListenAt::Tcp("[::1]:8080".parse().unwrap()));
+/// let at: ListenAt = "unix:/run/files.sock,mode=0660".parse()?;
+/// assert_eq!(at.to_string(), "unix:/run/files.sock,mode=0660");
+/// assert!("systemd:web".parse::<ListenAt>().is_ok());
+/// assert!("localhost".parse::<ListenAt>().is_err());
+/// # Ok::<(), underpass_net::BadListenAt>(())
+/// ```
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum ListenAt {
+    /// `ADDR:PORT`, the address of version 6 in brackets. With port 0 the kernel chooses a port.
+    /// `[::]` takes version 4 as well, unless the same port of `0.0.0.0` is listened on beside it.
+    Tcp(SocketAddr),
+    /// `unix:/path`, or `unix:/path,mode=0660`: a Unix stream socket. Whoever may write to the file
+    /// may connect.
+    Unix {
+        /// The socket's file. A dead server's is replaced, and ours removed at the end.
+        path: PathBuf,
+        /// Its permissions, whatever the umask is; 0666 where none are named.
+        mode: u32,
+    },
+    /// `systemd`, or `systemd:NAME`: sockets that the service manager has opened
+    /// (sd_listen_fds(3)), all of them or those whose `FileDescriptorName=` is NAME.
+    Systemd {
+        /// Which of them.
+        name: Option<String>,
+    },
+}
+
+/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
+/// connect, as with a port of this machine.
+const SOCKET_MODE: u32 = 0o666;
+
+/// Text that names no place to listen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BadListenAt {
+    text: String,
+    why: &'static str,
+}
+
+impl fmt::Display for BadListenAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadListenAt { text, why } = self;
+        write!(
+            f,
+            "cannot listen on {text:?}: {why}; ADDR:PORT, unix:/path and systemd[:NAME] can be \
+             listened on"
+        )
+    }
+}
+
+impl std::error::Error for BadListenAt {}
+
+impl FromStr for ListenAt {
+    type Err = BadListenAt;
+
+    fn from_str(text: &str) -> Result<ListenAt, BadListenAt> {
+        let bad = |why| BadListenAt {
+            text: text.to_owned(),
+            why,
+        };
+        if let Some(rest) = text.strip_prefix("unix:") {
+            return unix(rest).map_err(bad);
+        }
+        match text.strip_prefix("systemd") {
+            Some("") => Ok(ListenAt::Systemd { name: None }),
+            Some(rest) => match rest.strip_prefix(':').filter(|name| !name.is_empty()) {
+                Some(name) => Ok(ListenAt::Systemd {
+                    name: Some(name.to_owned()),
+                }),
+                None => Err(bad("a name follows systemd and a colon")),
+            },
+            None => text
+                .parse()
+                .map(ListenAt::Tcp)
+                .map_err(|_| bad("it is no address with a port")),
+        }
+    }
+}
+
+fn unix(rest: &str) -> Result<ListenAt, &'static str> {
+    let (path, mode) = match rest.rsplit_once(",mode=") {
+        None => (rest, SOCKET_MODE),
+        Some((path, digits)) => match u32::from_str_radix(digits, 8) {
+            Ok(mode) if mode <= 0o777 => (path, mode),
+            _ => return Err("the mode is no octal number up to 0777"),
+        },
+    };
+    match path.starts_with('/') {
+        true => Ok(ListenAt::Unix {
+            path: path.into(),
+            mode,
+        }),
+        false => Err("the path of a Unix socket begins with a slash"),
+    }
+}
+
+impl TryFrom<String> for ListenAt {
+    type Error = BadListenAt;
+
+    fn try_from(text: String) -> Result<ListenAt, BadListenAt> {
+        text.parse()
+    }
+}
+
+impl From<SocketAddr> for ListenAt {
+    fn from(address: SocketAddr) -> ListenAt {
+        ListenAt::Tcp(address)
+    }
+}
+
+impl fmt::Display for ListenAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAt::Tcp(address) => address.fmt(f),
+            ListenAt::Unix { path, mode } if *mode == SOCKET_MODE => {
+                write!(f, "unix:{}", path.display())
+            }
+            ListenAt::Unix { path, mode } => write!(f, "unix:{},mode={mode:04o}", path.display()),
+            ListenAt::Systemd { name: None } => f.write_str("systemd"),
+            ListenAt::Systemd { name: Some(name) } => write!(f, "systemd:{name}"),
+        }
+    }
+}
+
+/// Where a server listens, with the port that the kernel chose if it was asked to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A Unix socket; the path is empty where it has none.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PeerAddress {
+    /// A host, here or elsewhere.
+    Tcp(SocketAddr),
+    /// A process of this machine, by a Unix socket, which tells no address.
+    Unix,
+}
+
+impl PeerAddress {
+    /// The address, where there is one.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            PeerAddress::Tcp(address) => Some(address.ip()),
+            PeerAddress::Unix => None,
+        }
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddress::Tcp(address) => address.fmt(f),
+            PeerAddress::Unix => f.write_str("unix:"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<ListenAt> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn what_is_parsed_is_written_the_same() {
+        for text in [
+            "127.0.0.1:80",
+            "[::]:8080",
+            "unix:/run/a,b.sock",
+            "unix:/run/a,mode=0600",
+            "systemd",
+            "systemd:web",
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_usual_mode_is_not_told() {
+        assert_eq!(parse("unix:/a,mode=666"), parse("unix:/a"));
+    }
+
+    #[test]
+    fn what_names_no_place_is_refused() {
+        for text in [
+            "",
+            "8080",
+            "localhost:80",
+            "::1:80",
+            "unix:",
+            "unix:relative",
+            "unix:/a,mode=8",
+            "unix:/a,mode=1777",
+            "systemd:",
+            "systemdx",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

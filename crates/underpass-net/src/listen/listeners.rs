@@ -1,0 +1,350 @@
+//! Everything that a server listens on, for as long as it lives: generations of workers come and
+//! go, and get duplicates.
+//!
+//! An address of TCP has a socket, and with it a queue, for each worker (`SO_REUSEPORT`): the
+//! kernel spreads connections, and no worker wakes for another one's. A socket that is closed takes
+//! the connections in its queue with it, so none is while its address is listened on: a server with
+//! fewer workers than before gives some of them several sockets.
+//!
+//! A Unix socket and one that a service manager opened are single; all workers wait for it, each
+//! connection wakes those that have nothing to do, and one of them gets it. That is an `accept`
+//! in vain per idle worker, which has nothing better to do; `EPOLLEXCLUSIVE` would save it at the
+//! price of waking the same worker first, whatever it has to do.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use socket2::{Domain, SockRef};
+
+use crate::error::Error;
+use crate::limits::ConnectionLimits;
+use crate::listen::activated::ActivatedSocket;
+use crate::listen::address::{Address, ListenAt};
+use crate::listen::tcp::{self, Ipv4Mapped};
+use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
+
+/// Duplicates of them are the same sockets.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    all: Vec<Listener>,
+}
+
+/// One address that is listened on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) at: ListenAt,
+    pub(crate) address: Address,
+    pub(crate) sockets: Vec<OwnedFd>,
+    file: Option<Arc<SocketFile>>,
+}
+
+impl Listeners {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Listens wherever is `wanted`, on the sockets of `before` where they are there already, and
+    /// makes sockets for `workers`. Nothing about `before` changes where it fails.
+    pub(crate) fn open(
+        wanted: &[ListenAt],
+        workers: usize,
+        limits: &ConnectionLimits,
+        before: &Listeners,
+        activated: &[ActivatedSocket],
+    ) -> Result<Listeners, Error> {
+        let mut all = Vec::with_capacity(wanted.len());
+        for (number, at) in wanted.iter().enumerate() {
+            if wanted[..number].iter().any(|other| is_same(other, at)) {
+                return Err(Error::ListenTwice { at: at.clone() });
+            }
+            all.extend(open(at, wanted, limits, before, activated)?);
+        }
+        if all.is_empty() {
+            return Err(Error::NowhereToListen);
+        }
+        for listener in &all {
+            listener.apply_limits(limits)?;
+        }
+        // Last of all: a queue that is opened gets connections, and loses them when it is closed.
+        for listener in &mut all {
+            listener.add_queues(workers, ipv4_mapped(&listener.at, wanted), limits)?;
+        }
+        Ok(Listeners { all })
+    }
+
+    /// Those that another server has handed over.
+    pub(crate) fn of(all: Vec<Listener>) -> Listeners {
+        Listeners { all }
+    }
+
+    pub(crate) fn all(&self) -> &[Listener] {
+        &self.all
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.all
+            .iter()
+            .map(|listener| listener.address.clone())
+            .collect()
+    }
+
+    /// What each of `workers` takes connections from: at least one socket of every address, and no
+    /// socket is left out.
+    pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<OwnedFd>>, Error> {
+        let mut shares: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
+        for listener in &self.all {
+            let sockets = &listener.sockets;
+            for turn in 0..workers.max(sockets.len()) {
+                let socket = duplicate(&sockets[turn % sockets.len()])?;
+                shares[turn % workers].push(socket);
+            }
+        }
+        Ok(shares)
+    }
+
+    pub(crate) fn duplicate(&self) -> Result<Listeners, Error> {
+        let all = self.all.iter().map(Listener::duplicate);
+        Ok(Listeners {
+            all: all.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Says what becomes of the files of Unix sockets.
+    pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
+        for file in self
+            .all
+            .iter()
+            .filter_map(|listener| listener.file.as_ref())
+        {
+            file.set_unlink(policy);
+        }
+    }
+}
+
+/// Sockets for one entry: those of before, or new ones.
+fn open(
+    at: &ListenAt,
+    wanted: &[ListenAt],
+    limits: &ConnectionLimits,
+    before: &Listeners,
+    activated: &[ActivatedSocket],
+) -> Result<Vec<Listener>, Error> {
+    if let ListenAt::Systemd { name } = at {
+        return activated_by(at, name.as_deref(), activated);
+    }
+    if let Some(listener) = before.all.iter().find(|listener| is_same(&listener.at, at)) {
+        let mut listener = listener.duplicate()?;
+        listener.at = at.clone();
+        return Ok(vec![listener]);
+    }
+    let listener = match at {
+        ListenAt::Tcp(address) => {
+            let socket = tcp::bind_first(*address, ipv4_mapped(at, wanted), limits)?;
+            Listener::of(at.clone(), socket, None)?
+        }
+        ListenAt::Unix { path, mode } => {
+            let (socket, file) = unix::listen(path, *mode, limits)?;
+            Listener::of(at.clone(), socket, Some(Arc::new(file)))?
+        }
+        ListenAt::Systemd { .. } => return Ok(Vec::new()),
+    };
+    Ok(vec![listener])
+}
+
+fn activated_by(
+    at: &ListenAt,
+    name: Option<&str>,
+    activated: &[ActivatedSocket],
+) -> Result<Vec<Listener>, Error> {
+    let ours = |one: &&ActivatedSocket| name.is_none_or(|name| name == one.name);
+    let all: Vec<_> = activated
+        .iter()
+        .filter(ours)
+        .map(|one| Listener::of(at.clone(), duplicate(&one.socket)?, None))
+        .collect::<Result<_, Error>>()?;
+    match all.is_empty() {
+        true => Err(Error::NotActivated {
+            at: at.clone(),
+            names: activated.iter().map(|one| one.name.clone()).collect(),
+        }),
+        false => Ok(all),
+    }
+}
+
+/// Whether two entries are the same place; the mode of a socket's file can change.
+fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
+    match (one, other) {
+        (ListenAt::Unix { path, .. }, ListenAt::Unix { path: other, .. }) => path == other,
+        _ => one == other,
+    }
+}
+
+/// Version 4 is left to the listener that asks for it.
+fn ipv4_mapped(at: &ListenAt, wanted: &[ListenAt]) -> Ipv4Mapped {
+    let ListenAt::Tcp(SocketAddr::V6(address)) = at else {
+        return Ipv4Mapped::Included;
+    };
+    let is_apart = wanted.iter().any(|other| match other {
+        ListenAt::Tcp(SocketAddr::V4(other)) => other.port() == address.port(),
+        _ => false,
+    });
+    match is_apart {
+        true => Ipv4Mapped::Excluded,
+        false => Ipv4Mapped::Included,
+    }
+}
+
+fn duplicate(socket: &OwnedFd) -> Result<OwnedFd, Error> {
+    socket.try_clone().map_err(|source| Error::Worker {
+        doing: "duplicate a listening socket",
+        source,
+    })
+}
+
+impl Listener {
+    /// A socket that listens already.
+    pub(crate) fn of(
+        at: ListenAt,
+        socket: OwnedFd,
+        file: Option<Arc<SocketFile>>,
+    ) -> Result<Listener, Error> {
+        let address = address_of(&socket).map_err(|source| Error::Inherited {
+            what: at.to_string(),
+            source,
+        })?;
+        Ok(Listener {
+            at,
+            address,
+            sockets: vec![socket],
+            file,
+        })
+    }
+
+    fn duplicate(&self) -> Result<Listener, Error> {
+        Ok(Listener {
+            at: self.at.clone(),
+            address: self.address.clone(),
+            sockets: self
+                .sockets
+                .iter()
+                .map(duplicate)
+                .collect::<Result<_, _>>()?,
+            file: self.file.clone(),
+        })
+    }
+
+    /// One socket for each worker, where this server has opened the first one. Where the kernel
+    /// refuses more after a reload or an upgrade, because the process has another user or fewer
+    /// rights than the one that took the port, workers share those that are there.
+    fn add_queues(
+        &mut self,
+        workers: usize,
+        ipv4_mapped: Ipv4Mapped,
+        limits: &ConnectionLimits,
+    ) -> Result<(), Error> {
+        let (ListenAt::Tcp(_), Address::Tcp(address)) = (&self.at, &self.address) else {
+            return Ok(());
+        };
+        while self.sockets.len() < workers {
+            match tcp::bind_sibling(*address, ipv4_mapped, limits) {
+                Ok(socket) => self.sockets.push(socket),
+                Err(Error::AddressTaken { .. } | Error::PortForbidden { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What may have changed since the socket was made.
+    fn apply_limits(&self, limits: &ConnectionLimits) -> Result<(), Error> {
+        for socket in &self.sockets {
+            let set = tcp::set_options(&SockRef::from(socket), limits);
+            set.map_err(|source| Error::Inherited {
+                what: self.at.to_string(),
+                source,
+            })?;
+        }
+        match &self.at {
+            ListenAt::Unix { path, mode } => unix::set_mode(path, *mode),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn address_of(socket: &OwnedFd) -> std::io::Result<Address> {
+    let socket = SockRef::from(socket);
+    if socket.domain()? == Domain::UNIX {
+        return Ok(Address::Unix(unix::path_of(&socket)?));
+    }
+    let address = socket.local_addr()?.as_socket();
+    address.map(Address::Tcp).ok_or_else(|| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "it is neither a TCP nor a Unix socket",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn tcp() -> ListenAt {
+        ListenAt::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    fn open(wanted: &[ListenAt], workers: usize, before: &Listeners) -> Result<Listeners, Error> {
+        Listeners::open(wanted, workers, &ConnectionLimits::default(), before, &[])
+    }
+
+    #[test]
+    fn fewer_workers_have_all_the_sockets_that_more_had() {
+        let many = open(&[tcp()], 4, &Listeners::default()).unwrap();
+        let few = open(&[tcp()], 2, &many).unwrap();
+        assert_eq!(few.addresses(), many.addresses());
+        let shares: Vec<_> = few.assign(2).unwrap().iter().map(Vec::len).collect();
+        assert_eq!(shares, [2, 2]);
+    }
+
+    #[test]
+    fn more_workers_get_a_socket_each() {
+        let few = open(&[tcp()], 1, &Listeners::default()).unwrap();
+        let many = open(&[tcp()], 3, &few).unwrap();
+        assert_eq!(many.all[0].sockets.len(), 3);
+    }
+
+    #[test]
+    fn a_unix_socket_is_one_for_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = ListenAt::Unix {
+            path: folder.path().join("s"),
+            mode: 0o600,
+        };
+        let listeners = open(&[at], 3, &Listeners::default()).unwrap();
+        let shares: Vec<_> = listeners.assign(3).unwrap().iter().map(Vec::len).collect();
+        assert_eq!(shares, [1, 1, 1]);
+    }
+
+    #[test]
+    fn the_same_place_twice_and_no_place_are_refused() {
+        let twice = open(&[tcp(), tcp()], 1, &Listeners::default());
+        assert!(matches!(twice, Err(Error::ListenTwice { .. })));
+        let nowhere = open(&[], 1, &Listeners::default());
+        assert!(matches!(nowhere, Err(Error::NowhereToListen)));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_had_leaves_what_was_there() {
+        let before = open(&[tcp()], 1, &Listeners::default()).unwrap();
+        let elsewhere = ListenAt::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)));
+        assert!(open(&[tcp(), elsewhere], 2, &before).is_err());
+        let Address::Tcp(address) = before.addresses()[0] else {
+            panic!("a TCP address");
+        };
+        assert!(TcpStream::connect(address).is_ok());
+        assert_eq!(before.all[0].sockets.len(), 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! Unix sockets: their listeners, and the files by which they are found.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+
+use crate::error::Error;
+use crate::limits::ConnectionLimits;
+
+/// Listens on `path`, whose file gets the permissions `mode` before anybody can connect.
+pub(crate) fn listen(
+    path: &Path,
+    mode: u32,
+    limits: &ConnectionLimits,
+) -> Result<(OwnedFd, SocketFile), Error> {
+    let failed = |call| move |source| unusable(path, call, source);
+    let socket =
+        Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(failed("socket"))?;
+    let address = SockAddr::unix(path).map_err(failed("the path"))?;
+    match socket.bind(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            replace(path, || socket.bind(&address).map_err(failed("bind")))?;
+        }
+        bound => bound.map_err(failed("bind"))?,
+    }
+    let file = SocketFile::of(path).map_err(failed("stat"))?;
+    set_mode(path, mode)?;
+    socket.listen(limits.backlog).map_err(failed("listen"))?;
+    Ok((socket.into(), file))
+}
+
+/// Gives the file of a socket its permissions.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|source| unusable(path, "chmod", source))
+}
+
+/// Removes what a dead server has left at `path` and calls `bind`. The folder is locked meanwhile:
+/// of two servers that find the same remains, the later one would remove the socket of the first.
+fn replace(path: &Path, bind: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let failed = |call| move |source| unusable(path, call, source);
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = open(parent, flags, Mode::empty())
+        .map_err(|errno| failed("open its folder")(errno.into()))?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|errno| failed("lock its folder")(errno.into()))?;
+    let there = fs::symlink_metadata(path).map_err(failed("stat"))?;
+    if !there.file_type().is_socket() {
+        return Err(Error::NoSocketThere { path: path.into() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Ok(_) => return Err(Error::PathTaken { path: path.into() }),
+        // A full queue is somebody's.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(Error::PathTaken { path: path.into() });
+        }
+        Err(error) => return Err(failed("connect")(error)),
+    }
+    fs::remove_file(path).map_err(failed("unlink"))?;
+    bind()
+}
+
+fn unusable(path: &Path, call: &'static str, source: io::Error) -> Error {
+    Error::Path {
+        path: path.into(),
+        call,
+        source,
+    }
+}
+
+/// The path of a Unix listener, empty where it has none.
+pub(crate) fn path_of(socket: &SockRef<'_>) -> io::Result<PathBuf> {
+    let address = socket.local_addr()?;
+    Ok(address.as_pathname().map(PathBuf::from).unwrap_or_default())
+}
+
+/// What becomes of a socket's file when this process listens no more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum UnlinkPolicy {
+    /// It goes.
+    Unlink,
+    /// Another process goes on with it.
+    Keep,
+}
+
+/// The file of a socket that this server listens on. Whoever drops it last takes it away, unless
+/// it is another one by then, or a successor goes on with it.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    is_kept: AtomicBool,
+}
+
+impl SocketFile {
+    pub(crate) fn of(path: &Path) -> io::Result<SocketFile> {
+        let there = fs::symlink_metadata(path)?;
+        Ok(SocketFile {
+            path: path.into(),
+            device: there.dev(),
+            inode: there.ino(),
+            is_kept: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
+        self.is_kept
+            .store(policy == UnlinkPolicy::Keep, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SocketFile {
+    /// Not in an explicit end: a listener may go because another one could not be had, because a
+    /// configuration has it no more, or because the server stops.
+    fn drop(&mut self) {
+        if self.is_kept.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode));
+        if is_ours {
+            // A file that stays is replaced by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), Error> {
+        super::listen(path, 0o640, &ConnectionLimits::default())
+    }
+
+    #[test]
+    fn the_file_has_its_mode_and_goes_with_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (_socket, file) = listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_servers_file_is_replaced_and_a_living_ones_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        let living = listen(&path).unwrap();
+        assert!(matches!(listen(&path), Err(Error::PathTaken { .. })));
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(living);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(listen(&path), Err(Error::NoSocketThere { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_successors_file_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (_socket, file) = listen(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        drop(file);
+        assert!(path.exists());
+    }
+}

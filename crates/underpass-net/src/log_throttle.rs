@@ -1,0 +1,48 @@
+//! Tells trouble once per burst, not once per occurrence.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use crate::limits::LOG_QUIET;
+
+/// Remembers when some trouble was last met. A thousand refused connections in a row are one
+/// burst and one line in the log; the next burst is told again.
+#[derive(Debug, Default)]
+pub struct LogThrottle {
+    last: Cell<Option<Instant>>,
+}
+
+/// Whether an occurrence opens a burst.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Occurrence {
+    /// The first for a while: tell it.
+    First,
+    /// More of the same: it has been told.
+    Repeated,
+}
+
+impl LogThrottle {
+    /// Notes an occurrence at `now`.
+    pub fn record(&self, now: Instant) -> Occurrence {
+        match self.last.replace(Some(now)) {
+            Some(last) if now.saturating_duration_since(last) < LOG_QUIET => Occurrence::Repeated,
+            _ => Occurrence::First,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_told_once_and_the_next_one_again() {
+        let throttle = LogThrottle::default();
+        let start = Instant::now();
+        assert_eq!(throttle.record(start), Occurrence::First);
+        assert_eq!(throttle.record(start + LOG_QUIET / 2), Occurrence::Repeated);
+        assert_eq!(throttle.record(start + LOG_QUIET), Occurrence::Repeated);
+        assert_eq!(throttle.record(start + LOG_QUIET * 2), Occurrence::First);
+    }
+}

@@ -1,0 +1,210 @@
+//! Becomes somebody with fewer rights, for good.
+
+use std::ffi::CString;
+use std::fmt;
+use std::str::FromStr;
+
+use nix::errno::Errno;
+use nix::unistd::{
+    self, Gid, Group, Uid, getgrouplist, getresgid, getresuid, setgid, setgroups, setuid,
+};
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// Who a server runs as: `NAME` or `NAME:GROUP`, each a name or a number.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct User {
+    name: String,
+    group: Option<String>,
+}
+
+/// The numbers of a user.
+struct UserIds {
+    user: Uid,
+    group: Gid,
+    /// All of the groups, the one above among them.
+    groups: Vec<Gid>,
+}
+
+impl User {
+    /// The whole process, with all of its threads, becomes this user, and cannot go back. With a
+    /// group it has that group only, without it those of the user. Does nothing if it is the user
+    /// already. May read the data bases of users and block on them.
+    ///
+    /// # Errors
+    /// [`Error::User`]. The process may have changed in part and must not go on.
+    pub fn assume(&self) -> Result<(), Error> {
+        let failed = |why: String| Error::User {
+            name: self.to_string(),
+            why,
+        };
+        let identity = self.identity().map_err(failed)?;
+        if identity.user.is_root() {
+            return Err(failed("root has all rights; name another user".into()));
+        }
+        if identity.is_ours() {
+            return Ok(());
+        }
+        if !unistd::geteuid().is_root() {
+            return Err(failed("only root can become another user".into()));
+        }
+        identity.assume().map_err(|why| failed(why.to_owned()))
+    }
+
+    fn identity(&self) -> Result<UserIds, String> {
+        // Numbers need no data base: where there is none, and where a static binary could not ask
+        // those that libraries bring.
+        if let (Ok(number), Some(Ok(group))) = (
+            self.name.parse(),
+            self.group.as_ref().map(|group| group.parse()),
+        ) {
+            return Ok(UserIds::alone(Uid::from_raw(number), Gid::from_raw(group)));
+        }
+        let known = match self.name.parse() {
+            Ok(number) => unistd::User::from_uid(Uid::from_raw(number)),
+            Err(_) => unistd::User::from_name(&self.name),
+        };
+        let known = known.map_err(|errno| unread("users", errno))?;
+        let group = self.group.as_deref().map(group).transpose()?;
+        match (known, group) {
+            (Some(known), Some(group)) => Ok(UserIds::alone(known.uid, group)),
+            (Some(known), None) => UserIds::with_groups(&known),
+            (None, group) => {
+                let number = self.name.parse().map_err(|_| "there is no such user")?;
+                let group = group.ok_or("there is no such user, and no group is named")?;
+                Ok(UserIds::alone(Uid::from_raw(number), group))
+            }
+        }
+    }
+}
+
+fn group(name: &str) -> Result<Gid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        Ok(None) => Err(format!("there is no group {name}")),
+        Err(errno) => Err(unread("groups", errno)),
+    }
+}
+
+/// Why a name was not found. Containers have no names, and numbers do.
+fn unread(whose: &str, errno: Errno) -> String {
+    match errno {
+        Errno::ENOENT => format!("there is no list of {whose} here; write numbers, UID:GID"),
+        errno => format!("the data base of {whose}: {errno}"),
+    }
+}
+
+impl UserIds {
+    fn alone(user: Uid, group: Gid) -> UserIds {
+        UserIds {
+            user,
+            group,
+            groups: vec![group],
+        }
+    }
+
+    fn with_groups(known: &unistd::User) -> Result<UserIds, String> {
+        let name = CString::new(known.name.as_str()).map_err(|_| "its name has a NUL")?;
+        let groups = getgrouplist(&name, known.gid).map_err(|errno| unread("groups", errno))?;
+        Ok(UserIds {
+            user: known.uid,
+            group: known.gid,
+            groups,
+        })
+    }
+
+    /// Real, effective and saved.
+    fn is_ours(&self) -> bool {
+        let users = getresuid().is_ok_and(|ids| {
+            [ids.real, ids.effective, ids.saved] == [self.user, self.user, self.user]
+        });
+        let groups = getresgid().is_ok_and(|ids| {
+            [ids.real, ids.effective, ids.saved] == [self.group, self.group, self.group]
+        });
+        users && groups
+    }
+
+    /// Groups first: the user may not change them any more.
+    fn assume(&self) -> Result<(), &'static str> {
+        let refused = |_: Errno| "the kernel does not allow it; are capabilities missing?";
+        setgroups(&self.groups).map_err(refused)?;
+        setgid(self.group).map_err(refused)?;
+        setuid(self.user).map_err(refused)?;
+        if !self.is_ours() {
+            return Err("it took no effect");
+        }
+        match setuid(Uid::from_raw(0)) {
+            Ok(()) => Err("it could become root again"),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl FromStr for User {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<User, String> {
+        let (name, group) = match text.split_once(':') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text, None),
+        };
+        if name.is_empty() || group.is_some_and(str::is_empty) {
+            return Err(format!("{text:?} is no user; write NAME or NAME:GROUP"));
+        }
+        Ok(User {
+            name: name.to_owned(),
+            group: group.map(str::to_owned),
+        })
+    }
+}
+
+impl TryFrom<String> for User {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<User, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match &self.group {
+            Some(group) => write!(f, ":{group}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(user: &str) -> String {
+        let user: User = user.parse().unwrap();
+        user.assume().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn users_are_written_with_or_without_a_group() {
+        for right in ["www-data", "www-data:adm", "33", "33:33"] {
+            assert_eq!(right.parse::<User>().unwrap().to_string(), right);
+        }
+        for wrong in ["", ":adm", "www-data:"] {
+            assert!(wrong.parse::<User>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_exist_or_is_root_is_refused_by_name() {
+        let told = refused("nobody-of-that-name");
+        assert!(told.contains("nobody-of-that-name") && told.contains("no such user"));
+        assert!(refused("0").contains("root has all rights"));
+        assert!(refused("0:no-group-of-that-name").contains("no group"));
+    }
+}

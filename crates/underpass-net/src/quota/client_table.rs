@@ -1,0 +1,291 @@
+//! What each client has, over all workers: how many connections, and which bandwidth.
+//!
+//! The one table that workers share. It is locked when a connection begins and when it ends, for
+//! the time of a look-up, and does not exist unless a limit is set. It has an entry for each client
+//! that is connected, so connections bound it, and for a bounded number of those that have left.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::limits::{ConnectionLimits, DEPARTED_CLIENTS_MAX};
+use crate::quota::rate_limiter::RateLimiter;
+
+pub(crate) struct ClientTable {
+    each: PerClientLimits,
+    table: Mutex<ClientEntries>,
+}
+
+/// What a client may have, if anything of it is limited.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct PerClientLimits {
+    connections_max: Option<NonZeroUsize>,
+    rate_max: Option<NonZeroU64>,
+}
+
+/// A connection that is counted. It no longer is when this is dropped.
+pub(crate) struct ClientPermit {
+    table: Arc<ClientTable>,
+    client: ClientKey,
+    rate_limiter: Option<Arc<RateLimiter>>,
+}
+
+#[derive(Default)]
+struct ClientEntries {
+    clients: HashMap<ClientKey, ClientUsage>,
+    /// Who has left with bandwidth that is sold, and until when that is. Somebody may have come
+    /// back, and stand here several times.
+    departed: VecDeque<(ClientKey, Instant)>,
+}
+
+/// What a client has.
+#[derive(Default)]
+struct ClientUsage {
+    connections: usize,
+    rate_limiter: Option<Arc<RateLimiter>>,
+}
+
+/// Who counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that one customer
+/// of a provider has to himself, and changes the rest of at will.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum ClientKey {
+    V4(Ipv4Addr),
+    V6([u16; 4]),
+}
+
+impl PerClientLimits {
+    /// None where nothing is limited.
+    pub(crate) fn by(limits: &ConnectionLimits) -> Option<PerClientLimits> {
+        let limits_each = PerClientLimits {
+            connections_max: limits.connections_per_client_max,
+            rate_max: limits.rate_per_client_max,
+        };
+        (limits_each.connections_max.is_some() || limits_each.rate_max.is_some())
+            .then_some(limits_each)
+    }
+}
+
+impl ClientTable {
+    pub(crate) fn new(each: PerClientLimits) -> ClientTable {
+        ClientTable {
+            each,
+            table: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn each(&self) -> PerClientLimits {
+        self.each
+    }
+
+    /// A seat for one more connection of `address`, if it may have one.
+    pub(crate) fn permit(self: &Arc<ClientTable>, address: IpAddr) -> Option<ClientPermit> {
+        let client = ClientKey::of(address);
+        let mut table = self.lock();
+        table.forget(Instant::now());
+        let usage = table.clients.entry(client).or_default();
+        let connections_max = self.each.connections_max.map_or(usize::MAX, usize::from);
+        if usage.connections >= connections_max {
+            return None;
+        }
+        usage.connections += 1;
+        let rate_limiter = self.each.rate_max.map(|rate| {
+            let new = || Arc::new(RateLimiter::new(rate));
+            Arc::clone(usage.rate_limiter.get_or_insert_with(new))
+        });
+        Some(ClientPermit {
+            table: Arc::clone(self),
+            client,
+            rate_limiter,
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ClientEntries> {
+        // Nothing panics while it is locked; a count is right after every step.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientPermit {
+    /// What the client's connections may send together, where that is limited.
+    pub(crate) fn rate_limiter(&self) -> Option<&RateLimiter> {
+        self.rate_limiter.as_deref()
+    }
+}
+
+impl Drop for ClientPermit {
+    fn drop(&mut self) {
+        self.table.lock().leave(self.client, Instant::now());
+    }
+}
+
+impl ClientEntries {
+    /// One connection of a client less.
+    fn leave(&mut self, client: ClientKey, now: Instant) {
+        if let Entry::Occupied(mut entry) = self.clients.entry(client) {
+            let usage = entry.get_mut();
+            usage.connections = usage.connections.saturating_sub(1);
+            match (usage.connections, usage.reserved_until()) {
+                (0, Some(until)) if until > now => self.departed.push_back((client, until)),
+                (0, _) => drop(entry.remove()),
+                _ => {}
+            }
+        }
+        self.forget(now);
+    }
+
+    /// Forgets who has left and owes nothing, one after the other, and whoever is too many. Each is
+    /// looked at once for each time it has left.
+    fn forget(&mut self, now: Instant) {
+        while let Some((client, until)) = self.departed.front().copied()
+            && (until <= now || self.departed.len() > DEPARTED_CLIENTS_MAX)
+        {
+            self.departed.pop_front();
+            if let Entry::Occupied(entry) = self.clients.entry(client)
+                && entry.get().connections == 0
+                // Whoever has come back and left again stands further behind.
+                && entry.get().reserved_until().is_none_or(|reserved| reserved <= until)
+            {
+                entry.remove();
+            }
+        }
+    }
+}
+
+impl ClientUsage {
+    fn reserved_until(&self) -> Option<Instant> {
+        self.rate_limiter
+            .as_deref()
+            .map(RateLimiter::reserved_until)
+    }
+}
+
+impl ClientKey {
+    fn of(address: IpAddr) -> ClientKey {
+        match address.to_canonical() {
+            IpAddr::V4(address) => ClientKey::V4(address),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                ClientKey::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::quota::rate_limiter::Reservation;
+
+    fn table(each_max: usize) -> Arc<ClientTable> {
+        Arc::new(ClientTable::new(PerClientLimits {
+            connections_max: NonZeroUsize::new(each_max),
+            rate_max: None,
+        }))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_client_has_its_seats_and_no_more() {
+        let table = table(2);
+        let one = table.permit(ip("192.0.2.1"));
+        let _two = table.permit(ip("192.0.2.1")).unwrap();
+        assert!(table.permit(ip("192.0.2.1")).is_none());
+        assert!(table.permit(ip("192.0.2.2")).is_some());
+        drop(one);
+        assert!(table.permit(ip("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn ipv6_counts_by_its_first_64_bits_and_ipv4_within_ipv6_as_ipv4() {
+        let table = table(1);
+        let _six = table.permit(ip("2001:db8:0:1::1")).unwrap();
+        assert!(table.permit(ip("2001:db8:0:1:ffff::2")).is_none());
+        assert!(table.permit(ip("2001:db8:0:2::1")).is_some());
+        let _four = table.permit(ip("192.0.2.1")).unwrap();
+        assert!(table.permit(ip("::ffff:192.0.2.1")).is_none());
+        assert!(table.permit(ip("::ffff:192.0.2.2")).is_some());
+    }
+
+    #[test]
+    fn who_has_left_leaves_nothing_behind() {
+        let table = table(3);
+        let usage: Vec<_> = (0..3).map(|_| table.permit(ip("192.0.2.1"))).collect();
+        assert!(table.permit(ip("192.0.2.1")).is_none());
+        drop(usage);
+        assert!(table.lock().clients.is_empty());
+    }
+
+    fn limited(rate: u64) -> Arc<ClientTable> {
+        Arc::new(ClientTable::new(PerClientLimits {
+            connections_max: None,
+            rate_max: NonZeroU64::new(rate),
+        }))
+    }
+
+    #[test]
+    fn who_leaves_with_bandwidth_sold_is_remembered_as_long_as_that_lasts() {
+        let table = limited(1000);
+        let hour = Duration::from_secs(3_600);
+        let permit = table.permit(ip("192.0.2.1")).unwrap();
+        let _wait = permit
+            .rate_limiter()
+            .unwrap()
+            .reserve(1000 * 3_600, Reservation::First);
+        drop(permit);
+        assert_eq!(table.lock().clients.len(), 1);
+        let again = table.permit(ip("192.0.2.1")).unwrap();
+        let wait = again
+            .rate_limiter()
+            .unwrap()
+            .reserve(1000, Reservation::First);
+        assert!(wait > hour - Duration::from_secs(60), "{wait:?}");
+        let other = table.permit(ip("192.0.2.2")).unwrap();
+        let wait = other
+            .rate_limiter()
+            .unwrap()
+            .reserve(1000, Reservation::First);
+        assert_eq!(wait, Duration::ZERO);
+        drop(other);
+        drop(again);
+        // The first time it left is over, the second is not.
+        let now = Instant::now();
+        table.lock().forget(now + hour);
+        assert_eq!(table.lock().clients.len(), 1);
+        table.lock().forget(now + hour * 2);
+        assert!(table.lock().clients.is_empty());
+        assert!(table.lock().departed.is_empty());
+    }
+
+    #[test]
+    fn connections_of_one_client_have_one_bandwidth() {
+        let table = limited(1000);
+        let permit = |text: &str| table.permit(ip(text)).unwrap();
+        let (one, two) = (permit("2001:db8:0:1::1"), permit("2001:db8:0:1:ffff::2"));
+        let other = permit("2001:db8:0:2::1");
+        let address = |permit: &ClientPermit| std::ptr::from_ref(permit.rate_limiter().unwrap());
+        assert_eq!(address(&one), address(&two));
+        assert_ne!(address(&one), address(&other));
+    }
+
+    #[test]
+    fn so_many_are_remembered_and_no_more() {
+        let table = limited(1);
+        for number in 0..DEPARTED_CLIENTS_MAX as u32 + 100 {
+            let permit = table.permit(IpAddr::from(number.to_be_bytes())).unwrap();
+            let _wait = permit
+                .rate_limiter()
+                .unwrap()
+                .reserve(1000, Reservation::First);
+        }
+        assert_eq!(table.lock().clients.len(), DEPARTED_CLIENTS_MAX);
+        assert_eq!(table.lock().departed.len(), DEPARTED_CLIENTS_MAX);
+    }
+}

@@ -1,0 +1,158 @@
+//! The least that a peer has to take: who reads a byte a minute must not keep a connection.
+//!
+//! What counts is what the peer has acknowledged, since the socket's buffer takes megabytes from us
+//! before anything shows. It is looked at once in a window, and only after the first one: answers
+//! that are sent within a window cost nothing. Not the peer's fault, and not counted:
+//!
+//! - time in which everything sent is acknowledged: then our disk is what is waited for;
+//! - time in which the connection waits for its share of a bandwidth.
+
+use std::time::{Duration, Instant};
+
+use underpass::tcp::{Outstanding, Reached};
+
+/// Watches one answer.
+#[derive(Debug)]
+pub(crate) struct MinRateMonitor {
+    min_rate: MinRate,
+    began: Instant,
+    /// What was acknowledged when the window began; nobody has asked in the first one.
+    acknowledged: Option<u64>,
+}
+
+/// What has to be acknowledged, and over how long that is averaged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MinRate {
+    pub(crate) bytes_per_second: u64,
+    pub(crate) window: Duration,
+}
+
+/// What a look at a peer came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum RateJudgement {
+    Acceptable,
+    TooSlow,
+}
+
+impl MinRateMonitor {
+    pub(crate) fn new(min_rate: MinRate, now: Instant) -> MinRateMonitor {
+        MinRateMonitor {
+            min_rate,
+            began: now,
+            acknowledged: None,
+        }
+    }
+
+    /// How long until the next look.
+    pub(crate) fn until_due(&self, now: Instant) -> Duration {
+        let passed = now.saturating_duration_since(self.began);
+        self.min_rate.window.saturating_sub(passed)
+    }
+
+    /// Leaves out `span`, in which nothing was to be sent.
+    pub(crate) fn exclude(&mut self, span: Duration) {
+        self.began += span;
+    }
+
+    /// Looks at the peer at the end of a window, and begins the next one.
+    pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> RateJudgement {
+        let span = now.saturating_duration_since(self.began);
+        let before = self.acknowledged.replace(reached.acknowledged);
+        self.began = now;
+        let (Some(before), Outstanding::Something) = (before, reached.outstanding) else {
+            return RateJudgement::Acceptable;
+        };
+        let taken = u128::from(reached.acknowledged.saturating_sub(before));
+        let wanted = u128::from(self.min_rate.bytes_per_second) * span.as_millis() / 1000;
+        match taken < wanted {
+            true => RateJudgement::TooSlow,
+            false => RateJudgement::Acceptable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    fn monitor(now: Instant) -> MinRateMonitor {
+        let min_rate = MinRate {
+            bytes_per_second: 100,
+            window: WINDOW,
+        };
+        MinRateMonitor::new(min_rate, now)
+    }
+
+    fn at(acknowledged: u64) -> Reached {
+        Reached {
+            acknowledged,
+            outstanding: Outstanding::Something,
+        }
+    }
+
+    #[test]
+    fn the_first_window_only_finds_out_where_the_peer_is() {
+        let start = Instant::now();
+        assert_eq!(
+            monitor(start).judge(at(0), start + WINDOW),
+            RateJudgement::Acceptable
+        );
+    }
+
+    #[test]
+    fn a_peer_at_the_border_goes_on_and_below_it_does_not() {
+        for (taken, expected) in [
+            (1000, RateJudgement::Acceptable),
+            (999, RateJudgement::TooSlow),
+        ] {
+            let start = Instant::now();
+            let mut monitor = monitor(start);
+            let _first = monitor.judge(at(5000), start + WINDOW);
+            assert_eq!(
+                monitor.judge(at(5000 + taken), start + WINDOW * 2),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn a_burst_counts_for_its_whole_window() {
+        let start = Instant::now();
+        let mut monitor = monitor(start);
+        let mut reached = 0;
+        for window in 1..100 {
+            reached += 1000;
+            let judged = monitor.judge(at(reached), start + WINDOW * window);
+            assert_eq!(judged, RateJudgement::Acceptable);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_has_all_it_was_sent_is_not_to_blame() {
+        let start = Instant::now();
+        let mut monitor = monitor(start);
+        let _first = monitor.judge(at(7), start + WINDOW);
+        let idle = Reached {
+            acknowledged: 7,
+            outstanding: Outstanding::Nothing,
+        };
+        assert_eq!(
+            monitor.judge(idle, start + WINDOW * 2),
+            RateJudgement::Acceptable
+        );
+    }
+
+    #[test]
+    fn time_that_is_left_out_does_not_count() {
+        let start = Instant::now();
+        let mut monitor = monitor(start);
+        let _first = monitor.judge(at(0), start + WINDOW);
+        monitor.exclude(WINDOW);
+        assert_eq!(monitor.until_due(start + WINDOW * 2), WINDOW);
+        let judged = monitor.judge(at(1000), start + WINDOW * 3);
+        assert_eq!(judged, RateJudgement::Acceptable);
+    }
+}

@@ -1,0 +1,217 @@
+//! What several connections may send together: all of them, or those of one client, whatever worker
+//! they are at.
+//!
+//! Time is sold: at R bytes per second a byte costs 1/R of a second, and each turn gets the next
+//! stretch that nobody has. Whoever comes early waits for its stretch, so nobody is passed over and
+//! nobody is woken in vain; what a turn did not use goes back to those who come next. One atomic
+//! word is all that the workers share.
+//!
+//! ```text
+//!  paid up to ──────────────┐
+//!  ── time ──► [turn][turn][turn]│ free from here on; at most BURST of the past is ever sold
+//! ```
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A rate that is shared.
+pub(crate) struct RateLimiter {
+    bytes_per_second: NonZeroU64,
+    began: Instant,
+    /// Nanoseconds since then that are sold.
+    reserved: AtomicU64,
+}
+
+/// Which slot of an answer is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reservation {
+    /// Its first. Whatever time has passed unsold was idle.
+    First,
+    /// One more. Time has passed unsold because somebody was late.
+    Next,
+}
+
+/// The bandwidths that a connection has its slots of: its client's, and that of all.
+#[derive(Clone, Copy)]
+pub(crate) struct RateLimiters<'b>(pub(crate) [Option<&'b RateLimiter>; 2]);
+
+/// What was not used for so long is lost: idle seconds don't add up to a flood.
+const BURST: Duration = Duration::from_millis(100);
+
+/// So much is made up for where timers and workers are late, as on a busy machine.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes sold at once: fifty slots in a second, but neither so small that calls cost more than
+/// bytes, nor so large that one peer has the line for long.
+const RESERVATIONS_PER_SECOND: u64 = 50;
+const RESERVATION_BYTES_MIN: u64 = 4 << 10;
+const RESERVATION_BYTES_MAX: u64 = 256 << 10;
+
+impl RateLimiter {
+    pub(crate) fn new(bytes_per_second: NonZeroU64) -> RateLimiter {
+        RateLimiter {
+            bytes_per_second,
+            began: Instant::now(),
+            reserved: AtomicU64::new(0),
+        }
+    }
+
+    /// Sells the next stretch that is free to somebody who wants to send so many bytes, and says
+    /// how long to wait for it.
+    pub(crate) fn reserve(&self, bytes: u64, reservation: Reservation) -> Duration {
+        let now = nanoseconds(self.began.elapsed());
+        self.reserve_at(now, bytes, reservation)
+    }
+
+    /// Until when all is sold. From then on there is nothing to remember.
+    pub(crate) fn reserved_until(&self) -> Instant {
+        self.began + Duration::from_nanos(self.reserved.load(Ordering::Relaxed))
+    }
+
+    fn reserve_at(&self, now: u64, bytes: u64, reservation: Reservation) -> Duration {
+        let cost = self.cost(bytes);
+        let unused = match reservation {
+            Reservation::First => BURST,
+            Reservation::Next => CATCH_UP_MAX,
+        };
+        let earliest = now.saturating_sub(nanoseconds(unused));
+        let from = |reserved: u64| reserved.max(earliest);
+        let reserved = self
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                Some(from(reserved).saturating_add(cost))
+            })
+            .unwrap_or_else(|reserved| reserved);
+        Duration::from_nanos(from(reserved).saturating_sub(now))
+    }
+
+    /// Settles a reservation of `reserved_bytes` with what the turn has sent: more costs more, the
+    /// rest is refunded.
+    pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
+        match sent.checked_sub(reserved_bytes) {
+            Some(more) => self.reserved.fetch_add(self.cost(more), Ordering::Relaxed),
+            None => self
+                .reserved
+                .fetch_sub(self.cost(reserved_bytes - sent), Ordering::Relaxed),
+        };
+    }
+
+    fn reservation_bytes(&self) -> u64 {
+        (self.bytes_per_second.get() / RESERVATIONS_PER_SECOND)
+            .clamp(RESERVATION_BYTES_MIN, RESERVATION_BYTES_MAX)
+    }
+
+    fn cost(&self, bytes: u64) -> u64 {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.get());
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+}
+
+impl<'b> RateLimiters<'b> {
+    /// What a slot has; none where no bandwidth is limited. The smallest: nobody should pay for
+    /// what it may not send anyway.
+    pub(crate) fn reservation_bytes(&self) -> Option<u64> {
+        self.each().map(RateLimiter::reservation_bytes).min()
+    }
+
+    /// Those that are limited. The client's comes first: who waits for that one has nothing of
+    /// what is everybody's meanwhile.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &'b RateLimiter> + use<'b> {
+        self.0.into_iter().flatten()
+    }
+
+    /// Settles what a turn has sent.
+    pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
+        self.each()
+            .for_each(|limiter| limiter.settle(reserved_bytes, sent));
+    }
+}
+
+fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn limiter(rate: u64) -> RateLimiter {
+        RateLimiter::new(NonZeroU64::new(rate).unwrap())
+    }
+
+    /// What is sent within `seconds` by somebody who always sends at once, timers being late by
+    /// `late` nanoseconds.
+    fn sent_within(rate: u64, seconds: u64, late: u64, used: impl Fn(u64) -> u64) -> u64 {
+        let limiter = limiter(rate);
+        let (mut now, mut sent) = (SECOND, 0);
+        let mut reservation = Reservation::First;
+        loop {
+            let reserved_bytes = limiter.reservation_bytes();
+            let wait = nanoseconds(limiter.reserve_at(now, reserved_bytes, reservation));
+            reservation = Reservation::Next;
+            now += if wait > 0 { wait + late } else { 0 };
+            if now > (1 + seconds) * SECOND {
+                return sent;
+            }
+            let bytes = used(reserved_bytes);
+            limiter.settle(reserved_bytes, bytes);
+            sent += bytes;
+        }
+    }
+
+    #[test]
+    fn the_rate_holds_over_seconds_whatever_turns_use_of_their_slots() {
+        for rate in [100_000, 1 << 20, 300 << 20] {
+            let whole = sent_within(rate, 3, 1_000_000, |bytes| bytes);
+            let half = sent_within(rate, 3, 1_000_000, |bytes| bytes / 2);
+            let twice = sent_within(rate, 3, 1_000_000, |bytes| bytes * 2);
+            for sent in [whole, half, twice] {
+                let off = sent.abs_diff(3 * rate) as f64 / (3 * rate) as f64;
+                assert!(off < 0.07, "{sent} of {}", 3 * rate);
+            }
+        }
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up() {
+        let limiter = limiter(1 << 20);
+        let hour = 3_600 * SECOND;
+        let mut free = 0;
+        let bytes = limiter.reservation_bytes();
+        while limiter.reserve_at(hour, bytes, Reservation::First) == Duration::ZERO {
+            free += bytes;
+        }
+        assert!(free <= (1 << 20) / 8, "{free}");
+    }
+
+    #[test]
+    fn who_waits_gets_stretches_one_after_the_other() {
+        let limiter = limiter(RESERVATION_BYTES_MIN);
+        let waits: Vec<_> = (0..4)
+            .map(|_| limiter.reserve_at(SECOND, RESERVATION_BYTES_MIN, Reservation::First))
+            .collect();
+        let second = Duration::from_secs(1);
+        assert_eq!(waits[1] + second, waits[2]);
+        assert_eq!(waits[2] + second, waits[3]);
+    }
+
+    #[test]
+    fn who_has_two_shares_pays_both_for_what_the_smaller_one_sells() {
+        let (client, all) = (limiter(1 << 20), limiter(300 << 20));
+        let limiters = RateLimiters([Some(&client), Some(&all)]);
+        let reserved_bytes = limiters.reservation_bytes().unwrap();
+        assert_eq!(reserved_bytes, (1 << 20) / RESERVATIONS_PER_SECOND);
+        for limiter in limiters.each() {
+            let _wait = limiter.reserve_at(SECOND, reserved_bytes, Reservation::First);
+        }
+        let reserved = |limiter: &RateLimiter| limiter.reserved.load(Ordering::Relaxed);
+        let before = (reserved(&client), reserved(&all));
+        limiters.settle(reserved_bytes, 0);
+        assert_eq!(before.0 - reserved(&client), client.cost(reserved_bytes));
+        assert_eq!(before.1 - reserved(&all), all.cost(reserved_bytes));
+        assert_eq!(RateLimiters([None, None]).reservation_bytes(), None);
+    }
+}

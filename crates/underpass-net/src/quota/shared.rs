@@ -1,0 +1,54 @@
+//! The quotas that all workers of a server share.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::limits::ConnectionLimits;
+use crate::quota::client_table::{ClientPermit, ClientTable, PerClientLimits};
+use crate::quota::rate_limiter::RateLimiter;
+
+/// What all workers share: nothing, unless a limit asks for it.
+#[derive(Default)]
+pub(crate) struct SharedQuotas {
+    clients: Option<Arc<ClientTable>>,
+    pub(crate) rate_limiter: Option<RateLimiter>,
+}
+
+/// A client has as many connections as it may have.
+pub(crate) struct TooMany;
+
+impl SharedQuotas {
+    pub(crate) fn new(limits: &ConnectionLimits) -> SharedQuotas {
+        SharedQuotas {
+            clients: PerClientLimits::by(limits).map(|each| Arc::new(ClientTable::new(each))),
+            rate_limiter: limits.rate_all_max.map(RateLimiter::new),
+        }
+    }
+
+    /// A permit for a connection of `client`, where they are counted.
+    pub(crate) fn permit(&self, client: IpAddr) -> Result<Option<ClientPermit>, TooMany> {
+        let Some(clients) = &self.clients else {
+            return Ok(None);
+        };
+        clients.permit(client).map(Some).ok_or(TooMany)
+    }
+
+    /// What a new generation shares with the one before it: connections that are open go on being
+    /// counted, unless there is another limit.
+    pub(crate) fn after(
+        before: Option<&Arc<SharedQuotas>>,
+        limits: &ConnectionLimits,
+    ) -> Arc<SharedQuotas> {
+        let new = SharedQuotas::new(limits);
+        Arc::new(match before {
+            Some(before) => SharedQuotas {
+                clients: match (&before.clients, new.clients) {
+                    (Some(old), Some(new)) if old.each() == new.each() => Some(Arc::clone(old)),
+                    (_, new) => new,
+                },
+                ..new
+            },
+            None => new,
+        })
+    }
+}

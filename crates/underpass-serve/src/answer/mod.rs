@@ -1,0 +1,7 @@
+//! What a request gets, and how the answer is written.
+
+pub(crate) mod decide;
+pub(crate) mod explain;
+pub(crate) mod multipart;
+pub(crate) mod repr_digest;
+pub(crate) mod writer;

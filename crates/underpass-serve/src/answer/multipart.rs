@@ -1,0 +1,144 @@
+//! Several ranges in one answer: `multipart/byteranges`, RFC 9110, section 14.6.
+//!
+//! ```text
+//!  --boundary                         ┐
+//!  Content-Type: text/plain           │ a head in memory
+//!  Content-Range: bytes 0-9/1000      ┘
+//!
+//!  0123456789                           a range of the file, moved by the kernel
+//!  --boundary
+//!  …
+//!  --boundary--                         the closing line
+//! ```
+//!
+//! All heads are written before the first byte is sent, so the length is exact.
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::http::decimal::{push_decimal, push_hex};
+use crate::request::range::ByteRange;
+use crate::site::rules::mime::MediaType;
+
+/// Separates the parts. Random for every answer, so that no file can imitate it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Boundary([u8; 32]);
+
+/// A whole body, laid out.
+#[derive(Debug)]
+pub(crate) struct Multipart {
+    /// Each part's head and the bytes that follow it.
+    pub(crate) parts: Vec<(Vec<u8>, ByteRange)>,
+    /// What ends the body.
+    pub(crate) closing: Vec<u8>,
+}
+
+impl Boundary {
+    /// A new one.
+    pub(crate) fn random() -> Boundary {
+        let mut random = [0; 16];
+        // Never short for so few bytes, and without randomness there is still the length to go by.
+        let _ = getrandom(&mut random, GetRandomFlags::empty());
+        Boundary::new(u128::from_ne_bytes(random))
+    }
+
+    /// From 128 random bits.
+    pub(crate) fn new(random: u128) -> Boundary {
+        let mut digits = [b'0'; 32];
+        for (half, from) in [((random >> 64) as u64, 0), (random as u64, 16)] {
+            // The highest bit keeps every half at 16 digits.
+            push_hex(&mut digits, from, half | 1 << 63);
+        }
+        Boundary(digits)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Multipart {
+    /// Lays out `spans` of a file of `size` bytes.
+    pub(crate) fn new(
+        spans: &[ByteRange],
+        size: u64,
+        media: &MediaType,
+        boundary: &Boundary,
+    ) -> Multipart {
+        let parts = spans
+            .iter()
+            .map(|&span| (part_head(span, size, media, boundary), span));
+        let mut closing = b"\r\n--".to_vec();
+        closing.extend_from_slice(boundary.as_bytes());
+        closing.extend_from_slice(b"--\r\n");
+        Multipart {
+            parts: parts.collect(),
+            closing,
+        }
+    }
+
+    /// The exact length of the body.
+    pub(crate) fn length(&self) -> u64 {
+        let part = |(head, span): &(Vec<u8>, ByteRange)| head.len() as u64 + span.length;
+        self.parts.iter().map(part).sum::<u64>() + self.closing.len() as u64
+    }
+}
+
+fn part_head(span: ByteRange, size: u64, media: &MediaType, boundary: &Boundary) -> Vec<u8> {
+    let mut head = Vec::with_capacity(160);
+    head.extend_from_slice(b"\r\n--");
+    head.extend_from_slice(boundary.as_bytes());
+    head.extend_from_slice(b"\r\nContent-Type: ");
+    media.push_to(&mut head);
+    head.extend_from_slice(b"\r\nContent-Range: ");
+    push_content_range(&mut head, span, size);
+    head.extend_from_slice(b"\r\n\r\n");
+    head
+}
+
+/// Appends `bytes first-last/size`.
+pub(crate) fn push_content_range(head: &mut Vec<u8>, span: ByteRange, size: u64) {
+    head.extend_from_slice(b"bytes ");
+    push_decimal(head, span.first);
+    head.push(b'-');
+    push_decimal(head, span.first + span.length - 1);
+    head.push(b'/');
+    push_decimal(head, size);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::rules::mime::{MediaTypes, TypeOptions};
+
+    #[test]
+    fn the_layout_and_its_length() {
+        let spans = [(0, 10), (990, 10)].map(|(first, length)| ByteRange { first, length });
+        let boundary = Boundary::new(0);
+        let media = MediaTypes::new(&TypeOptions::default()).of(b"a.txt");
+        let body = Multipart::new(&spans, 1000, &media, &boundary);
+        let mut written = Vec::new();
+        for (head, span) in &body.parts {
+            written.extend_from_slice(head);
+            written.extend(std::iter::repeat_n(b'x', span.length as usize));
+        }
+        written.extend_from_slice(&body.closing);
+        assert_eq!(body.length(), written.len() as u64);
+        let written = String::from_utf8(written).unwrap();
+        let line = format!("--{}", std::str::from_utf8(boundary.as_bytes()).unwrap());
+        let expected = format!(
+            "\r\n{line}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Range: bytes 0-9/1000\r\n\r\nxxxxxxxxxx\r\n{line}\r\n\
+             Content-Type: text/plain; charset=utf-8\r\n\
+             Content-Range: bytes 990-999/1000\r\n\r\nxxxxxxxxxx\r\n{line}--\r\n"
+        );
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn boundaries_are_32_digits_and_differ() {
+        let boundary = Boundary::new(1);
+        assert!(boundary.as_bytes().iter().all(u8::is_ascii_hexdigit));
+        assert_ne!(boundary, Boundary::new(2));
+        assert_ne!(boundary, Boundary::new(1 << 64));
+    }
+}

@@ -1,0 +1,81 @@
+//! `Want-Repr-FileDigest` and `Repr-FileDigest` (RFC 9530): a hash of what is sent that comes with it.
+
+use crate::http::base64::base64;
+use crate::http::digest::FileDigest;
+use crate::http::structured::{MemberValue, read_dictionary};
+use crate::site::rules::push_field;
+
+/// The hash that a client wants, of those that are offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WantedDigest {
+    Nothing,
+    Sha256,
+}
+
+/// What somebody has no use for.
+const REFUSED: i64 = 0;
+/// What is wanted most.
+const PREFERENCE_MAX: i64 = 10;
+
+/// Reads the field. One that is malformed says nothing, and so does a preference that is none.
+pub(crate) fn wanted(field: Option<&[u8]>) -> WantedDigest {
+    let mut wanted = WantedDigest::Nothing;
+    let read = read_dictionary(field.unwrap_or_default(), |algorithm, preference| {
+        if algorithm == b"sha-256" {
+            wanted = match preference {
+                MemberValue::Integer(preference @ REFUSED..=PREFERENCE_MAX)
+                    if preference > REFUSED =>
+                {
+                    WantedDigest::Sha256
+                }
+                _ => WantedDigest::Nothing,
+            };
+        }
+    });
+    match read {
+        Ok(()) => wanted,
+        Err(_) => WantedDigest::Nothing,
+    }
+}
+
+/// Appends the field to a head.
+pub(crate) fn push_repr_digest(head: &mut Vec<u8>, digest: &FileDigest) {
+    let value = format!("sha-256=:{}:", base64(&digest.0));
+    push_field(head, "Repr-Digest", &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wants_a_hash_that_is_offered() {
+        for (field, expected) in [
+            ("sha-256=1", WantedDigest::Sha256),
+            ("sha-256=10", WantedDigest::Sha256),
+            ("sha-512=9, sha-256=3;x=y, unixsum", WantedDigest::Sha256),
+            ("sha-256=0, sha-256=5", WantedDigest::Sha256),
+            ("sha-256=5, sha-256=0", WantedDigest::Nothing),
+            ("sha-256=0", WantedDigest::Nothing),
+            ("sha-256=11", WantedDigest::Nothing),
+            ("sha-256=-1", WantedDigest::Nothing),
+            ("sha-256=1.0", WantedDigest::Nothing),
+            ("sha-256", WantedDigest::Nothing),
+            ("SHA-256=1", WantedDigest::Nothing),
+            ("sha-512=10, md5=3", WantedDigest::Nothing),
+            ("sha-256=1, =", WantedDigest::Nothing),
+            ("", WantedDigest::Nothing),
+        ] {
+            assert_eq!(wanted(Some(field.as_bytes())), expected, "{field:?}");
+        }
+        assert_eq!(wanted(None), WantedDigest::Nothing);
+    }
+
+    #[test]
+    fn the_field_is_a_byte_sequence() {
+        let mut head = Vec::new();
+        push_repr_digest(&mut head, &FileDigest([0; 32]));
+        let zeros = format!("\r\nRepr-Digest: sha-256=:{}=:", "A".repeat(43));
+        assert_eq!(head, zeros.as_bytes());
+    }
+}

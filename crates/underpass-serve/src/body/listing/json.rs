@@ -1,0 +1,105 @@
+//! A listing for programs. Its schema is in docs/serve.md, and members are only ever added.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::http::calendar::Moment;
+use crate::request::path::encoded;
+use crate::site::folder::{FolderEntry, FolderEntryKind};
+
+/// What stands before anything is read.
+pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) {
+    let mut path = b"/".to_vec();
+    path.extend_from_slice(view.path.bytes());
+    if path.len() > 1 {
+        path.push(b'/');
+    }
+    out.extend_from_slice(b"{\"path\":");
+    push(out, &String::from_utf8_lossy(&path));
+}
+
+/// What stands before the first entry.
+pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) {
+    out.extend_from_slice(match sorting {
+        Sorting::Sorted => b",\"sorted\":true,\"entries\":[",
+        Sorting::Unsorted => b",\"sorted\":false,\"entries\":[",
+    });
+}
+
+#[derive(Serialize)]
+struct ListingRow<'e> {
+    name: &'e str,
+    /// The name's bytes, percent-encoded, where it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoded_name: Option<String>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    modified: String,
+}
+
+/// One entry; `before` are listed already.
+pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) {
+    let lossy = String::from_utf8_lossy(&entry.name);
+    let is_lossy = lossy.as_bytes() != entry.name;
+    let (kind, size) = match entry.kind {
+        FolderEntryKind::Folder => ("folder", None),
+        FolderEntryKind::File { size } => ("file", Some(size)),
+    };
+    let row = ListingRow {
+        name: &lossy,
+        encoded_name: is_lossy.then(|| encoded(&entry.name).collect()),
+        kind,
+        size,
+        modified: Moment::of(entry.changed).to_string(),
+    };
+    out.extend_from_slice(if before == 0 { b"\n" } else { b",\n" });
+    push(out, &row);
+}
+
+/// What stands behind the last entry.
+pub(crate) fn close(out: &mut Vec<u8>, tally: ListingTotals) {
+    let ListingTotals {
+        folders,
+        files,
+        bytes,
+    } = tally;
+    // Writing into memory cannot fail.
+    let _ = writeln!(
+        out,
+        "\n],\"folders\":{folders},\"files\":{files},\"bytes\":{bytes}}}"
+    );
+}
+
+fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    // Neither writing into memory nor a map of text can fail.
+    let _ = serde_json::to_writer(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::validator::FileTime;
+
+    #[test]
+    fn names_that_are_not_utf_8_are_told_exactly() {
+        let mut out = Vec::new();
+        let entry = FolderEntry {
+            name: b"a\xff\"/b".to_vec(),
+            kind: FolderEntryKind::File { size: 7 },
+            changed: FileTime {
+                seconds: 784_111_777,
+                nanoseconds: 0,
+            },
+        };
+        row(&mut out, &entry, 0);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\n{\"name\":\"a\u{fffd}\\\"/b\",\"encoded_name\":\"a%FF%22%2Fb\",\
+             \"type\":\"file\",\"size\":7,\"modified\":\"1994-11-06T08:49:37Z\"}"
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! What is in a folder, as a page for people or as JSON for programs.
+//!
+//! ```text
+//!  opening (no disk) ─► collect ──── all of it ────► sort ─► rows … ─► closing
+//!                          └── more than there is room for ─► rows as they come … ─► closing
+//! ```
+//!
+//! The first bytes leave before the folder is read. A folder of up to [`LISTED_ENTRIES_MAX`]
+//! entries is sorted; beyond that, or where the worker's listings together have no room left, the
+//! rows come in the order of the file system, and the page says so. While nothing can be shown yet
+//! each batch sends a line end, which both formats allow for, so that a client that went away is
+//! noticed.
+
+pub(crate) mod html;
+pub(crate) mod json;
+pub(crate) mod order;
+pub(crate) mod view;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::vec;
+
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
+use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
+use crate::request::query::ListingFormat;
+use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
+
+/// Room in memory for the entries of all listings of a worker.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListingMemory(Arc<AtomicUsize>);
+
+/// A part of it. Dropping it gives it back.
+#[derive(Debug)]
+struct MemoryShare {
+    room: ListingMemory,
+    bytes: usize,
+}
+
+/// A listing being made.
+#[derive(Debug)]
+pub(crate) struct FolderListing {
+    view: ListingView,
+    entries: FolderEntries,
+    state: ListingState,
+    tally: ListingTotals,
+    share: MemoryShare,
+}
+
+#[derive(Debug)]
+enum ListingState {
+    Collecting(Vec<FolderEntry>),
+    /// What was collected, in the order of its rows.
+    Collected(vec::IntoIter<FolderEntry>, Sorting),
+    /// Rows as they are read.
+    Reading,
+}
+
+impl FolderListing {
+    /// Begins a listing; `opening` is what can be said before the folder is read.
+    pub(crate) fn new(
+        view: ListingView,
+        folder: SiteFolder,
+        room: &ListingMemory,
+    ) -> io::Result<(FolderListing, Chunk)> {
+        let mut opening = Chunk::new();
+        match view.format {
+            ListingFormat::Html => html::open(opening.bytes(), &view),
+            ListingFormat::Json => json::open(opening.bytes(), &view),
+        }
+        let listing = FolderListing {
+            view,
+            entries: folder.into_entries()?,
+            state: ListingState::Collecting(Vec::new()),
+            tally: ListingTotals::default(),
+            share: MemoryShare {
+                room: room.clone(),
+                bytes: 0,
+            },
+        };
+        Ok((listing, opening))
+    }
+
+    fn collect(
+        &mut self,
+        mut collected: Vec<FolderEntry>,
+        batch: &mut Chunk,
+    ) -> io::Result<ListingState> {
+        for _ in 0..LOOKS_PER_BATCH {
+            match self.look()? {
+                NextEntry::Passed => {}
+                NextEntry::End => return Ok(self.sort(collected, batch)),
+                NextEntry::Seen(entry) => {
+                    let fits = collected.len() < LISTED_ENTRIES_MAX && self.share.take(&entry);
+                    collected.push(entry);
+                    if !fits {
+                        self.begin(Sorting::Unsorted, batch);
+                        return Ok(ListingState::Collected(
+                            collected.into_iter(),
+                            Sorting::Unsorted,
+                        ));
+                    }
+                }
+            }
+        }
+        batch.bytes().push(b'\n');
+        Ok(ListingState::Collecting(collected))
+    }
+
+    fn sort(&mut self, mut collected: Vec<FolderEntry>, batch: &mut Chunk) -> ListingState {
+        self.view.order.sort(&mut collected);
+        self.begin(Sorting::Sorted, batch);
+        ListingState::Collected(collected.into_iter(), Sorting::Sorted)
+    }
+
+    fn look(&mut self) -> io::Result<NextEntry> {
+        let search = &self.view.search;
+        Ok(self.entries.next(|name| contains(name, search))?)
+    }
+
+    /// Rows of what was collected, until the batch is full. Says whether that were all.
+    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, batch: &mut Chunk) -> BodyProgress {
+        while !batch.is_full() {
+            match rows.next() {
+                Some(entry) => self.row(&entry, batch),
+                None => return BodyProgress::End,
+            }
+        }
+        BodyProgress::More
+    }
+
+    /// Rows as they are read. Says whether those were the last.
+    fn read(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+        for _ in 0..LOOKS_PER_BATCH {
+            match self.look()? {
+                NextEntry::Seen(entry) => self.row(&entry, batch),
+                NextEntry::Passed => {}
+                NextEntry::End => return Ok(BodyProgress::End),
+            }
+            if batch.is_full() {
+                break;
+            }
+        }
+        batch.bytes().push(b'\n');
+        Ok(BodyProgress::More)
+    }
+
+    fn begin(&self, sorting: Sorting, batch: &mut Chunk) {
+        match self.view.format {
+            ListingFormat::Html => html::begin(batch.bytes(), &self.view, sorting),
+            ListingFormat::Json => json::begin(batch.bytes(), sorting),
+        }
+    }
+
+    fn row(&mut self, entry: &FolderEntry, batch: &mut Chunk) {
+        match self.view.format {
+            ListingFormat::Html => html::row(batch.bytes(), entry),
+            ListingFormat::Json => json::row(batch.bytes(), entry, self.tally.entries()),
+        }
+        self.tally.count(entry);
+    }
+
+    fn close(&self, batch: &mut Chunk) {
+        match self.view.format {
+            ListingFormat::Html => html::close(batch.bytes(), &self.view, self.tally),
+            ListingFormat::Json => json::close(batch.bytes(), self.tally),
+        }
+    }
+}
+
+impl BodyProducer for FolderListing {
+    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+        match std::mem::replace(&mut self.state, ListingState::Reading) {
+            ListingState::Collecting(collected) => {
+                self.state = self.collect(collected, batch)?;
+                return Ok(BodyProgress::More);
+            }
+            ListingState::Collected(mut rows, sorting) => {
+                match (self.pour(&mut rows, batch), sorting) {
+                    (BodyProgress::More, _) => {
+                        self.state = ListingState::Collected(rows, sorting);
+                        return Ok(BodyProgress::More);
+                    }
+                    (BodyProgress::End, Sorting::Unsorted) => {
+                        self.share.give_back();
+                        return Ok(BodyProgress::More);
+                    }
+                    (BodyProgress::End, Sorting::Sorted) => {}
+                }
+            }
+            ListingState::Reading => match self.read(batch)? {
+                BodyProgress::More => return Ok(BodyProgress::More),
+                BodyProgress::End => {}
+            },
+        }
+        self.close(batch);
+        Ok(BodyProgress::End)
+    }
+}
+
+impl MemoryShare {
+    /// Takes the room of one entry more, where there is any left.
+    fn take(&mut self, entry: &FolderEntry) -> bool {
+        let bytes = entry.bytes();
+        let taken = self.room.0.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        taken + bytes <= LISTED_BYTES_MAX
+    }
+
+    fn give_back(&mut self) {
+        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = 0;
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Whether a name contains what is searched for, letters of ASCII without their case.
+fn contains(name: &[u8], search: &[u8]) -> bool {
+    search.is_empty()
+        || name
+            .windows(search.len())
+            .any(|window| window.eq_ignore_ascii_case(search))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::folder::FolderEntryKind;
+
+    #[test]
+    fn a_search_is_in_any_letter_case() {
+        assert!(contains(b"README.md", b"readme"));
+        assert!(contains(b"x", b""));
+        assert!(!contains(b"x", b"xx"));
+        assert!(contains("M\u{fc}ll".as_bytes(), "\u{fc}".as_bytes()));
+    }
+
+    #[test]
+    fn room_is_given_back() {
+        let room = ListingMemory::default();
+        let entry = FolderEntry {
+            name: vec![b'a'; 100],
+            kind: FolderEntryKind::Folder,
+            changed: crate::http::validator::FileTime {
+                seconds: 0,
+                nanoseconds: 0,
+            },
+        };
+        let mut share = MemoryShare {
+            room: room.clone(),
+            bytes: 0,
+        };
+        let mut taken = 0;
+        while share.take(&entry) {
+            taken += 1;
+        }
+        assert!(taken > 1000, "{taken}");
+        drop(share);
+        assert_eq!(room.0.load(Ordering::Relaxed), 0);
+    }
+}

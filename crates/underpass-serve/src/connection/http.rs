@@ -1,0 +1,55 @@
+//! HTTP as a protocol of the network ground.
+
+use std::rc::Rc;
+
+use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
+
+use crate::connection::converse;
+use crate::connection::worker::{HttpShared, ServeSummary, Worker};
+
+/// What is spoken on connections, and what workers do before they take any.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpProtocol {
+    pub(crate) shared: HttpShared,
+    pub(crate) user: Option<User>,
+    pub(crate) confine: Confine,
+}
+
+impl Protocol for HttpProtocol {
+    type Worker = Worker;
+    type Summary = ServeSummary;
+
+    fn bound(&self) -> Result<(), underpass_net::Error> {
+        match &self.user {
+            Some(user) => user.assume(),
+            None => Ok(()),
+        }
+    }
+
+    fn confine(&self) -> Result<(), underpass_net::Error> {
+        confine(&self.shared.sites.readable(), self.confine).map(drop)
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(&self.shared)
+    }
+
+    fn serve_connection(
+        worker: Rc<Worker>,
+        stream: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        converse::serve_connection(worker, stream)
+    }
+
+    fn rejected(worker: &Worker, why: Rejected) {
+        worker.tally().turned_away[why.number()].add(1);
+    }
+
+    fn full(worker: &Worker) {
+        worker.tally().full.add(1);
+    }
+
+    fn finish(worker: &Worker) -> ServeSummary {
+        worker.finish()
+    }
+}

@@ -1,0 +1,132 @@
+//! Request bodies: nobody wants them yet, but where they end the next request begins.
+//!
+//! A short one is read and thrown away before the answer, so that a malformed one is noticed and
+//! the connection can be kept. A long one is left where it is, and the connection ends.
+
+use underpass::Piece;
+use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
+
+use crate::answer::writer::CONTINUE;
+use crate::http::status::{HttpError, Status};
+use crate::limits::RequestLimits;
+use crate::request::chunked::{BodyPosition, ChunkedReader};
+use crate::request::framing::Framing;
+use crate::request::head::{Expectation, RequestHead};
+use crate::request::request_line::Method;
+
+/// What to do about a request's body.
+#[derive(Debug)]
+pub(crate) enum RequestBodyPlan {
+    /// There is none.
+    Nothing,
+    /// Read it to its end, then answer.
+    Skip(RequestBody),
+    /// Answer at once and close.
+    Leave,
+}
+
+/// A body being skipped.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    extent: BodyExtent,
+    invitation: ContinueExpected,
+}
+
+#[derive(Debug)]
+enum BodyExtent {
+    Length(u64),
+    Chunked(ChunkedReader),
+}
+
+/// Whether the client waits to be asked for its body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ContinueExpected {
+    Awaited,
+    Unneeded,
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+pub(crate) enum SkipError {
+    /// It turned out longer than is worth reading.
+    TooLong,
+    /// It is malformed or did not come in time.
+    Refused(HttpError),
+    /// There is nobody to answer.
+    Gone,
+}
+
+/// Decides about a request's body.
+pub(crate) fn plan(request: &RequestHead<'_>, limits: &RequestLimits) -> RequestBodyPlan {
+    let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
+    let extent = match request.framing {
+        Framing::Empty => return RequestBodyPlan::Nothing,
+        Framing::Length(length) if length > limits.drained_bytes_max => {
+            return RequestBodyPlan::Leave;
+        }
+        Framing::Length(length) => BodyExtent::Length(length),
+        Framing::Chunked => BodyExtent::Chunked(ChunkedReader::new()),
+    };
+    let invitation = match request.expect {
+        Expectation::Unknown => return RequestBodyPlan::Leave,
+        Expectation::Continue if refused => return RequestBodyPlan::Leave,
+        Expectation::Continue => ContinueExpected::Awaited,
+        Expectation::Nothing => ContinueExpected::Unneeded,
+    };
+    RequestBodyPlan::Skip(RequestBody { extent, invitation })
+}
+
+impl RequestBody {
+    /// Reads the body, which begins where the stream's input does, and throws it away.
+    pub(crate) async fn skip(
+        mut self,
+        stream: &mut Connection,
+        limits: &RequestLimits,
+    ) -> Result<(), SkipError> {
+        if self.invitation == ContinueExpected::Awaited && stream.input().is_empty() {
+            stream.outbox().push(Piece::Bytes(CONTINUE.to_vec()));
+            stream.flush().await.map_err(|_| SkipError::Gone)?;
+        }
+        stream.start_deadline(limits.body_timeout);
+        loop {
+            let (taken, reach) = self.read(stream.input(), limits)?;
+            stream.consume(taken);
+            if reach == BodyPosition::End {
+                return Ok(());
+            }
+            match stream.fill(WhileDraining::Continues).await {
+                Ok(ReadOutcome::Bytes) => {}
+                Err(ConnectionError::TimedOut) => return Err(SkipError::Refused(LATE)),
+                Ok(ReadOutcome::End) | Err(_) => return Err(SkipError::Gone),
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        input: &[u8],
+        limits: &RequestLimits,
+    ) -> Result<(usize, BodyPosition), SkipError> {
+        match &mut self.extent {
+            BodyExtent::Length(left) => {
+                let taken = input
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= taken as u64;
+                match left {
+                    0 => Ok((taken, BodyPosition::End)),
+                    _ => Ok((taken, BodyPosition::Within)),
+                }
+            }
+            BodyExtent::Chunked(chunked) => {
+                let read = chunked.read(input).map_err(SkipError::Refused)?;
+                match chunked.announced() > limits.drained_bytes_max {
+                    true => Err(SkipError::TooLong),
+                    false => Ok(read),
+                }
+            }
+        }
+    }
+}
+
+const LATE: HttpError = HttpError::new(Status::RequestTimeout, "the body did not come in time");

@@ -1,0 +1,205 @@
+//! Content codings, and which of them a client takes: RFC 9110, section 12.5.3.
+
+use serde::Deserialize;
+
+/// A content coding: of files that lie beside the plain one, or of what is sent of it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Coding {
+    /// Brotli, `.br`.
+    Br,
+    /// Zstandard, `.zst`.
+    Zstd,
+    /// Gzip, `.gz`.
+    Gzip,
+}
+
+impl Coding {
+    /// All of them, the one that usually is smallest first.
+    pub const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+
+    /// As `Content-Encoding` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Coding::Br => "br",
+            Coding::Zstd => "zstd",
+            Coding::Gzip => "gzip",
+        }
+    }
+
+    /// What the name of its file ends with.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Coding::Br => ".br",
+            Coding::Zstd => ".zst",
+            Coding::Gzip => ".gz",
+        }
+    }
+
+    /// The place of its own in a table of all.
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+
+    fn named(name: &[u8]) -> Option<Coding> {
+        if name.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Coding::Gzip);
+        }
+        let mut all = Coding::ALL.into_iter();
+        all.find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()))
+    }
+}
+
+/// A quality value in thousandths; 0 is a no.
+pub(crate) type Quality = u16;
+
+/// What an `Accept-Encoding` says.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Acceptable {
+    codings: [Option<Quality>; Coding::ALL.len()],
+    identity: Option<Quality>,
+    /// `*`: whatever is not named.
+    others: Option<Quality>,
+}
+
+impl Acceptable {
+    /// Reads the field. Without it anything goes, and the plain file is what surely can be read.
+    /// Members that are malformed say nothing.
+    pub(crate) fn parse(field: Option<&[u8]>) -> Acceptable {
+        let mut acceptable = Acceptable::default();
+        for member in field.unwrap_or_default().split(|&byte| byte == b',') {
+            let Some((name, quality)) = parse_member(member) else {
+                continue;
+            };
+            match Coding::named(name) {
+                Some(coding) => acceptable.codings[coding.index()] = Some(quality),
+                None if name == b"*" => acceptable.others = Some(quality),
+                None if name.eq_ignore_ascii_case(b"identity") => {
+                    acceptable.identity = Some(quality);
+                }
+                None => {}
+            }
+        }
+        acceptable
+    }
+
+    /// Whether the plain file may be sent.
+    pub(crate) fn takes_identity(&self) -> bool {
+        self.identity.or(self.others) != Some(0)
+    }
+
+    /// Those of `preferred` that the client takes and likes no less than the plain file, what it
+    /// likes best first, in the order of `preferred` where it is indifferent.
+    pub(crate) fn choices(&self, preferred: &[Coding]) -> impl Iterator<Item = Coding> {
+        let plain = self.identity.unwrap_or(0);
+        let mut choices = [None; Coding::ALL.len()];
+        for (choice, &coding) in choices.iter_mut().zip(preferred) {
+            let quality = self.codings[coding.index()].or(self.others).unwrap_or(0);
+            *choice = (quality > 0 && quality >= plain).then_some((quality, coding));
+        }
+        choices.sort_by_key(|choice| std::cmp::Reverse(choice.map(|(quality, _)| quality)));
+        choices.into_iter().flatten().map(|(_, coding)| coding)
+    }
+}
+
+/// `coding [ ";" "q=" qvalue ]`
+fn parse_member(member: &[u8]) -> Option<(&[u8], Quality)> {
+    let mut parts = member.split(|&byte| byte == b';');
+    let name = parts.next()?.trim_ascii();
+    if name.is_empty() {
+        return None;
+    }
+    let quality = match parts.next().map(<[u8]>::trim_ascii) {
+        None => 1000,
+        Some([b'q' | b'Q', b'=', value @ ..]) => parse_quality(value)?,
+        Some(_) => return None,
+    };
+    parts.next().is_none().then_some((name, quality))
+}
+
+/// `0`, `1`, with at most three digits behind a point.
+pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
+    let (whole, digits) = match value {
+        [whole @ (b'0' | b'1')] => (*whole, &[][..]),
+        [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (*whole, digits),
+        _ => return None,
+    };
+    let mut quality = Quality::from(whole - b'0') * 1000;
+    for (digit, worth) in digits.iter().zip([100, 10, 1]) {
+        quality += worth * Quality::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+    }
+    (quality <= 1000).then_some(quality)
+}
+
+/// Whether a name says that the file is compressed already.
+pub(crate) fn is_compressed(path: &[u8]) -> bool {
+    let mut all = Coding::ALL.into_iter();
+    all.any(|coding| path.ends_with(coding.suffix().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(field: &str) -> String {
+        let acceptable = Acceptable::parse(Some(field.as_bytes()));
+        let mut names: Vec<_> = acceptable.choices(&Coding::ALL).map(Coding::name).collect();
+        if acceptable.takes_identity() {
+            names.push("identity");
+        }
+        names.join(" ")
+    }
+
+    #[test]
+    fn what_is_liked_best_comes_first_and_what_is_refused_never() {
+        for (field, expected) in [
+            ("", "identity"),
+            ("gzip", "gzip identity"),
+            ("gzip, deflate, br, zstd", "br zstd gzip identity"),
+            ("GZip;Q=1.000 , BR ;q=0.5", "gzip br identity"),
+            ("x-gzip", "gzip identity"),
+            ("br;q=0, gzip", "gzip identity"),
+            ("br;q=0.001, gzip;q=0.002", "gzip br identity"),
+            ("*", "br zstd gzip identity"),
+            ("*;q=0.5, gzip", "gzip br zstd identity"),
+            ("gzip, *;q=0", "gzip"),
+            ("gzip, *;q=0, identity;q=0.5", "gzip identity"),
+            ("identity", "identity"),
+            ("identity, gzip;q=0.5", "identity"),
+            ("identity;q=0.5, gzip;q=0.5", "gzip identity"),
+            ("identity;q=0", ""),
+            ("*;q=0", ""),
+            ("identity;q=0, br", "br"),
+            ("br;q=2, gzip;q=0.1234, zstd;q=x", "identity"),
+            ("br;level=9, gzip;q=1;x=y", "identity"),
+            (",, ,gzip,", "gzip identity"),
+            ("br;q=1.001", "identity"),
+        ] {
+            assert_eq!(chosen(field), expected, "{field:?}");
+        }
+        assert!(
+            Acceptable::parse(None)
+                .choices(&Coding::ALL)
+                .next()
+                .is_none()
+        );
+        assert!(Acceptable::parse(None).takes_identity());
+    }
+
+    #[test]
+    fn the_preference_of_the_server_decides_among_equals() {
+        let acceptable = Acceptable::parse(Some(b"br, gzip, zstd;q=0.5"));
+        let preferred = [Coding::Zstd, Coding::Gzip, Coding::Br];
+        let choices: Vec<_> = acceptable.choices(&preferred).collect();
+        assert_eq!(choices, [Coding::Gzip, Coding::Br, Coding::Zstd]);
+        let only: Vec<_> = acceptable.choices(&[Coding::Br]).collect();
+        assert_eq!(only, [Coding::Br]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_field_panics(field in "[a-z*;=q01., \t]{0,32}") {
+            let _ = chosen(&field);
+        }
+    }
+}

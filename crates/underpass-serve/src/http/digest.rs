@@ -1,0 +1,55 @@
+//! Hashes of files: their names and how they are written.
+
+use std::fmt::Write as _;
+
+/// A hash function.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum HashAlgorithm {
+    Sha256,
+    Blake3,
+}
+
+impl HashAlgorithm {
+    pub(crate) fn named(value: &[u8]) -> Option<HashAlgorithm> {
+        match value {
+            b"sha256" => Some(HashAlgorithm::Sha256),
+            b"blake3" => Some(HashAlgorithm::Blake3),
+            _ => None,
+        }
+    }
+}
+
+/// A hash of 256 bits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FileDigest(pub(crate) [u8; 32]);
+
+impl FileDigest {
+    /// For those who need the length of a line only.
+    pub(crate) const UNKNOWN: FileDigest = FileDigest([0; 32]);
+
+    /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
+    /// and the line begins with a backslash.
+    pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
+        let mut hex = String::with_capacity(64);
+        for byte in self.0 {
+            // Writing into memory cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
+        let mut line = Vec::with_capacity(68 + name.len());
+        if name.iter().any(|byte| b"\\\n\r".contains(byte)) {
+            line.push(b'\\');
+        }
+        line.extend_from_slice(hex.as_bytes());
+        line.extend_from_slice(b"  ");
+        for &byte in name {
+            match byte {
+                b'\\' => line.extend_from_slice(b"\\\\"),
+                b'\n' => line.extend_from_slice(b"\\n"),
+                b'\r' => line.extend_from_slice(b"\\r"),
+                other => line.push(other),
+            }
+        }
+        line.push(b'\n');
+        line
+    }
+}

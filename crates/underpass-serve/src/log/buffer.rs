@@ -1,0 +1,203 @@
+//! Where lines wait for the writer: a buffer for each worker, and a bell.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use underpass_net::{LogThrottle, Occurrence};
+
+use super::options::LogFormat;
+use super::record::LogRecord;
+use super::{combined, json};
+use crate::limits::LOG_SETTLE_TIMEOUT;
+
+/// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
+/// writer only to take the buffer away.
+#[derive(Debug, Default)]
+pub(super) struct LogBuffer(pub(super) Mutex<Vec<u8>>);
+
+/// What became of lines.
+#[derive(Debug, Default)]
+pub(crate) struct LogCounters {
+    pub(crate) written_lines: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    /// For which there was no room.
+    pub(crate) dropped_lines: AtomicU64,
+    /// That could not be written.
+    pub(crate) failed_lines: AtomicU64,
+}
+
+/// All shelves of a log.
+#[derive(Debug, Default)]
+pub(crate) struct LogBuffers {
+    all: Mutex<Vec<Arc<LogBuffer>>>,
+    writer: OnceLock<Thread>,
+    /// Lines wait, or something else is asked for.
+    rung: AtomicBool,
+    /// Nobody writes lines any more.
+    closed: AtomicBool,
+    settling: Mutex<FlushState>,
+    settled: Condvar,
+    tally: LogCounters,
+}
+
+/// How often it was asked for that everything be written, and how far that has come.
+#[derive(Debug, Default)]
+struct FlushState {
+    asked: u64,
+    done: u64,
+}
+
+impl LogBuffers {
+    pub(super) fn add(&self) -> Arc<LogBuffer> {
+        let shelf = Arc::new(LogBuffer::default());
+        if let Ok(mut all) = self.all.lock() {
+            all.push(Arc::clone(&shelf));
+        }
+        shelf
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<LogBuffer>> {
+        self.all
+            .lock()
+            .map_or_else(|_| Vec::new(), |all| all.clone())
+    }
+
+    pub(super) fn tally(&self) -> &LogCounters {
+        &self.tally
+    }
+
+    pub(super) fn queued(&self) -> u64 {
+        let waiting = |shelf: &Arc<LogBuffer>| shelf.0.lock().map_or(0, |lines| lines.len() as u64);
+        self.all().iter().map(waiting).sum()
+    }
+
+    /// The calling thread is the writer.
+    pub(super) fn attend(&self) {
+        // A second one would be a bug; it would never be woken.
+        let _ = self.writer.set(thread::current());
+    }
+
+    /// Wakes the writer, where it has not been woken already.
+    fn ring(&self) {
+        if self.rung.load(Ordering::Relaxed) || self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// Whether the bell was rung since it was last asked for.
+    pub(super) fn was_rung(&self) -> bool {
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.rung.store(true, Ordering::Release);
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// How often it was asked for that everything be written at once, if not all of them are done.
+    pub(super) fn unsettled(&self) -> Option<u64> {
+        let settling = self.settling.lock().ok()?;
+        (settling.done < settling.asked).then_some(settling.asked)
+    }
+
+    /// What was asked for up to `asked` is done.
+    pub(super) fn settle(&self, asked: u64) {
+        if let Ok(mut settling) = self.settling.lock() {
+            settling.done = asked;
+        }
+        self.settled.notify_all();
+    }
+
+    /// Blocks until what waits is written, or has failed, or `timeout` has passed.
+    fn wait_until_settled(&self, timeout: Duration) {
+        let Ok(mut settling) = self.settling.lock() else {
+            return;
+        };
+        settling.asked += 1;
+        let mine = settling.asked;
+        drop(settling);
+        self.wake();
+        if let Ok(settling) = self.settling.lock() {
+            let pending = |settling: &mut FlushState| settling.done < mine;
+            // Late or not, the worker ends.
+            drop(self.settled.wait_timeout_while(settling, timeout, pending));
+        }
+    }
+}
+
+/// What one worker writes lines with.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    shelves: Arc<LogBuffers>,
+    shelf: Arc<LogBuffer>,
+    format: LogFormat,
+    bytes_max: usize,
+    throttle: LogThrottle,
+}
+
+impl LogWriter {
+    pub(super) fn new(
+        shelves: Arc<LogBuffers>,
+        shelf: Arc<LogBuffer>,
+        format: LogFormat,
+        bytes_max: usize,
+    ) -> LogWriter {
+        LogWriter {
+            shelves,
+            shelf,
+            format,
+            bytes_max,
+            throttle: LogThrottle::default(),
+        }
+    }
+
+    /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
+    pub(crate) fn write(&self, record: &LogRecord<'_>) {
+        let Ok(mut lines) = self.shelf.0.lock() else {
+            return;
+        };
+        if lines.len() >= self.bytes_max {
+            drop(lines);
+            self.drop_line();
+            return;
+        }
+        match self.format {
+            LogFormat::Combined => combined::push(&mut lines, record),
+            LogFormat::Json => json::push(&mut lines, record),
+        }
+        drop(lines);
+        self.shelves.ring();
+    }
+
+    fn drop_line(&self) {
+        let dropped = &self.shelves.tally.dropped_lines;
+        let before = dropped.fetch_add(1, Ordering::Relaxed);
+        if self.throttle.record(Instant::now()) == Occurrence::First {
+            tracing::warn!(
+                "lines of the access log are dropped, the disk does not follow: {} up to now",
+                before + 1
+            );
+        }
+    }
+
+    /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
+    pub(crate) fn finish(&self) {
+        self.shelves.wait_until_settled(LOG_SETTLE_TIMEOUT);
+    }
+}

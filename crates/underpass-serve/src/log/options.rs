@@ -1,0 +1,137 @@
+//! What is asked of the log.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+
+use serde::Deserialize;
+
+/// What is written about requests, and where to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LogOptions {
+    /// Where lines go: `off`, `-` for standard output, or the path of a file, which is appended to.
+    pub access: Access,
+    /// How a line looks.
+    pub format: LogFormat,
+    /// Bytes of lines that may wait for the disk, for each worker. What comes beyond is dropped and
+    /// counted: a full or stuck disk must not stop the server. 4 MiB are about 20,000 lines.
+    #[serde(deserialize_with = "underpass_net::size::bytes")]
+    pub queue_bytes_max: usize,
+    /// Asks for the file to be opened anew. Whoever rotates logs keeps a clone.
+    #[serde(skip)]
+    pub reopen: LogReopen,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(from = "PathBuf")]
+pub enum Access {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// Standard output.
+    Output,
+    /// A file, which is made if it is not there.
+    File(PathBuf),
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// NCSA combined, which every analyser reads.
+    #[default]
+    Combined,
+    /// An object of JSON with everything that is known of the answer.
+    Json,
+}
+
+impl Default for LogOptions {
+    /// Off: most who serve a folder do not read a log.
+    fn default() -> LogOptions {
+        LogOptions {
+            access: Access::Off,
+            format: LogFormat::Combined,
+            queue_bytes_max: 4 << 20,
+            reopen: LogReopen::default(),
+        }
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<LogFormat, String> {
+        match word {
+            "combined" => Ok(LogFormat::Combined),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!(
+                "{word:?} is no format of logs; there are combined and json"
+            )),
+        }
+    }
+}
+
+impl From<PathBuf> for Access {
+    fn from(path: PathBuf) -> Access {
+        match path.to_str() {
+            Some("off") => Access::Off,
+            Some("-") => Access::Output,
+            _ => Access::File(path),
+        }
+    }
+}
+
+/// A switch that has a log's file opened anew. Clones are the same switch.
+#[derive(Clone, Debug, Default)]
+pub struct LogReopen {
+    state: Arc<Mutex<ReopenState>>,
+}
+
+#[derive(Debug, Default)]
+struct ReopenState {
+    times: u64,
+    /// Who has to wake up.
+    writer: Option<Thread>,
+}
+
+impl LogReopen {
+    /// Asks. Does not wait: lines go on into the old file for a moment, none is lost or cut. Where
+    /// the file cannot be opened, the old one is written on, and a warning says why.
+    pub fn ask(&self) {
+        let Ok(mut state) = self.state.lock() else {
+            return;
+        };
+        state.times += 1;
+        if let Some(writer) = &state.writer {
+            writer.unpark();
+        }
+    }
+
+    /// How often it was asked for.
+    pub(super) fn times(&self) -> u64 {
+        self.state.lock().map_or(0, |state| state.times)
+    }
+
+    /// The calling thread is woken from now on.
+    pub(super) fn wake_me(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.writer = Some(std::thread::current());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_word_or_a_path() {
+        let access = |text: &str| Access::from(PathBuf::from(text));
+        assert_eq!(access("off"), Access::Off);
+        assert_eq!(access("-"), Access::Output);
+        assert_eq!(access("./off"), Access::File("./off".into()));
+    }
+}

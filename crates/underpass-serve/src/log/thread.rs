@@ -1,0 +1,332 @@
+//! The thread that writes lines: it takes whole buffers, so that a batch ends where a line does.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::buffer::LogBuffers;
+use super::options::{Access, LogReopen};
+use crate::error::Error;
+use crate::limits::LOG_LINGER;
+
+/// Who may read a log: addresses and names of files are not for everybody.
+const MODE: u32 = 0o640;
+
+/// What is written to.
+#[derive(Debug)]
+pub(super) enum LogSink {
+    Output(io::Stdout),
+    File { file: File, path: PathBuf },
+}
+
+impl LogSink {
+    /// Opens it; nothing where the log is off.
+    pub(super) fn open(access: &Access) -> Result<Option<LogSink>, Error> {
+        match access {
+            Access::Off => Ok(None),
+            Access::Output => Ok(Some(LogSink::Output(io::stdout()))),
+            Access::File(path) => match append(path) {
+                Ok(file) => Ok(Some(LogSink::File {
+                    file,
+                    path: path.clone(),
+                })),
+                Err(source) => Err(Error::Log {
+                    path: path.clone(),
+                    source,
+                }),
+            },
+        }
+    }
+
+    /// Opens a file anew. Where that fails the old one is written on.
+    fn reopen(&mut self) -> io::Result<()> {
+        if let LogSink::File { file, path } = self {
+            *file = append(path)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        match self {
+            LogSink::Output(_) => "standard output".into(),
+            LogSink::File { path, .. } => path.display().to_string(),
+        }
+    }
+}
+
+impl Write for LogSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            // Past the standard library's buffer, which would cut batches at places of its own.
+            LogSink::Output(output) => Ok(rustix::io::write(output, bytes)?),
+            LogSink::File { file, .. } => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(MODE).open(path)
+}
+
+/// Starts the writer. It ends when the shelves are closed and empty.
+pub(super) fn start(
+    target: LogSink,
+    shelves: Arc<LogBuffers>,
+    reopen: LogReopen,
+) -> Result<(), Error> {
+    let writer = LogThread {
+        target,
+        shelves,
+        batch: Vec::new(),
+        line: LineState::Ended,
+        fault: WriteFault::None,
+        reopened: reopen.times(),
+        reopen,
+    };
+    let spawned = thread::Builder::new()
+        .name("access-log".into())
+        .spawn(move || writer.run());
+    match spawned {
+        Ok(_thread) => Ok(()),
+        Err(source) => Err(Error::Thread {
+            doing: "start the access log's thread",
+            source,
+        }),
+    }
+}
+
+struct LogThread<T> {
+    target: T,
+    shelves: Arc<LogBuffers>,
+    /// A buffer that is empty between two batches, and swapped for a full one.
+    batch: Vec<u8>,
+    line: LineState,
+    fault: WriteFault,
+    reopen: LogReopen,
+    reopened: u64,
+}
+
+/// Whether the last write ended where a line ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum LineState {
+    Ended,
+    /// The disk took a part of a line; the next one must not continue it.
+    Torn,
+}
+
+/// Whether the last batch failed, which is told when it begins and not every time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum WriteFault {
+    None,
+    Told,
+}
+
+impl LogThread<LogSink> {
+    fn run(mut self) {
+        self.shelves.attend();
+        self.reopen.wake_me();
+        loop {
+            self.wait();
+            // Asked before the last look: what is written until then is on the shelves.
+            let closed = self.shelves.is_closed();
+            let unsettled = self.shelves.unsettled();
+            self.reopen_if_asked();
+            self.write_all();
+            if let Some(asked) = unsettled {
+                self.shelves.settle(asked);
+            }
+            if closed {
+                return;
+            }
+        }
+    }
+
+    fn reopen_if_asked(&mut self) {
+        let asked = self.reopen.times();
+        if asked == self.reopened {
+            return;
+        }
+        self.reopened = asked;
+        match self.target.reopen() {
+            Ok(()) => self.line = LineState::Ended,
+            Err(error) => tracing::warn!(
+                "the access log goes on in the old file, {} cannot be opened: {error}",
+                self.target.name()
+            ),
+        }
+    }
+
+    /// Parks until there is something to do, and then a moment longer.
+    fn wait(&self) {
+        while !self.shelves.was_rung() {
+            if self.reopen.times() != self.reopened {
+                return;
+            }
+            thread::park();
+        }
+        let start = Instant::now();
+        while let Some(left) = LOG_LINGER.checked_sub(start.elapsed()) {
+            let urgent = self.shelves.is_closed() || self.shelves.unsettled().is_some();
+            if urgent || left < Duration::from_millis(1) {
+                return;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    fn write_all(&mut self) {
+        for shelf in self.shelves.all() {
+            if let Ok(mut lines) = shelf.0.lock() {
+                std::mem::swap(&mut *lines, &mut self.batch);
+            }
+            if !self.batch.is_empty() {
+                let name = self.target.name();
+                self.write_batch(&name);
+            }
+        }
+    }
+}
+
+impl<T: Write> LogThread<T> {
+    fn write_batch(&mut self, name: &str) {
+        let batch = std::mem::take(&mut self.batch);
+        let (written, outcome) = self.write_lines(&batch);
+        let tally = self.shelves.tally();
+        let lines = count_lines(&batch[..written]);
+        let failed = count_lines(&batch[written..]);
+        tally.written_lines.fetch_add(lines, Ordering::Relaxed);
+        tally
+            .written_bytes
+            .fetch_add(written as u64, Ordering::Relaxed);
+        tally.failed_lines.fetch_add(failed, Ordering::Relaxed);
+        match (outcome, self.fault) {
+            (Ok(()), _) => self.fault = WriteFault::None,
+            (Err(_), WriteFault::Told) => {}
+            (Err(error), WriteFault::None) => {
+                self.fault = WriteFault::Told;
+                tracing::warn!("the access log cannot be written, lines are lost: {name}: {error}");
+            }
+        }
+        self.batch = batch;
+        self.batch.clear();
+    }
+
+    /// How many bytes of the batch are written, and why not all.
+    fn write_lines(&mut self, batch: &[u8]) -> (usize, io::Result<()>) {
+        if self.line == LineState::Torn {
+            match self.target.write(b"\n") {
+                Ok(1) => self.line = LineState::Ended,
+                Ok(_) => return (0, Err(io::ErrorKind::WriteZero.into())),
+                Err(error) => return (0, Err(error)),
+            }
+        }
+        let mut written = 0;
+        while written < batch.len() {
+            match self.target.write(&batch[written..]) {
+                Ok(0) => return self.stop(batch, written, io::ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.stop(batch, written, error),
+            }
+        }
+        (written, Ok(()))
+    }
+
+    fn stop(&mut self, batch: &[u8], at: usize, error: io::Error) -> (usize, io::Result<()>) {
+        let within = at > 0 && batch[at - 1] != b'\n';
+        self.line = if within {
+            LineState::Torn
+        } else {
+            LineState::Ended
+        };
+        (at, Err(error))
+    }
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes in all, at most three at a time, and then nothing until there is room.
+    struct Disk {
+        room: usize,
+        content: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.room).min(3);
+            match count {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                _ => {
+                    self.room -= count;
+                    self.content.extend_from_slice(&bytes[..count]);
+                    Ok(count)
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn writer(room: usize) -> LogThread<Disk> {
+        LogThread {
+            target: Disk {
+                room,
+                content: Vec::new(),
+            },
+            shelves: Arc::default(),
+            batch: Vec::new(),
+            line: LineState::Ended,
+            fault: WriteFault::None,
+            reopen: LogReopen::default(),
+            reopened: 0,
+        }
+    }
+
+    fn write(writer: &mut LogThread<Disk>, lines: &[u8]) {
+        writer.batch = lines.to_vec();
+        writer.write_batch("disk");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_by_a_full_disk_is_not_continued_by_the_next() {
+        let mut writer = writer(8);
+        write(&mut writer, b"first\nsecond\nthird\n");
+        assert_eq!(writer.fault, WriteFault::Told);
+        write(&mut writer, b"lost\n");
+        writer.target.room = 100;
+        write(&mut writer, b"fourth\n");
+        assert_eq!(writer.target.content, b"first\nse\nfourth\n");
+        assert_eq!(writer.fault, WriteFault::None);
+        let tally = writer.shelves.tally();
+        let counts = [&tally.written_lines, &tally.failed_lines];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 3]);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("no/such/folder");
+        let access = Access::File(path.clone());
+        let error = LogSink::open(&access).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        assert!(LogSink::open(&Access::Off).unwrap().is_none());
+    }
+}

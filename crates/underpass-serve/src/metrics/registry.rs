@@ -1,0 +1,181 @@
+//! What all workers of a server tell of, in one place for those who ask.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use crate::answer::explain::Explain;
+use crate::connection::exchange::ObservationLevel;
+use crate::log::{AccessLog, LogFormat};
+use crate::metrics::worker_metrics::WorkerMetrics;
+
+/// The counts of all workers, and the log.
+#[derive(Debug)]
+pub(crate) struct MetricsRegistry {
+    tallies: Mutex<RegisteredMetrics>,
+    connections: AtomicU64,
+    pub(crate) log: Option<AccessLog>,
+    pub(crate) attention: ObservationLevel,
+    pub(crate) explain: Explain,
+}
+
+impl MetricsRegistry {
+    /// One that watches as closely as its log, and those who read metrics, need.
+    pub(crate) fn new(
+        log: Option<AccessLog>,
+        metrics: MetricsUse,
+        explain: Explain,
+    ) -> MetricsRegistry {
+        let attention = match (log.as_ref().map(AccessLog::format), metrics) {
+            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
+            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
+            (None, MetricsUse::Read) => ObservationLevel::Durations,
+            (None, MetricsUse::Unread) => ObservationLevel::Counts,
+        };
+        MetricsRegistry {
+            tallies: Mutex::default(),
+            connections: AtomicU64::new(0),
+            log,
+            attention,
+            explain,
+        }
+    }
+
+    /// What one more worker counts with.
+    pub(crate) fn tally(&self) -> Arc<WorkerMetrics> {
+        let tally = Arc::new(WorkerMetrics::default());
+        if let Ok(mut tallies) = self.tallies.lock() {
+            tallies.fold();
+            tallies.working.push(Arc::clone(&tally));
+        }
+        tally
+    }
+
+    /// What all workers have counted up to now.
+    pub(crate) fn counts(&self) -> MetricsSnapshot {
+        let Ok(mut tallies) = self.tallies.lock() else {
+            return MetricsSnapshot::default();
+        };
+        tallies.fold();
+        let mut all = tallies.working.clone();
+        all.push(Arc::clone(&tallies.ended));
+        MetricsSnapshot {
+            working: tallies.working.len(),
+            all,
+        }
+    }
+
+    /// The number of a connection, from 1 on.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The tallies of workers, and one for all that have ended: each reload ends some.
+#[derive(Debug, Default)]
+struct RegisteredMetrics {
+    working: Vec<Arc<WorkerMetrics>>,
+    ended: Arc<WorkerMetrics>,
+}
+
+impl RegisteredMetrics {
+    /// Adds up what is final. A tally that somebody else still has is left as it is, be it a worker
+    /// or somebody who reads: who adds up meanwhile has each count once.
+    fn fold(&mut self) {
+        let ended = &self.ended;
+        self.working.retain_mut(|tally| match Arc::get_mut(tally) {
+            Some(last) => {
+                ended.absorb(last);
+                false
+            }
+            None => true,
+        });
+    }
+}
+
+/// What workers have counted, to be added up.
+#[derive(Debug, Default)]
+pub(crate) struct MetricsSnapshot {
+    pub(crate) all: Vec<Arc<WorkerMetrics>>,
+    /// How many workers run.
+    pub(crate) working: usize,
+}
+
+/// Whether anybody can ask for metrics.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum MetricsUse {
+    Read,
+    Unread,
+}
+
+/// Held by everybody who works for a server; when the last one is gone, who watches notices.
+#[derive(Clone, Debug)]
+pub(crate) struct Presence(Arc<watch::Sender<()>>);
+
+impl Presence {
+    pub(crate) fn new() -> Presence {
+        Presence(Arc::new(watch::Sender::new(())))
+    }
+
+    /// Waits, without being present, until nobody is.
+    pub(crate) fn absence(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut watched = self.0.subscribe();
+        async move { while watched.changed().await.is_ok() {} }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
+    use crate::request::request_line::Method;
+
+    fn answers(counts: &MetricsSnapshot) -> u64 {
+        let ends = counts.all.iter().flat_map(|tally| &tally.ends);
+        ends.map(Counter::value).sum()
+    }
+
+    #[test]
+    fn what_ended_workers_counted_stays_in_the_sums_and_takes_no_more_room() {
+        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
+        for generation in 1..=1000 {
+            let tallies = [board.tally(), board.tally()];
+            for tally in &tallies {
+                tally.exchange(
+                    Method::Get,
+                    200,
+                    ExchangeEnd::Complete,
+                    Some(Duration::ZERO),
+                );
+                tally.files.kept.add(1);
+            }
+            let counts = board.counts();
+            assert_eq!(answers(&counts), 2 * generation);
+            assert_eq!((counts.working, counts.all.len()), (2, 3));
+        }
+        let counts = board.counts();
+        assert_eq!((counts.working, counts.all.len()), (0, 1));
+        let [ended] = &counts.all[..] else {
+            panic!("{counts:?}");
+        };
+        assert_eq!(ended.durations.counts[0].value(), 2000);
+        assert_eq!(ended.files.kept.value(), 0, "its files went with a worker");
+        assert_eq!(ended.files.closed.value(), 2000);
+    }
+
+    #[test]
+    fn who_reads_while_a_worker_ends_has_its_counts_once() {
+        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
+        let tally = board.tally();
+        tally.exchange(Method::Get, 200, ExchangeEnd::Complete, None);
+        let counts = board.counts();
+        drop(tally);
+        assert_eq!(answers(&board.counts()), 1, "as another reader has it");
+        assert_eq!(answers(&counts), 1);
+        drop(counts);
+        assert_eq!(answers(&board.counts()), 1);
+    }
+}

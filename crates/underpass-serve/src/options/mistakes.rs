@@ -1,0 +1,123 @@
+//! All that is wrong with a configuration, not just the first of it.
+//!
+//! A reader of TOML stops at the first value that makes no sense. So its lines are blanked out,
+//! which keeps the places of all others, and the rest is read again.
+
+use std::ops::Range;
+
+use toml::de::Error;
+
+use crate::options::ServerOptions;
+
+/// Nobody repairs more at a time.
+const MISTAKES_MAX: usize = 20;
+
+/// What is wrong, each with its place, from the first line on.
+pub(crate) fn mistakes(text: &str, first: Error) -> String {
+    let mut told: Vec<(usize, String)> = Vec::new();
+    let (mut text, mut next) = (text.to_owned(), Some(first));
+    while let Some(error) = next.take().filter(|_| told.len() < MISTAKES_MAX) {
+        let span = error.span();
+        if !span
+            .as_ref()
+            .is_some_and(|span| is_ours(&text, span, &error))
+        {
+            let place = span.as_ref().map_or(0, |span| span.start);
+            told.push((place, error.to_string().trim_end().to_owned()));
+        }
+        let Some(rest) = span.map(|span| without(&text, &span)) else {
+            break;
+        };
+        // What is no TOML without these lines is not looked into further.
+        if rest == text || toml::from_str::<toml::Table>(&rest).is_err() {
+            break;
+        }
+        text = rest;
+        next = toml::from_str::<ServerOptions>(&text).err();
+    }
+    told.sort();
+    let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
+    told.join("\n\n")
+}
+
+/// What stands for a byte that was blanked out: a blank that nobody writes there.
+const BLANK: u8 = b'\t';
+
+/// Whether a table lacks a key because the key was blanked out.
+fn is_ours(text: &str, span: &Range<usize>, error: &Error) -> bool {
+    let table = &text[span.start..];
+    let end = table.find("\n[").unwrap_or(table.len());
+    let blanked = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte == BLANK);
+    error.message().starts_with("missing field") && table[..end].lines().any(blanked)
+}
+
+/// The text with the lines of `span` blanked out; of a table whose name is wrong, all of its lines.
+fn without(text: &str, span: &Range<usize>) -> String {
+    let mut rest = Vec::with_capacity(text.len());
+    let mut in_table = false;
+    for line in text.split_inclusive('\n') {
+        let (start, end) = (rest.len(), rest.len() + line.len());
+        let header = line.trim_start().starts_with('[');
+        let hit = span.start < end && span.end.max(span.start + 1) > start;
+        in_table = (in_table && !header) || (hit && header);
+        match hit || in_table {
+            true => rest.extend(line.bytes().map(blank)),
+            false => rest.extend(line.bytes()),
+        }
+    }
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
+fn blank(byte: u8) -> u8 {
+    match byte {
+        b'\n' => byte,
+        _ => BLANK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::options::ServerOptions;
+
+    #[test]
+    fn all_mistakes_are_told_with_their_places() {
+        let text = "lisen = '0.0.0.0:80'\nworkers = 0\n\n[[site]]\nroot = '/srv'\n\
+                    names = ['a:80']\nsymlinks = 'some'\n\n[site.nonsense]\nx = 1\n\n\
+                    [[site.cache]]\npaths = ['[']\ncontrol = 'a'\n";
+        let said = ServerOptions::parse(text).unwrap_err().to_string();
+        for (line, what) in [
+            (1, "lisen"),
+            (2, "nonzero"),
+            (6, "has a port"),
+            (7, "some"),
+            (9, "nonsense"),
+            (13, "pattern"),
+        ] {
+            assert!(
+                said.contains(&format!("line {line}, column")),
+                "{line}: {said}"
+            );
+            assert!(said.contains(what), "{what}: {said}");
+        }
+        assert_eq!(said.matches("at line ").count(), 6, "{said}");
+        let places: Vec<_> = said
+            .match_indices("at line ")
+            .map(|(at, _)| &said[at..at + 10])
+            .collect();
+        assert!(
+            places.is_sorted_by_key(|place| place[8..].trim_end_matches(',').parse::<u32>().ok())
+        );
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_and_the_rest_as_far_as_it_is_some() {
+        for (text, mistakes) in [
+            ("listen = \nlisen = 1\n", 2),
+            ("root = '''\nlisen = 1\n", 1),
+            ("listen = [\n", 1),
+        ] {
+            let said = ServerOptions::parse(text).unwrap_err().to_string();
+            assert_eq!(said.matches("at line ").count(), mistakes, "{said}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Reads a configuration: a file, and settings beside it.
+
+use std::path::Path;
+
+use toml::Table;
+
+use crate::error::Error;
+use crate::options::ServerOptions;
+use crate::options::mistakes::mistakes;
+use crate::options::settings::ConfigOverride;
+
+impl ServerOptions {
+    /// Reads the configuration in a file. Roots that are relative are relative to its folder.
+    ///
+    /// # Errors
+    /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
+    pub fn load(file: &Path) -> Result<ServerOptions, Error> {
+        ServerOptions::load_with(Some(file), &[])
+    }
+
+    /// The same with `settings`, one after the other, which beat what the file says. A relative
+    /// root that they set is relative to the current folder.
+    ///
+    /// # Errors
+    /// As [`load`](Options::load); and [`Error::Config`] names the settings that make no sense.
+    pub fn load_with(
+        file: Option<&Path>,
+        settings: &[ConfigOverride],
+    ) -> Result<ServerOptions, Error> {
+        let Some(file) = file else {
+            return apply("", settings);
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| Error::ConfigFile {
+            path: file.to_owned(),
+            error,
+        })?;
+        let before = ServerOptions::parse(&text).map_err(|error| match error {
+            Error::Config(what) => Error::Config(format!("{}: {what}", file.display())),
+            error => error,
+        })?;
+        let mut options = apply(&text, settings)?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let of_file = options.sites.iter_mut().take(before.sites.len());
+        for (number, site) in (1..).zip(of_file) {
+            if !settings.iter().any(|setting| setting.decides_root(number)) {
+                site.root = folder.join(&site.root);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: what is wrong and where, over several lines.
+    ///
+    /// # Examples
+    /// ```
+    /// use underpass_serve::Options;
+    ///
+    /// let text = "listen = ['0.0.0.0:80', 'unix:/run/www']
+    /// [[site]]
+    /// root = '/srv/www'
+    /// names = ['example.org']";
+    /// assert_eq!(Options::parse(text)?.sites[0].names, ["example.org"]);
+    /// assert!(Options::parse("lisen = ['0.0.0.0:80']").is_err());
+    /// # Ok::<(), underpass_serve::Error>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<ServerOptions, Error> {
+        toml::from_str(text).map_err(|error| Error::Config(mistakes(text, error)))
+    }
+}
+
+/// What `text`, which is read already, and `settings` come to.
+///
+/// # Errors
+/// [`Error::Config`]: all settings that make no sense.
+pub(super) fn apply(text: &str, settings: &[ConfigOverride]) -> Result<ServerOptions, Error> {
+    let mut options = ServerOptions::parse(text)?;
+    if settings.is_empty() {
+        return Ok(options);
+    }
+    let mut table: Table =
+        toml::from_str(text).map_err(|error| Error::Config(error.to_string()))?;
+    let mut wrong = Vec::new();
+    for setting in settings {
+        match setting.apply(&mut table) {
+            Ok(changed) => options = changed,
+            Err(why) => wrong.push(format!("{setting}: {why}")),
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(options),
+        false => Err(Error::Config(wrong.join("\n\n"))),
+    }
+}

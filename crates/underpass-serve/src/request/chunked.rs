@@ -1,0 +1,295 @@
+//! Finds the end of a chunked body that nobody wants: RFC 9112, section 7.1, strictly.
+//!
+//! ```text
+//!  5;ext CRLF  hello CRLF  0 CRLF  trailer: x CRLF  CRLF
+//!  └ Size      └ Data└ DataEnd     └ Trailer        └ done
+//! ```
+//!
+//! Every byte is looked at once and none is kept, so the input may come in any pieces.
+
+use crate::http::status::HttpError;
+use crate::limits::CHUNK_EXTRAS_BYTES_MAX;
+
+/// A chunked body half-way read.
+#[derive(Debug)]
+pub(crate) struct ChunkedReader {
+    state: ChunkedState,
+    /// Payload bytes so far, including those announced and still to come.
+    data: u64,
+    /// Bytes of extensions and trailers so far.
+    extras: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ChunkedState {
+    Size { size: u64, digits: u8 },
+    Extension { size: u64 },
+    SizeFeed { size: u64 },
+    Data { left: u64 },
+    DataReturn,
+    DataFeed,
+    Trailer { line: TrailerLine },
+    TrailerFeed { line: TrailerLine },
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TrailerLine {
+    Empty,
+    Name,
+    Value,
+}
+
+/// How far a body has been read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BodyPosition {
+    /// It goes on.
+    Within,
+    /// It has ended.
+    End,
+}
+
+const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
+
+impl ChunkedReader {
+    pub(crate) fn new() -> ChunkedReader {
+        ChunkedReader {
+            state: ChunkedState::Size { size: 0, digits: 0 },
+            data: 0,
+            extras: 0,
+        }
+    }
+
+    /// How long the payload is at least, as far as announced.
+    pub(crate) fn announced(&self) -> u64 {
+        self.data
+    }
+
+    /// Reads on; returns how many bytes belong to the body, all of them unless it ends.
+    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
+        let mut taken = 0;
+        while let Some(&byte) = input.get(taken) {
+            match &mut self.state {
+                ChunkedState::Done => break,
+                ChunkedState::Data { left } => {
+                    let rest = input.len() - taken;
+                    let step = rest.min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= step as u64;
+                    taken += step;
+                    if *left == 0 {
+                        self.state = ChunkedState::DataReturn;
+                    }
+                }
+                state => {
+                    *state = state.next(byte)?;
+                    taken += 1;
+                    self.count()?;
+                }
+            }
+        }
+        match self.state {
+            ChunkedState::Done => Ok((taken, BodyPosition::End)),
+            _ => Ok((taken, BodyPosition::Within)),
+        }
+    }
+
+    /// Keeps count of what the byte just read brought.
+    fn count(&mut self) -> Result<(), HttpError> {
+        match self.state {
+            ChunkedState::Data { left } => self.data = self.data.saturating_add(left),
+            ChunkedState::Extension { .. } | ChunkedState::Trailer { .. } => self.extras += 1,
+            _ => {}
+        }
+        match self.extras > CHUNK_EXTRAS_BYTES_MAX {
+            true => Err(HttpError::bad("chunk extensions and trailers are too long")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ChunkedState {
+    /// The state after a byte that is not payload.
+    fn next(self, byte: u8) -> Result<ChunkedState, HttpError> {
+        match (self, byte) {
+            (ChunkedState::Size { size, digits }, b'\r') if digits > 0 => {
+                Ok(ChunkedState::SizeFeed { size })
+            }
+            (ChunkedState::Size { size, digits }, b';') if digits > 0 => {
+                Ok(ChunkedState::Extension { size })
+            }
+            (ChunkedState::Size { size, digits }, _) if digits < 16 => {
+                let digit = char::from(byte).to_digit(16).ok_or(MALFORMED)?;
+                Ok(ChunkedState::Size {
+                    size: size << 4 | u64::from(digit),
+                    digits: digits + 1,
+                })
+            }
+            (ChunkedState::Extension { size }, b'\r') => Ok(ChunkedState::SizeFeed { size }),
+            (ChunkedState::Extension { size }, _) if is_text(byte) => {
+                Ok(ChunkedState::Extension { size })
+            }
+            (ChunkedState::SizeFeed { size: 0 }, b'\n') => Ok(ChunkedState::Trailer {
+                line: TrailerLine::Empty,
+            }),
+            (ChunkedState::SizeFeed { size }, b'\n') => Ok(ChunkedState::Data { left: size }),
+            (ChunkedState::DataReturn, b'\r') => Ok(ChunkedState::DataFeed),
+            (ChunkedState::DataFeed, b'\n') => Ok(ChunkedState::Size { size: 0, digits: 0 }),
+            (ChunkedState::Trailer { line }, b'\r') if line != TrailerLine::Name => {
+                Ok(ChunkedState::TrailerFeed { line })
+            }
+            (ChunkedState::Trailer { line }, _) => Ok(ChunkedState::Trailer {
+                line: line.next(byte)?,
+            }),
+            (
+                ChunkedState::TrailerFeed {
+                    line: TrailerLine::Empty,
+                },
+                b'\n',
+            ) => Ok(ChunkedState::Done),
+            (ChunkedState::TrailerFeed { .. }, b'\n') => Ok(ChunkedState::Trailer {
+                line: TrailerLine::Empty,
+            }),
+            _ => Err(MALFORMED),
+        }
+    }
+}
+
+impl TrailerLine {
+    fn next(self, byte: u8) -> Result<TrailerLine, HttpError> {
+        match (self, byte) {
+            (TrailerLine::Name, b':') => Ok(TrailerLine::Value),
+            (TrailerLine::Empty | TrailerLine::Name, _)
+                if crate::request::request_line::is_token(byte) =>
+            {
+                Ok(TrailerLine::Name)
+            }
+            (TrailerLine::Value, _) if is_text(byte) => Ok(TrailerLine::Value),
+            _ => Err(MALFORMED),
+        }
+    }
+}
+
+/// What a value or an extension may have: no control byte but the tab.
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    fn read_all(body: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
+        ChunkedReader::new().read(body)
+    }
+
+    #[test]
+    fn a_body_ends_where_it_says() {
+        for body in [
+            &b"0\r\n\r\n"[..],
+            b"5\r\nhello\r\n0\r\n\r\n",
+            b"00A\r\n0123456789\r\n000\r\n\r\n",
+            b"5;a=b;c=\"d\"\r\nhello\r\n0;x\r\nT: x\r\nU:\r\n\r\n",
+        ] {
+            let with_more = [body, b"GET"].concat();
+            assert_eq!(read_all(&with_more), Ok((body.len(), BodyPosition::End)));
+        }
+    }
+
+    #[test]
+    fn what_is_not_exact_is_refused() {
+        for wrong in [
+            &b"0x5\r\n"[..],
+            b"+5\r\n",
+            b"-5\r\n",
+            b"5_0\r\n",
+            b" 5\r\n",
+            b"5 \r\n",
+            b"5 ;a\r\n",
+            b"\r\n",
+            b";a\r\n",
+            b"00000000000000005\r\n",
+            b"5\nhello\r\n",
+            b"5;a\nhello",
+            b"5;a\x01\r\n",
+            b"5\r\nhello!\r\n",
+            b"5\r\nhello\n",
+            b"0\r\nno colon\r\n\r\n",
+            b"0\r\n: x\r\n\r\n",
+            b"0\r\nT: x\n\r\n",
+            b"0\r\n folded\r\n\r\n",
+            b"0\r\n\n",
+        ] {
+            assert_eq!(read_all(wrong), Err(MALFORMED), "{}", wrong.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_huge_chunk_is_announced_before_it_comes() {
+        let mut body = ChunkedReader::new();
+        assert_eq!(
+            body.read(b"FFFFFFFFFFFFFFFF\r\n"),
+            Ok((18, BodyPosition::Within))
+        );
+        assert_eq!(body.announced(), u64::MAX);
+    }
+
+    #[test]
+    fn extras_are_bounded() {
+        let extension = [b"0;".to_vec(), vec![b'a'; CHUNK_EXTRAS_BYTES_MAX + 1]].concat();
+        assert!(read_all(&extension).is_err());
+        let trailers = [
+            b"0\r\n".to_vec(),
+            b"A: b\r\n".repeat(CHUNK_EXTRAS_BYTES_MAX),
+        ]
+        .concat();
+        assert!(read_all(&trailers).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn the_split_does_not_matter(
+            body in vec(select(&b"0125aF;:=x \r\n\n"[..]), 0..64),
+            cuts in vec(1usize..8, 0..64),
+        ) {
+            let whole = read_all(&body);
+            let mut pieces = ChunkedReader::new();
+            let mut outcome = Ok((0, BodyPosition::Within));
+            let (mut from, mut cuts) = (0, cuts.into_iter().chain(std::iter::repeat(1)));
+            while from < body.len() {
+                let to = body.len().min(from + cuts.next().unwrap());
+                match pieces.read(&body[from..to]) {
+                    Ok((taken, reach)) => {
+                        from += taken;
+                        outcome = Ok((from, reach));
+                    }
+                    Err(refusal) => outcome = Err(refusal),
+                }
+                if !matches!(outcome, Ok((_, BodyPosition::Within))) {
+                    break;
+                }
+            }
+            prop_assert_eq!(outcome, whole);
+        }
+
+        #[test]
+        fn any_chunks_are_read_to_their_end(
+            chunks in vec(vec(any::<u8>(), 1..40), 0..8),
+        ) {
+            let mut body = Vec::new();
+            for chunk in &chunks {
+                body.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+                body.extend(chunk);
+                body.extend(b"\r\n");
+            }
+            body.extend(b"0\r\n\r\n");
+            let mut reader = ChunkedReader::new();
+            prop_assert_eq!(reader.read(&body), Ok((body.len(), BodyPosition::End)));
+            let total: usize = chunks.iter().map(Vec::len).sum();
+            prop_assert_eq!(reader.announced(), total as u64);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Conditional requests: RFC 9110, section 13. Five fields and a file's validators in, a verdict
+//! out.
+//!
+//! ```text
+//!  If-Match, else If-Unmodified-Since ─► failed: 412
+//!  If-None-Match, else If-Modified-Since ─► failed: 304
+//!  If-Range ─► whether Range counts
+//! ```
+
+use std::borrow::Cow;
+
+use crate::http::validator::{EntityTag, LastModified, TagStrength, Validators};
+
+/// The values of the fields, as they came.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Conditions<'b> {
+    pub(crate) if_match: Option<Cow<'b, [u8]>>,
+    pub(crate) if_none_match: Option<Cow<'b, [u8]>>,
+    pub(crate) if_modified_since: Option<Cow<'b, [u8]>>,
+    pub(crate) if_unmodified_since: Option<Cow<'b, [u8]>>,
+    pub(crate) if_range: Option<Cow<'b, [u8]>>,
+}
+
+/// What the conditions come to, for GET and HEAD.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConditionResult {
+    Proceed,
+    NotModified,
+    Failed,
+}
+
+impl Conditions<'_> {
+    /// Judges the conditions on the whole file.
+    pub(crate) fn judge(&self, file: &Validators) -> ConditionResult {
+        if !self.is_expected_state(file) {
+            return ConditionResult::Failed;
+        }
+        match self.is_known_state(file) {
+            true => ConditionResult::NotModified,
+            false => ConditionResult::Proceed,
+        }
+    }
+
+    /// If-Match, compared strongly, else If-Unmodified-Since.
+    fn is_expected_state(&self, file: &Validators) -> bool {
+        match (&self.if_match, &self.if_unmodified_since) {
+            (Some(tags), _) => names(tags, &file.tag, TagComparison::Strong),
+            (None, Some(date)) => match (LastModified::parse(date), file.modified) {
+                (Some(date), Some(modified)) => modified <= date,
+                _ => true,
+            },
+            (None, None) => true,
+        }
+    }
+
+    /// If-None-Match, compared weakly, else If-Modified-Since.
+    fn is_known_state(&self, file: &Validators) -> bool {
+        match (&self.if_none_match, &self.if_modified_since) {
+            (Some(tags), _) => names(tags, &file.tag, TagComparison::Weak),
+            (None, Some(date)) => match (LastModified::parse(date), file.modified) {
+                (Some(date), Some(modified)) => modified <= date,
+                _ => false,
+            },
+            (None, None) => false,
+        }
+    }
+
+    /// Whether a `Range` is to be heeded: without If-Range always, with it if the client's part is
+    /// of this very state.
+    pub(crate) fn allow_range(&self, file: &Validators) -> bool {
+        match &self.if_range {
+            None => true,
+            Some(value) => {
+                let strong = file.tag.strength() == TagStrength::Strong;
+                strong && **value == *file.tag.as_bytes()
+                    || (file.modified.is_some() && LastModified::parse(value) == file.modified)
+            }
+        }
+    }
+}
+
+/// RFC 9110, section 8.8.3.2.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TagComparison {
+    /// Both tags have to be strong.
+    Strong,
+    /// A weak tag is as good.
+    Weak,
+}
+
+/// Whether a list of tags has this one, or is `*`. A list is read as far as it is well-formed.
+fn names(list: &[u8], tag: &EntityTag, comparison: TagComparison) -> bool {
+    if list == b"*" {
+        return true;
+    }
+    let mut rest = list;
+    while let Some((listed, after)) = next_tag(rest) {
+        let strong = [listed.strength, tag.strength()] == [TagStrength::Strong; 2];
+        if listed.opaque == tag.opaque() && (strong || comparison == TagComparison::Weak) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+struct ListedTag<'l> {
+    opaque: &'l [u8],
+    strength: TagStrength,
+}
+
+/// The first tag of a list and what follows it. A tag may have a comma between its quotes.
+fn next_tag(list: &[u8]) -> Option<(ListedTag<'_>, &[u8])> {
+    let start = list
+        .iter()
+        .position(|byte| !matches!(byte, b',' | b' ' | b'\t'))?;
+    let list = &list[start..];
+    let (strength, tag) = match list.strip_prefix(b"W/") {
+        Some(tag) => (TagStrength::Weak, tag),
+        None => (TagStrength::Strong, list),
+    };
+    let inner = tag.strip_prefix(b"\"")?;
+    let length = inner.iter().position(|&byte| byte == b'"')? + 2;
+    let (opaque, after) = tag.split_at(length);
+    let ends = after
+        .trim_ascii_start()
+        .first()
+        .is_none_or(|&byte| byte == b',');
+    ends.then_some((ListedTag { opaque, strength }, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::http::coding::Coding;
+    use crate::http::validator::FileTime;
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const TAG: &str = "\"2ebcb3e1-7-3e8-9\"";
+    const WEAK: &str = "W/\"2ebcb3e1-7-3e8-9\"";
+
+    fn file(now: u64) -> Validators {
+        let changed = FileTime {
+            seconds: 784_118_753,
+            nanoseconds: 7,
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(now);
+        Validators::new(changed, 1000, Some(9), None, now)
+    }
+
+    fn settled() -> Validators {
+        let mut file = file(2_000_000_000);
+        file.modified = LastModified::parse(DATE.as_bytes());
+        assert_eq!(file.tag.as_bytes(), TAG.as_bytes());
+        file
+    }
+
+    /// Conditions from the form `name: value; name: value`.
+    fn conditions(fields: &str) -> Conditions<'_> {
+        let mut conditions = Conditions::default();
+        for field in fields.split("; ") {
+            let (name, value) = field.split_once(": ").unwrap();
+            let value = Some(Cow::Borrowed(value.as_bytes()));
+            match name {
+                "match" => conditions.if_match = value,
+                "none" => conditions.if_none_match = value,
+                "since" => conditions.if_modified_since = value,
+                "until" => conditions.if_unmodified_since = value,
+                "range" => conditions.if_range = value,
+                _ => panic!("{name}"),
+            }
+        }
+        conditions
+    }
+
+    #[test]
+    fn verdicts() {
+        use ConditionResult::{Failed, NotModified, Proceed};
+        for (fields, verdict) in [
+            (format!("none: {TAG}"), NotModified),
+            (format!("none: {WEAK}"), NotModified),
+            (format!("none: \"x\", \"a,b\" ,{TAG}"), NotModified),
+            ("none: *".into(), NotModified),
+            (format!("none: \"x\"; since: {DATE}"), Proceed),
+            (format!("none: {}", TAG.trim_matches('"')), Proceed),
+            (format!("none: {TAG}; since: {EARLIER}"), NotModified),
+            (format!("since: {DATE}"), NotModified),
+            (format!("since: {LATER}"), NotModified),
+            (format!("since: {EARLIER}"), Proceed),
+            ("since: garbage".into(), Proceed),
+            (format!("since: {DATE}, {DATE}"), Proceed),
+            ("match: \"x\"".into(), Failed),
+            (format!("match: {WEAK}"), Failed),
+            (format!("match: \"x\"; until: {DATE}"), Failed),
+            (format!("match: {TAG}"), Proceed),
+            ("match: *".into(), Proceed),
+            (format!("match: {TAG}; until: {EARLIER}"), Proceed),
+            (format!("until: {EARLIER}"), Failed),
+            (format!("until: {DATE}"), Proceed),
+            ("until: garbage".into(), Proceed),
+            (format!("match: {TAG}; none: {TAG}"), NotModified),
+        ] {
+            assert_eq!(conditions(&fields).judge(&settled()), verdict, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_weak_tag_is_never_equal_enough_to_be_changed_or_joined() {
+        let weak = settled().compressed(Coding::Gzip);
+        let (tag, opaque) = (weak.tag.as_bytes(), weak.tag.opaque());
+        for tag in [tag, opaque] {
+            let tag = String::from_utf8(tag.to_vec()).unwrap();
+            let judged = |field| conditions(&format!("{field}: {tag}")).judge(&weak);
+            assert_eq!(judged("none"), ConditionResult::NotModified, "{tag}");
+            assert_eq!(judged("match"), ConditionResult::Failed, "{tag}");
+            assert!(
+                !conditions(&format!("range: {tag}")).allow_range(&weak),
+                "{tag}"
+            );
+        }
+        assert_eq!(
+            conditions("match: *").judge(&weak),
+            ConditionResult::Proceed
+        );
+    }
+
+    #[test]
+    fn a_range_counts_only_for_the_same_state() {
+        for (value, allowed) in [
+            (TAG, true),
+            (DATE, true),
+            ("\"x\"", false),
+            (WEAK, false),
+            ("*", false),
+            (LATER, false),
+            (EARLIER, false),
+            ("junk", false),
+        ] {
+            let fields = format!("range: {value}");
+            let verdict = conditions(&fields).allow_range(&settled());
+            assert_eq!(verdict, allowed, "{value}");
+        }
+        let list = format!("range: {TAG}, {TAG}");
+        assert!(!conditions(&list).allow_range(&settled()));
+    }
+
+    #[test]
+    fn dates_mean_nothing_before_the_file_has_one() {
+        let young = file(784_118_753);
+        assert_eq!(young.modified, None);
+        let judged = |fields: &str| conditions(fields).judge(&young);
+        assert_eq!(judged(&format!("since: {LATER}")), ConditionResult::Proceed);
+        assert_eq!(
+            judged(&format!("until: {EARLIER}")),
+            ConditionResult::Proceed
+        );
+        assert!(!conditions(&format!("range: {DATE}")).allow_range(&young));
+        assert!(!conditions("range: junk").allow_range(&young));
+    }
+
+    proptest! {
+        #[test]
+        fn a_tag_is_found_in_any_list(
+            before in proptest::collection::vec("(W/)?\"[!#-~]{0,6}\"", 0..5),
+            gap in "[ \t]{0,2},[ \t,]{0,3}",
+        ) {
+            let mut tags = before;
+            tags.push(TAG.into());
+            let list = tags.join(&gap);
+            let fields = format!("none: {list}");
+            prop_assert_eq!(conditions(&fields).judge(&settled()), ConditionResult::NotModified);
+        }
+
+        #[test]
+        fn no_list_panics(list in "[W/\"*, a]{0,24}") {
+            let fields = format!("none: {list}");
+            let _ = conditions(&fields).judge(&settled());
+        }
+    }
+}

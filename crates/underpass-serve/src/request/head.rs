@@ -1,0 +1,443 @@
+//! Reads a request head: bytes in, a checked [`RequestHead`] out, or why not.
+//!
+//! `httparse` reads the fields. What it is more tolerant about than a server behind other servers
+//! may be (a line end without CR, any number of empty lines before the request line, versions) is
+//! checked here first, in the order of the bytes, so that the verdict never depends on how the
+//! bytes were split over reads:
+//!
+//! ```text
+//!  empty lines ─► request line ─► every line end CR LF ─► fields ─► framing ─► host ─► target
+//!  (at most two)  (as soon as     (as they come)          (when the head is complete)
+//!                 it is there)
+//! ```
+
+use std::borrow::Cow;
+
+use crate::http::status::{HttpError, Status};
+use crate::limits::{EMPTY_LINES_MAX, RequestLimits};
+use crate::request::condition::Conditions;
+use crate::request::fields::Fields;
+use crate::request::framing::{Framing, framing};
+use crate::request::host;
+use crate::request::request_line::{HttpVersion, Method, RequestLine};
+use crate::request::target::HttpTarget;
+
+/// A request whose head makes sense, with everything an answer depends on.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct RequestHead<'b> {
+    pub(crate) method: Method,
+    pub(crate) version: HttpVersion,
+    /// Whom it is for, with its port: what the target names, else the `Host` field.
+    pub(crate) authority: Option<&'b [u8]>,
+    pub(crate) target: HttpTarget<'b>,
+    pub(crate) persistence: Persistence,
+    pub(crate) framing: Framing,
+    pub(crate) expect: Expectation,
+    pub(crate) conditions: Conditions<'b>,
+    pub(crate) range: Option<Cow<'b, [u8]>>,
+    /// The fields that nothing above was made of.
+    pub(crate) fields: Fields<'b>,
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Persistence {
+    KeepAlive,
+    Close,
+}
+
+/// RFC 9110, section 10.1.1.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Expectation {
+    Nothing,
+    Continue,
+    /// An expectation nobody knows.
+    Unknown,
+}
+
+/// How much of a head is there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum HeadProgress {
+    /// More bytes are needed.
+    Partial,
+    /// All of it: [`HeadScanner::parse`] reads it, [`HeadScanner::length`] says where it ends.
+    Complete,
+}
+
+/// Finds the end of a head in a buffer that grows, looking at each byte once.
+#[derive(Debug)]
+pub(crate) struct HeadScanner {
+    line_bytes_max: usize,
+    head_bytes_max: usize,
+    /// Where the request line begins, once a byte of it has been seen.
+    start: usize,
+    /// Where the first line begins that is not complete.
+    seen: usize,
+    /// Up to here no end of that line has been found.
+    looked: usize,
+    /// Whether the request line is complete, and right.
+    line: RequestLineState,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+enum RequestLineState {
+    Awaited,
+    Checked,
+}
+
+impl Default for HeadScanner {
+    fn default() -> HeadScanner {
+        HeadScanner::within(&RequestLimits::default())
+    }
+}
+
+impl HeadScanner {
+    /// Of a head that keeps these limits.
+    pub(crate) fn within(limits: &RequestLimits) -> HeadScanner {
+        HeadScanner {
+            line_bytes_max: limits.line_bytes_max,
+            head_bytes_max: limits.head_bytes_max,
+            start: 0,
+            seen: 0,
+            looked: 0,
+            line: RequestLineState::Awaited,
+        }
+    }
+
+    /// Looks at the bytes that came since the last call. `head` begins where it began then.
+    pub(crate) fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
+        if self.seen == self.start && !self.skip_empty_lines(head)? {
+            return Ok(HeadProgress::Partial);
+        }
+        while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)? {
+            let empty = end == self.seen;
+            self.seen = end + 2;
+            self.looked = self.seen;
+            if empty {
+                return Ok(HeadProgress::Complete);
+            }
+            if self.line == RequestLineState::Awaited {
+                RequestLine::parse(&head[self.start..end])?;
+                self.line = RequestLineState::Checked;
+            }
+        }
+        self.looked = self.within_bounds(head).len();
+        self.check_room(head)?;
+        Ok(HeadProgress::Partial)
+    }
+
+    /// What a head may be made of. Nothing beyond it is looked at, or the verdict would depend on
+    /// how much came in one read.
+    fn within_bounds<'b>(&self, head: &'b [u8]) -> &'b [u8] {
+        &head[..head.len().min(self.bound())]
+    }
+
+    fn bound(&self) -> usize {
+        match self.line {
+            RequestLineState::Awaited => self.start + self.line_bytes_max + 2,
+            RequestLineState::Checked => self.head_bytes_max,
+        }
+    }
+
+    /// Says whether a byte of the request line is there.
+    fn skip_empty_lines(&mut self, head: &[u8]) -> Result<bool, HttpError> {
+        loop {
+            match &head[self.start..] {
+                [] | [b'\r'] => return Ok(false),
+                [b'\r', b'\n', ..] if self.start == 2 * EMPTY_LINES_MAX => {
+                    return Err(HttpError::bad("too many empty lines before the request"));
+                }
+                [b'\r', b'\n', ..] => {
+                    self.start += 2;
+                    self.seen = self.start;
+                    self.looked = self.start;
+                }
+                _ => return Ok(true),
+            }
+        }
+    }
+
+    fn check_room(&self, head: &[u8]) -> Result<(), HttpError> {
+        if head.len() < self.bound() {
+            return Ok(());
+        }
+        let (status, why) = match self.line {
+            RequestLineState::Awaited => (Status::UriTooLong, "the request line is too long"),
+            RequestLineState::Checked => (Status::HeadTooLarge, "the request head is too long"),
+        };
+        Err(HttpError::new(status, why))
+    }
+
+    /// The length of a complete head, with the empty lines before it.
+    pub(crate) fn length(&self) -> usize {
+        self.seen
+    }
+
+    /// Reads the head that [`HeadScanner::advance`] found complete.
+    pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<RequestHead<'b>, HttpError> {
+        parse(&head[self.start..self.seen])
+    }
+}
+
+/// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
+/// without LF is left to those who read the line.
+fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
+    let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
+        return Ok(None);
+    };
+    match &head[start..from + feed] {
+        [line @ .., b'\r'] => Ok(Some(start + line.len())),
+        _ => Err(HttpError::bad("a line ends without CR")),
+    }
+}
+
+/// Reads a whole head, from the request line to the empty line.
+fn parse(head: &[u8]) -> Result<RequestHead<'_>, HttpError> {
+    let end = line_end(head, 0, 0)?.ok_or(HttpError::bad("no request line"))?;
+    let line = RequestLine::parse(&head[..end])?;
+    let mut fields = Fields::parse(&head[end + 2..])?;
+    let framing = framing(
+        &fields.content_length,
+        &fields.transfer_encoding,
+        line.version,
+    )?;
+    let host = host::check(&fields.host, line.version)?;
+    let (authority, target) = HttpTarget::parse(line.target, line.method)?;
+    Ok(RequestHead {
+        method: line.method,
+        version: line.version,
+        authority: authority.or(host),
+        target,
+        persistence: persistence(fields.connection.value(), line.version),
+        framing,
+        expect: expect(fields.expect.value(), line.version),
+        conditions: Conditions {
+            if_match: fields.if_match.take(),
+            if_none_match: fields.if_none_match.take(),
+            if_modified_since: fields.if_modified_since.take(),
+            if_unmodified_since: fields.if_unmodified_since.take(),
+            if_range: fields.if_range.take(),
+        },
+        range: fields.range.take(),
+        fields,
+    })
+}
+
+/// The method of a request that is refused, as far as it decides how: what answers HEAD has no
+/// body, however wrong the rest of the request is.
+pub(crate) fn method_of(input: &[u8]) -> Method {
+    let start = input.iter().position(|byte| !b"\r\n".contains(byte));
+    match input[start.unwrap_or(0)..].starts_with(b"HEAD ") {
+        true => Method::Head,
+        false => Method::Unknown,
+    }
+}
+
+/// RFC 9112, section 9.3.
+fn persistence(connection: Option<&[u8]>, version: HttpVersion) -> Persistence {
+    let asks_for = |option: &str| {
+        let mut options = connection.unwrap_or_default().split(|&byte| byte == b',');
+        options.any(|named| named.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
+    };
+    match version {
+        _ if asks_for("close") => Persistence::Close,
+        HttpVersion::Http11 => Persistence::KeepAlive,
+        HttpVersion::Http10 if asks_for("keep-alive") => Persistence::KeepAlive,
+        HttpVersion::Http10 => Persistence::Close,
+    }
+}
+
+/// RFC 9110, section 10.1.1: a client of HTTP/1.0 cannot expect anything.
+fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
+    match (expect, version) {
+        (None, _) | (_, HttpVersion::Http10) => Expectation::Nothing,
+        (Some(value), HttpVersion::Http11) if value.eq_ignore_ascii_case(b"100-continue") => {
+            Expectation::Continue
+        }
+        (Some(_), HttpVersion::Http11) => Expectation::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::limits::FIELDS_MAX;
+
+    /// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
+    /// it is refused with; nothing while it is incomplete.
+    fn verdict(head: &[u8], cuts: impl Iterator<Item = usize>) -> Option<Result<usize, Status>> {
+        let mut scan = HeadScanner::default();
+        let mut there = 0;
+        for cut in cuts {
+            there = head.len().min(there + cut);
+            match scan.advance(&head[..there]) {
+                Ok(HeadProgress::Partial) if there == head.len() => return None,
+                Ok(HeadProgress::Partial) => {}
+                Ok(HeadProgress::Complete) => {
+                    let parsed = scan.parse(&head[..there]);
+                    return Some(
+                        parsed
+                            .map(|_| scan.length())
+                            .map_err(|refusal| refusal.status),
+                    );
+                }
+                Err(refusal) => return Some(Err(refusal.status)),
+            }
+        }
+        None
+    }
+
+    fn at_once(head: &[u8]) -> Option<Result<usize, Status>> {
+        verdict(head, std::iter::once(head.len()))
+    }
+
+    fn parsed(head: &[u8]) -> RequestHead<'_> {
+        let mut scan = HeadScanner::default();
+        assert_eq!(scan.advance(head), Ok(HeadProgress::Complete));
+        scan.parse(head).unwrap()
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let more = [&head[..], b"GET"].concat();
+        assert_eq!(at_once(&more), Some(Ok(head.len())));
+        assert_eq!(at_once(&head[..head.len() - 1]), None);
+        let late = [b"\r\n\r\n", &head[..]].concat();
+        assert_eq!(at_once(&late), Some(Ok(late.len())));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_as_soon_as_it_is_there() {
+        for (head, status) in [
+            (&b"\n"[..], Status::BadRequest),
+            (b"\r\n\r\n\r\n", Status::BadRequest),
+            (b"GET /\r\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\r\nHost: a\n", Status::BadRequest),
+            (b"GET / HTTP/1.1\r\r\n", Status::BadRequest),
+            (b"PRI * HTTP/2.0\r\n", Status::VersionNotSupported),
+        ] {
+            assert_eq!(at_once(head), Some(Err(status)), "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn request_lines_and_heads_are_bounded() {
+        let line = |target: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(target));
+        let around = line(0).len() - 2;
+        let fits = line(RequestLimits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
+        assert_eq!(at_once(fits.as_bytes()), Some(Ok(fits.len())));
+        let long = line(RequestLimits::default().line_bytes_max - around + 1);
+        for head in [
+            long.as_bytes(),
+            &long.as_bytes()[..long.len() - 2],
+            &[b'G'; 20_000],
+        ] {
+            let judged = at_once(head);
+            assert!(judged.is_none_or(|judged| judged == Err(Status::UriTooLong)));
+        }
+        assert_eq!(at_once(&[b'G'; 20_000]), Some(Err(Status::UriTooLong)));
+        let head = |value: usize| {
+            format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+                "b".repeat(value)
+            )
+        };
+        let around = head(0).len();
+        let fits = head(RequestLimits::default().head_bytes_max - around);
+        assert_eq!(
+            at_once(fits.as_bytes()),
+            Some(Ok(RequestLimits::default().head_bytes_max))
+        );
+        let long = head(RequestLimits::default().head_bytes_max - around + 1);
+        assert_eq!(at_once(long.as_bytes()), Some(Err(Status::HeadTooLarge)));
+        let many = format!(
+            "GET / HTTP/1.1\r\n{}\r\n",
+            "Host: a\r\n".repeat(FIELDS_MAX + 1)
+        );
+        assert_eq!(at_once(many.as_bytes()), Some(Err(Status::HeadTooLarge)));
+    }
+
+    #[test]
+    fn connections_persist_as_their_version_has_it() {
+        for (version, fields, persistence) in [
+            ("1.1", "", Persistence::KeepAlive),
+            ("1.1", "Connection: Close\r\n", Persistence::Close),
+            ("1.1", "Connection: x, close\r\n", Persistence::Close),
+            (
+                "1.1",
+                "Connection: x\r\nConnection: close\r\n",
+                Persistence::Close,
+            ),
+            ("1.0", "", Persistence::Close),
+            ("1.0", "Connection: keep-alive\r\n", Persistence::KeepAlive),
+            (
+                "1.0",
+                "Connection: keep-alive, close\r\n",
+                Persistence::Close,
+            ),
+        ] {
+            let head = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            assert_eq!(parsed(head.as_bytes()).persistence, persistence, "{head}");
+        }
+    }
+
+    #[test]
+    fn expectations_are_of_http_1_1() {
+        for (version, value, expect) in [
+            ("1.1", "100-continue", Expectation::Continue),
+            ("1.1", "100-Continue", Expectation::Continue),
+            ("1.1", "200-ok", Expectation::Unknown),
+            ("1.0", "100-continue", Expectation::Nothing),
+            ("1.0", "200-ok", Expectation::Nothing),
+        ] {
+            let head = format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n");
+            assert_eq!(parsed(head.as_bytes()).expect, expect, "{head}");
+        }
+    }
+
+    const LINES: &[&str] = &[
+        "GET / HTTP/1.1\r\n",
+        "get /a HTTP/1.1\r\n",
+        "GET /../ HTTP/1.1\r\n",
+        "GET  / HTTP/1.1\r\n",
+        "GET / HTTP/2.0\r\n",
+        "Host: a\r\n",
+        "Host: b\r\n",
+        "Content-Length: 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Expect: 100-continue\r\n",
+        "A: b\n",
+        "A: b\r",
+        " folded\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        "hello",
+    ];
+
+    proptest! {
+        #[test]
+        fn the_verdict_does_not_depend_on_the_split(
+            lines in proptest::collection::vec(proptest::sample::select(LINES), 0..8),
+            long in prop_oneof![9 => Just(0usize), 1 => 15_000usize..40_000],
+            cuts in proptest::collection::vec(1usize..12, 0..8),
+        ) {
+            let mut head = lines.concat().into_bytes();
+            let middle = head.len() / 2;
+            head.splice(middle..middle, std::iter::repeat_n(b'x', long));
+            let cuts = cuts.into_iter().chain(std::iter::repeat(if long > 0 { 997 } else { 1 }));
+            prop_assert_eq!(verdict(&head, cuts), at_once(&head));
+        }
+
+        #[test]
+        fn no_bytes_panic(head in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = at_once(&head);
+            let _ = at_once(&[b"GET / HTTP/1.1\r\n", &head[..], b"\r\n\r\n"].concat());
+            let _ = at_once(&[b"GET ", &head[..], b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! A path beneath the root: decoded once, normalised, and unable to name anything above the root.
+//!
+//! ```text
+//!  /a//b/%2e%2e/c%2fd/  ─decode─►  segments a, b, .., c, d  ─normalise─►  a/c/d  (folder)
+//! ```
+//!
+//! Everything that decides about a request (what is hidden, what is opened) sees this form only.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::http::status::HttpError;
+
+/// Room for what is put behind a path: an index, `.html`, `.zst`.
+const ROOM: usize = 16;
+
+/// The characters a path segment must not have as they are (RFC 3986, section 3.3), and `\`, which
+/// browsers take for a slash.
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// What a segment or a value must not have as it is in a link that stands in HTML, in a header
+/// field, or behind `?name=`.
+const LINKED: &AsciiSet = &ENCODED
+    .add(b'/')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b'\'')
+    .add(b';');
+
+/// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct SitePath {
+    bytes: Vec<u8>,
+    form: PathForm,
+}
+
+/// How a path ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PathForm {
+    /// With a name.
+    File,
+    /// With a slash, or with dots that lead to a folder.
+    Folder,
+}
+
+impl SitePath {
+    /// Decodes and normalises the path of a target, which begins with a slash.
+    ///
+    /// Refused are an escape that is none, NUL, and what leads above the root. (RFC 3986 would stay
+    /// at the root then, but nobody who asks for it means well.)
+    pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
+        let mut path = PathBuilder {
+            bytes: Vec::with_capacity(raw.len() + ROOM),
+            segment: 0,
+        };
+        let mut rest = raw;
+        while let Some((byte, after)) = decode_first(rest)? {
+            rest = after;
+            match byte {
+                b'/' => path.end_segment()?,
+                0 => return Err(HttpError::bad("the path has a NUL")),
+                _ => path.bytes.push(byte),
+            }
+        }
+        path.finish()
+    }
+
+    /// Relative to the root; empty for the root itself.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn form(&self) -> PathForm {
+        self.form
+    }
+
+    /// What no other path has: a folder's ends with a slash.
+    pub(crate) fn key(&self) -> Cow<'_, [u8]> {
+        match self.form {
+            PathForm::File => Cow::Borrowed(&self.bytes),
+            PathForm::Folder => Cow::Owned([&self.bytes[..], b"/"].concat()),
+        }
+    }
+
+    /// The path of something beneath this folder, which is normalised itself.
+    pub(crate) fn join(&self, beneath: &[u8], form: PathForm) -> SitePath {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + beneath.len() + ROOM);
+        bytes.extend_from_slice(&self.bytes);
+        if !bytes.is_empty() && !beneath.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(beneath);
+        SitePath { bytes, form }
+    }
+
+    /// The path of a file whose name goes on with `suffix`.
+    pub(crate) fn with_suffix(&self, suffix: &str) -> SitePath {
+        let bytes = [&self.bytes[..], suffix.as_bytes()].concat();
+        SitePath {
+            bytes,
+            form: PathForm::File,
+        }
+    }
+
+    /// The last segment, or nothing for the root itself.
+    pub(crate) fn name(&self) -> &[u8] {
+        let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
+        segments.next().unwrap_or_default()
+    }
+
+    /// Whether a segment begins with a dot. `/.well-known/` (RFC 8615) is there to be seen.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let shown = self
+            .bytes
+            .strip_prefix(b".well-known")
+            .unwrap_or(&self.bytes);
+        let shown = match shown {
+            [] | [b'/', ..] => shown,
+            _ => &self.bytes,
+        };
+        shown.starts_with(b".") || shown.windows(2).any(|pair| pair == b"/.")
+    }
+
+    /// Appends it to a `Location`: absolute, percent-encoded, beginning with exactly one slash.
+    pub(crate) fn encode_into(&self, location: &mut Vec<u8>) {
+        location.push(b'/');
+        encode_path(&self.bytes, location);
+    }
+}
+
+/// Appends what is beneath a folder, percent-encoded.
+pub(crate) fn encode_path(beneath: &[u8], location: &mut Vec<u8>) {
+    for part in percent_encode(beneath, ENCODED) {
+        location.extend_from_slice(part.as_bytes());
+    }
+}
+
+impl fmt::Debug for SitePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bytes.escape_ascii())?;
+        match self.form {
+            PathForm::File => Ok(()),
+            PathForm::Folder => f.write_str("/"),
+        }
+    }
+}
+
+/// A path being normalised. `bytes` up to `segment` is normalised, each segment with a slash
+/// behind; from there on it is the segment at hand.
+struct PathBuilder {
+    bytes: Vec<u8>,
+    segment: usize,
+}
+
+impl PathBuilder {
+    fn end_segment(&mut self) -> Result<(), HttpError> {
+        match &self.bytes[self.segment..] {
+            b"" | b"." => self.bytes.truncate(self.segment),
+            b".." => self.drop_parent()?,
+            _ => self.bytes.push(b'/'),
+        }
+        self.segment = self.bytes.len();
+        Ok(())
+    }
+
+    fn drop_parent(&mut self) -> Result<(), HttpError> {
+        let Some((_, before)) = self.bytes[..self.segment].split_last() else {
+            return Err(HttpError::bad("the path leads above the root"));
+        };
+        let parent = before.iter().rposition(|&byte| byte == b'/');
+        self.bytes.truncate(parent.map_or(0, |slash| slash + 1));
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<SitePath, HttpError> {
+        let form = match &self.bytes[self.segment..] {
+            b"" | b"." | b".." => PathForm::Folder,
+            _ => PathForm::File,
+        };
+        self.end_segment()?;
+        self.bytes.pop_if(|last| *last == b'/');
+        Ok(SitePath {
+            bytes: self.bytes,
+            form,
+        })
+    }
+}
+
+/// One segment of a path, or a value of a query, as it may stand in a link.
+pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
+    percent_encode(segment, LINKED)
+}
+
+/// A value of a query, as forms write it. What is no escape stays as it is.
+pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match (first, decode_first(rest)) {
+            (b'+', _) => (b' ', after),
+            (_, Ok(Some(decoded))) => decoded,
+            _ => (*first, after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    decoded
+}
+
+/// The first byte that `raw` stands for, and what follows.
+fn decode_first(raw: &[u8]) -> Result<Option<(u8, &[u8])>, HttpError> {
+    match raw {
+        [] => Ok(None),
+        [b'%', high, low, rest @ ..] => match (hex_digit(*high), hex_digit(*low)) {
+            (Some(high), Some(low)) => Ok(Some((high << 4 | low, rest))),
+            _ => Err(HttpError::bad("the path has a malformed escape")),
+        },
+        [b'%', ..] => Err(HttpError::bad("the path has a malformed escape")),
+        [byte, rest @ ..] => Ok(Some((*byte, rest))),
+    }
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(raw: &str) -> String {
+        match SitePath::parse(raw.as_bytes()) {
+            Ok(path) => format!("{path:?}"),
+            Err(_) => "refused".into(),
+        }
+    }
+
+    #[test]
+    fn paths_are_decoded_once_and_normalised() {
+        for (raw, expected) in [
+            ("/", "/"),
+            ("/f.txt", "f.txt"),
+            ("/f%2etxt", "f.txt"),
+            ("/./f.txt", "f.txt"),
+            ("/dir/../f.txt", "f.txt"),
+            ("/dir/%2e%2E/f.txt", "f.txt"),
+            ("/dir/", "dir/"),
+            ("/dir/.", "dir/"),
+            ("/dir/sub/..", "dir/"),
+            ("/dir/..", "/"),
+            ("//f.txt", "f.txt"),
+            ("/dir//index.html", "dir/index.html"),
+            ("/a%2fb", "a/b"),
+            ("/%252e%252e/x", "%2e%2e/x"),
+            ("/a\\b;x=1+", "a\\\\b;x=1+"),
+            ("/a%5cb", "a\\\\b"),
+            ("/%c0%ae", "\\xc0\\xae"),
+            ("/...", "..."),
+            ("/..a/.b", "..a/.b"),
+        ] {
+            assert_eq!(parsed(raw), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_leads_above_the_root_or_is_malformed_is_refused() {
+        for raw in [
+            "/../x",
+            "/..",
+            "/%2e%2e/x",
+            "/..%2fx",
+            "/a/b/../../../x",
+            "/a/../..",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/%+1",
+            "/a%00b",
+        ] {
+            assert_eq!(parsed(raw), "refused", "{raw}");
+        }
+    }
+
+    #[test]
+    fn dot_names_are_hidden_and_well_known_is_not() {
+        let hidden = |raw: &str| SitePath::parse(raw.as_bytes()).unwrap().is_hidden();
+        for raw in [
+            "/.git",
+            "/a/.b",
+            "/.git/x",
+            "/.well-known/.x",
+            "/a/.well-known",
+            "/.well-knownx",
+        ] {
+            assert!(hidden(raw), "{raw}");
+        }
+        for raw in [
+            "/",
+            "/a",
+            "/a.b",
+            "/.well-known",
+            "/.well-known/x",
+            "/.well-known/",
+        ] {
+            assert!(!hidden(raw), "{raw}");
+        }
+    }
+
+    #[test]
+    fn paths_are_joined_by_one_slash() {
+        let join = |raw: &[u8], beneath: &[u8]| {
+            let folder = SitePath::parse(raw).unwrap();
+            format!("{:?}", folder.join(beneath, PathForm::File))
+        };
+        assert_eq!(join(b"/", b"index.html"), "index.html");
+        assert_eq!(join(b"/a/b/", b"index.html"), "a/b/index.html");
+        assert_eq!(join(b"/a/", b""), "a");
+    }
+
+    #[test]
+    fn a_folder_has_another_key_than_a_file() {
+        let key = |raw: &[u8]| SitePath::parse(raw).unwrap().key().into_owned();
+        assert_eq!(key(b"/"), b"/");
+        assert_eq!(key(b"/a"), b"a");
+        assert_eq!(key(b"/a/"), b"a/");
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_never_escapes(raw in "(/|\\.|%2[eEfF]|[a-c]|%5c|%00|%ff){0,24}") {
+            if let Ok(path) = SitePath::parse(format!("/{raw}").as_bytes()) {
+                prop_assert!(!path.bytes().contains(&0));
+                for segment in path.bytes().split(|&byte| byte == b'/') {
+                    prop_assert!(segment != b".." && segment != b".");
+                    prop_assert!(!segment.is_empty() || path.bytes().is_empty());
+                }
+            }
+        }
+
+        #[test]
+        fn normalising_again_changes_nothing(raw in vec(any::<u8>(), 0..24)) {
+            let mut target = b"/".to_vec();
+            target.extend(raw);
+            if let Ok(path) = SitePath::parse(&target) {
+                let mut encoded = Vec::new();
+                path.encode_into(&mut encoded);
+                if path.form() == PathForm::Folder && !path.bytes().is_empty() {
+                    encoded.push(b'/');
+                }
+                prop_assert!(encoded.iter().all(|byte| byte.is_ascii_graphic()));
+                prop_assert!(!encoded.starts_with(b"//"));
+                prop_assert_eq!(SitePath::parse(&encoded).unwrap(), path);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What stands behind the `?` of a target, as far as this server knows it.
+//!
+//! Pages give their scripts and pictures queries of their own (`app.js?hash=3f2a`), so whatever is
+//! not known, or has another value than one that is known, says nothing.
+
+use crate::http::digest::HashAlgorithm;
+use crate::request::path::decode_lossy;
+
+/// The known parameters of a query. Of one that stands twice the first counts.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Query {
+    key: Option<SortKey>,
+    direction: Option<SortDirection>,
+    /// `search`: only names that contain this are listed. Empty where all are.
+    pub(crate) search: Vec<u8>,
+    /// `format`
+    pub(crate) format: Option<ListingFormat>,
+    /// `download`, with any value or none
+    pub(crate) download: Option<Download>,
+    /// `hash`
+    pub(crate) hash: Option<HashAlgorithm>,
+}
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ListingFormat {
+    Html,
+    Json,
+}
+
+/// What is to be saved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Download {
+    /// A file as it is.
+    File,
+    /// A folder as one file; a file as it is.
+    Archive(ArchiveFormat),
+}
+
+/// How an archive is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ArchiveFormat {
+    Plain,
+    Zstd,
+}
+
+impl Query {
+    /// Reads a query as forms write it.
+    pub(crate) fn parse(raw: Option<&[u8]>) -> Query {
+        let mut query = Query::default();
+        for pair in raw.unwrap_or_default().split(|&byte| byte == b'&') {
+            let equals = pair.iter().position(|&byte| byte == b'=');
+            let (name, value) = pair.split_at(equals.unwrap_or(pair.len()));
+            query.read(name, value.get(1..).unwrap_or_default());
+        }
+        query
+    }
+
+    fn read(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b"sort" => self.key = self.key.or(SortKey::named(value)),
+            b"order" => self.direction = self.direction.or(SortDirection::named(value)),
+            b"format" => self.format = self.format.or(ListingFormat::named(value)),
+            b"download" => self.download = self.download.or(Some(Download::named(value))),
+            b"hash" => self.hash = self.hash.or(HashAlgorithm::named(value)),
+            b"search" if self.search.is_empty() => self.search = decode_lossy(value),
+            _ => {}
+        }
+    }
+
+    /// What a folder is to be sent as, if it is to be one file.
+    pub(crate) fn archive(&self) -> Option<ArchiveFormat> {
+        match self.download {
+            Some(Download::Archive(compression)) => Some(compression),
+            Some(Download::File) | None => None,
+        }
+    }
+
+    /// By name, ascending, unless something else is asked for.
+    pub(crate) fn order(&self) -> SortOrder {
+        SortOrder {
+            key: self.key.unwrap_or(SortKey::Name),
+            direction: self.direction.unwrap_or(SortDirection::Ascending),
+        }
+    }
+}
+
+impl Download {
+    fn named(value: &[u8]) -> Download {
+        ArchiveFormat::named(value).map_or(Download::File, Download::Archive)
+    }
+}
+
+impl ListingFormat {
+    fn named(value: &[u8]) -> Option<ListingFormat> {
+        match value {
+            b"html" => Some(ListingFormat::Html),
+            b"json" => Some(ListingFormat::Json),
+            _ => None,
+        }
+    }
+}
+
+impl ArchiveFormat {
+    fn named(value: &[u8]) -> Option<ArchiveFormat> {
+        match value {
+            b"tar" => Some(ArchiveFormat::Plain),
+            b"tar.zst" => Some(ArchiveFormat::Zstd),
+            _ => None,
+        }
+    }
+
+    /// What the archive's name ends with.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            ArchiveFormat::Plain => ".tar",
+            ArchiveFormat::Zstd => ".tar.zst",
+        }
+    }
+
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            ArchiveFormat::Plain => "application/x-tar",
+            ArchiveFormat::Zstd => "application/zstd",
+        }
+    }
+}
+
+/// What is compared, and which way round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SortOrder {
+    pub(crate) key: SortKey,
+    pub(crate) direction: SortDirection,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SortKey {
+    Name,
+    Size,
+    Date,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SortDirection {
+    Ascending,
+    Descending,
+}
+
+impl SortKey {
+    pub(crate) const ALL: [SortKey; 3] = [SortKey::Name, SortKey::Size, SortKey::Date];
+
+    pub(crate) fn named(value: &[u8]) -> Option<SortKey> {
+        SortKey::ALL
+            .into_iter()
+            .find(|key| key.name().as_bytes() == value)
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SortKey::Name => "name",
+            SortKey::Size => "size",
+            SortKey::Date => "date",
+        }
+    }
+}
+
+impl SortDirection {
+    pub(crate) fn named(value: &[u8]) -> Option<SortDirection> {
+        match value {
+            b"asc" => Some(SortDirection::Ascending),
+            b"desc" => Some(SortDirection::Descending),
+            _ => None,
+        }
+    }
+
+    /// As it stands in a query.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SortDirection::Ascending => "asc",
+            SortDirection::Descending => "desc",
+        }
+    }
+
+    pub(crate) fn reversed(self) -> SortDirection {
+        match self {
+            SortDirection::Ascending => SortDirection::Descending,
+            SortDirection::Descending => SortDirection::Ascending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_read_and_the_rest_says_nothing() {
+        let query = Query::parse(Some(
+            b"sort=size&order=desc&search=a+b%25%zz&format=json&download=tar.zst&hash=blake3",
+        ));
+        assert_eq!(query.order().key, SortKey::Size);
+        assert_eq!(query.order().direction, SortDirection::Descending);
+        assert_eq!(query.search, b"a b%%zz");
+        assert_eq!(query.format, Some(ListingFormat::Json));
+        assert_eq!(query.archive(), Some(ArchiveFormat::Zstd));
+        assert_eq!(query.hash, Some(HashAlgorithm::Blake3));
+        for nothing in [
+            &b""[..],
+            b"hash=3f2a",
+            b"sort",
+            b"=",
+            b"&&=&sort=",
+            b"Sort=size",
+        ] {
+            assert_eq!(Query::parse(Some(nothing)), Query::default());
+        }
+        assert_eq!(Query::parse(None), Query::default());
+    }
+
+    #[test]
+    fn of_two_the_first_counts() {
+        let query = Query::parse(Some(b"sort=date&sort=size"));
+        assert_eq!(query.order().key, SortKey::Date);
+    }
+
+    #[test]
+    fn a_download_needs_no_value() {
+        for file in [&b"download"[..], b"a=b&download=", b"download=1"] {
+            let query = Query::parse(Some(file));
+            assert_eq!(query.download, Some(Download::File));
+            assert_eq!(query.archive(), None);
+        }
+        assert_eq!(Query::parse(Some(b"downloads")).download, None);
+    }
+}

@@ -1,0 +1,42 @@
+//! Finds what is wrong with sites before they are served.
+
+use std::time::SystemTime;
+
+use crate::error::Error;
+use crate::options::SiteOptions;
+use crate::request::path::SitePath;
+use crate::site::resolve::{Resolved, find};
+use crate::site::rules::{TryRule, UrlPath};
+use crate::site::sites::{ServedSite, ServedSites};
+
+/// All that is wrong with these sites.
+pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
+    let mut wrong = Vec::new();
+    for site in options {
+        match ServedSite::open(site) {
+            Ok(open) => wrong.extend(missing_pages(&open, site)),
+            Err(error) => wrong.push(error),
+        }
+    }
+    if wrong.is_empty() {
+        wrong.extend(ServedSites::open(options).err());
+    }
+    wrong
+}
+
+/// Pages that the configuration names and that are not there.
+fn missing_pages(site: &ServedSite, options: &SiteOptions) -> Vec<Error> {
+    let pages = options.fallback.iter().chain(options.error_pages.values());
+    let pages = pages.map(UrlPath::path);
+    let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
+    let now = SystemTime::now();
+    let missing = pages.filter(|page| {
+        let found = find(site, (*page).clone(), now);
+        !matches!(found, Resolved::File(_))
+    });
+    let told = |page: &SitePath| Error::Site {
+        root: options.root.clone(),
+        what: format!("/{page:?} is to be sent, and there is no such file"),
+    };
+    missing.map(told).collect()
+}

@@ -1,0 +1,281 @@
+//! Hashes of files, for those who want to compare without downloading.
+//!
+//! ```text
+//!  known for (device, inode, time, size)? ─── yes ──────────────────────────────► hash
+//!        └─ no ─► one of few places, or wait ─► read on a blocking thread ─► still the same file?
+//! ```
+//!
+//! A hash costs a client one line and the server a read of the whole file. So few files are read at
+//! once over all workers, few requests wait for their turn, what was computed is remembered, and
+//! when the client goes away the reading stops. A file that changes while it is read has no hash.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Stat, fstat};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use underpass::SharedFile;
+
+use crate::http::digest::{FileDigest, HashAlgorithm};
+use crate::http::validator::FileTime;
+use crate::limits::{
+    DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
+};
+
+/// Why there is no hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum DigestError {
+    /// Too many wait for one.
+    Busy,
+    /// The file changed while it was read.
+    Changed,
+    /// It cannot be read.
+    Failed(Errno),
+}
+
+impl From<Errno> for DigestError {
+    fn from(errno: Errno) -> DigestError {
+        DigestError::Failed(errno)
+    }
+}
+
+/// One state of a file, hashed in one way.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct DigestKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: FileTime,
+    /// The change of anything, which nobody can set back.
+    changed: FileTime,
+    algorithm: HashAlgorithm,
+}
+
+impl DigestKey {
+    fn of(stat: &Stat, algorithm: HashAlgorithm) -> DigestKey {
+        DigestKey {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: FileTime::of(stat),
+            changed: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: stat.st_ctime_nsec as u32,
+            },
+            algorithm,
+        }
+    }
+
+    /// Whether no later change can have the same times.
+    fn is_settled(&self) -> bool {
+        let now = std::time::SystemTime::now();
+        let since = now
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let latest = self.changed.max(self.modified).seconds;
+        let settles = i64::try_from(DATE_SETTLES_AFTER.as_secs()).unwrap_or(i64::MAX);
+        i64::try_from(since.as_secs()).is_ok_and(|now| now.saturating_sub(latest) > settles)
+    }
+}
+
+/// The hashes of a server, shared by its workers.
+#[derive(Debug)]
+pub(crate) struct DigestCache {
+    known: Mutex<KnownDigests>,
+    places: Semaphore,
+    waiting: Semaphore,
+}
+
+/// What was computed, the oldest first.
+#[derive(Debug, Default)]
+struct KnownDigests {
+    digests: HashMap<DigestKey, FileDigest>,
+    ages: VecDeque<DigestKey>,
+}
+
+impl Default for DigestCache {
+    fn default() -> DigestCache {
+        DigestCache {
+            known: Mutex::default(),
+            places: Semaphore::new(DIGESTS_AT_ONCE_MAX),
+            waiting: Semaphore::new(DIGESTS_AT_ONCE_MAX + DIGESTS_WAITING_MAX),
+        }
+    }
+}
+
+impl DigestCache {
+    /// The hash of a file. When the future is dropped the reading stops, within a piece.
+    pub(crate) async fn find(
+        &self,
+        file: Arc<SharedFile>,
+        algorithm: HashAlgorithm,
+    ) -> Result<FileDigest, DigestError> {
+        let key = DigestKey::of(&fstat(&file)?, algorithm);
+        if let Some(digest) = self.known(key) {
+            return Ok(digest);
+        }
+        let Ok(_waits) = self.waiting.try_acquire() else {
+            return Err(DigestError::Busy);
+        };
+        let Ok(_place) = self.places.acquire().await else {
+            return Err(DigestError::Busy);
+        };
+        // Somebody may have asked for the same one before.
+        if let Some(digest) = self.known(key) {
+            return Ok(digest);
+        }
+        let wanted = Arc::new(StillWanted(AtomicBool::new(true)));
+        let _gone = CancelOnDrop(Arc::clone(&wanted));
+        let read = move || read(&file, key, &wanted);
+        let digest = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| DigestError::Failed(Errno::IO))??;
+        if key.is_settled() {
+            self.keep(key, digest);
+        }
+        Ok(digest)
+    }
+
+    fn known(&self, key: DigestKey) -> Option<FileDigest> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.digests.get(&key).copied()
+    }
+
+    fn keep(&self, key: DigestKey, digest: FileDigest) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.digests.insert(key, digest).is_none() {
+            known.ages.push_back(key);
+        }
+        if known.ages.len() > DIGESTS_KEPT_MAX
+            && let Some(oldest) = known.ages.pop_front()
+        {
+            known.digests.remove(&oldest);
+        }
+    }
+}
+
+/// Whether somebody still waits.
+#[derive(Debug)]
+struct StillWanted(AtomicBool);
+
+/// Says that nobody does, when it is dropped.
+struct CancelOnDrop(Arc<StillWanted>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Reads a whole file, which must be the same before and after.
+fn read(
+    file: &SharedFile,
+    key: DigestKey,
+    wanted: &StillWanted,
+) -> Result<FileDigest, DigestError> {
+    let mut hasher = match key.algorithm {
+        HashAlgorithm::Sha256 => FileHasher::Sha256(Sha256::new()),
+        HashAlgorithm::Blake3 => FileHasher::Blake3(Box::default()),
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    let mut offset = 0;
+    while offset < key.size && wanted.0.load(Ordering::Relaxed) {
+        match rustix::io::pread(file, &mut buffer[..], offset) {
+            Ok(0) => return Err(DigestError::Changed),
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                offset += read as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(DigestError::Failed(errno)),
+        }
+    }
+    if offset != key.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
+        return Err(DigestError::Changed);
+    }
+    Ok(hasher.finish())
+}
+
+enum FileHasher {
+    Sha256(Sha256),
+    /// It keeps a stack of two kilobytes.
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl FileHasher {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            FileHasher::Sha256(hasher) => hasher.update(bytes),
+            FileHasher::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+        }
+    }
+
+    fn finish(self) -> FileDigest {
+        match self {
+            FileHasher::Sha256(hasher) => FileDigest(hasher.finalize().into()),
+            FileHasher::Blake3(hasher) => FileDigest(hasher.finalize().into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn key(file: &SharedFile) -> DigestKey {
+        DigestKey::of(&fstat(file).unwrap(), HashAlgorithm::Sha256)
+    }
+
+    #[test]
+    fn lines_are_those_of_sha256sum() {
+        let digest = FileDigest([0xab; 32]);
+        let hex = "ab".repeat(32);
+        assert_eq!(digest.line(b"a b"), format!("{hex}  a b\n").into_bytes());
+        let escaped = format!("\\{hex}  a\\\\b\\nc\n").into_bytes();
+        assert_eq!(digest.line(b"a\\b\nc"), escaped);
+    }
+
+    #[test]
+    fn a_file_that_changed_has_no_hash() {
+        let mut content = tempfile::tempfile().unwrap();
+        content.write_all(b"hello").unwrap();
+        let file = SharedFile::new(content.try_clone().unwrap().into());
+        let wanted = StillWanted(AtomicBool::new(true));
+        let before = key(&file);
+        assert!(read(&file, before, &wanted).is_ok());
+        content.write_all(b"!").unwrap();
+        assert_eq!(read(&file, before, &wanted), Err(DigestError::Changed));
+        content.set_len(3).unwrap();
+        assert_eq!(read(&file, before, &wanted), Err(DigestError::Changed));
+    }
+
+    #[test]
+    fn nobody_waits_and_the_reading_stops() {
+        let content = tempfile::tempfile().unwrap();
+        content.set_len(1 << 40).unwrap();
+        let file = SharedFile::new(File::into(content));
+        let wanted = StillWanted(AtomicBool::new(false));
+        assert_eq!(read(&file, key(&file), &wanted), Err(DigestError::Changed));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let digests = DigestCache::default();
+        let content = tempfile::tempfile().unwrap();
+        let file = SharedFile::new(File::into(content));
+        let first = key(&file);
+        for inode in 0..=DIGESTS_KEPT_MAX as u64 {
+            digests.keep(DigestKey { inode, ..first }, FileDigest([0; 32]));
+        }
+        let known = |inode| digests.known(DigestKey { inode, ..first }).is_some();
+        assert!(!known(0) && known(1) && known(DIGESTS_KEPT_MAX as u64));
+    }
+}

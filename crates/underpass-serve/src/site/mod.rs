@@ -1,0 +1,14 @@
+//! A served folder: what a path leads to, what is known of a file, what the configuration says of
+//! it.
+
+pub(crate) mod beneath;
+pub(crate) mod check;
+pub(crate) mod digest_cache;
+pub(crate) mod file;
+pub(crate) mod file_cache;
+pub(crate) mod folder;
+pub(crate) mod precompressed;
+pub(crate) mod resolve;
+pub mod rules;
+pub(crate) mod sites;
+pub(crate) mod watcher;

@@ -1,0 +1,70 @@
+//! What of a folder clients can see, and what a site offers beside its files as they are.
+
+use serde::Deserialize;
+
+/// What becomes of names that begin with a dot, `.well-known` excepted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hidden {
+    /// They are not there.
+    #[default]
+    Denied,
+    /// They are served as all others.
+    Shown,
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Symlinks {
+    /// None: a link is not there, nor what is behind it.
+    None,
+    /// Relative ones that stay beneath the root.
+    #[default]
+    Inside,
+    /// All, wherever they lead: whoever may write to the folder chooses what is served.
+    All,
+}
+
+/// What there is beside files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extras {
+    pub(crate) listing: Listings,
+    pub(crate) archives: Archives,
+    pub(crate) hashes: Hashes,
+}
+
+/// Whether folders without an index are listed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Listings {
+    Offered,
+    Off,
+}
+
+/// Whether folders may be asked for as archives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Archives {
+    Offered,
+    Off,
+}
+
+/// Whether files may be asked for their hashes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Hashes {
+    Offered,
+    Off,
+}
+
+/// What of a folder is seen by those who list it or take it along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visibility {
+    pub(crate) hidden: Hidden,
+    pub(crate) symlinks: Symlinks,
+}
+
+impl Visibility {
+    /// Whether a name is kept from others.
+    pub(crate) fn hides(self, name: &[u8]) -> bool {
+        self.hidden == Hidden::Denied && name.starts_with(b".")
+    }
+}

@@ -1,0 +1,162 @@
+//! Fields that a configuration adds to answers.
+
+use serde::Deserialize;
+
+use crate::request::request_line::is_token;
+
+/// The name of a field that a configuration may set.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct FieldName(String);
+
+/// The value of a field: visible characters, blanks between them.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct FieldValue(String);
+
+/// What the server says itself. A second one, or one that is wrong, would break answers.
+const OURS: &[(&str, &str)] = &[
+    ("accept-ranges", "the server sets it"),
+    ("access-control-allow-headers", "set it by `cors`"),
+    ("access-control-allow-methods", "set it by `cors`"),
+    ("access-control-allow-origin", "set it by `cors`"),
+    ("access-control-expose-headers", "set it by `cors`"),
+    ("access-control-max-age", "set it by `cors`"),
+    ("allow", "the server sets it"),
+    ("cache-control", "set it by `cache`"),
+    ("connection", "it is about the connection"),
+    (
+        "content-disposition",
+        "the server sets it where `?download` asks for it",
+    ),
+    ("content-encoding", "the server sets it"),
+    ("content-length", "the server sets it"),
+    ("content-range", "the server sets it"),
+    ("content-type", "set it by `types`"),
+    ("date", "the server sets it"),
+    ("etag", "the server sets it"),
+    ("keep-alive", "it is about the connection"),
+    ("last-modified", "the server sets it"),
+    ("location", "set it by `redirect`"),
+    ("repr-digest", "the server sets it where `hashes` allows it"),
+    ("te", "it is about the connection"),
+    ("trailer", "it is about the connection"),
+    ("transfer-encoding", "it is about the connection"),
+    ("upgrade", "it is about the connection"),
+    ("vary", "the server sets it"),
+    ("x-content-type-options", "set it by `security`"),
+];
+
+impl FieldName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// No token, or one that the server sets itself; in words.
+    pub fn parse(name: &str) -> Result<FieldName, String> {
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(format!("{name:?} is no name of a field"));
+        }
+        let ours = OURS
+            .iter()
+            .find(|(ours, _)| name.eq_ignore_ascii_case(ours));
+        match ours {
+            Some((_, why)) => Err(format!("{name} cannot be set here: {why}")),
+            None => Ok(FieldName(name.to_owned())),
+        }
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the same name: letter case means nothing.
+    pub(crate) fn is(&self, other: &FieldName) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+}
+
+impl FieldValue {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// Control characters, line ends above all, and blanks at its ends; in words.
+    pub fn parse(value: &str) -> Result<FieldValue, String> {
+        let blank = |byte: u8| matches!(byte, b' ' | b'\t');
+        if value.is_empty() || value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
+            return Err(format!(
+                "the value {value:?} is empty or has blanks at its ends"
+            ));
+        }
+        match value
+            .bytes()
+            .all(|byte| blank(byte) || byte > b' ' && byte != 0x7f)
+        {
+            true => Ok(FieldValue(value.to_owned())),
+            false => Err(format!("the value {value:?} has control characters")),
+        }
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FieldName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<FieldName, String> {
+        FieldName::parse(&name)
+    }
+}
+
+impl TryFrom<String> for FieldValue {
+    type Error = String;
+
+    fn try_from(value: String) -> Result<FieldValue, String> {
+        FieldValue::parse(&value)
+    }
+}
+
+/// Appends a field, which begins with the line end of what stands before it.
+pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: &str) {
+    for part in ["\r\n", name, ": ", value] {
+        head.extend_from_slice(part.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_can_be_smuggled_into_a_head() {
+        for wrong in [
+            "",
+            " a",
+            "a ",
+            "a\r\nSet-Cookie: x",
+            "a\nb",
+            "a\0b",
+            "a\x7f",
+            "\t",
+        ] {
+            assert!(FieldValue::parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(FieldValue::parse("max-age=5, \"x\"\tü").is_ok());
+        for wrong in [
+            "",
+            "a b",
+            "a:",
+            "a\r\n",
+            "ü",
+            "Content-Length",
+            "connection",
+            "ETAG",
+        ] {
+            assert!(FieldName::parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(FieldName::parse("X-Anything").is_ok());
+    }
+}

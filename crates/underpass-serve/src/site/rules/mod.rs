@@ -1,0 +1,45 @@
+//! What the configuration of a site says, ready to be asked.
+//!
+//! ```text
+//!  path ─► redirect? ─► rewrite ─► hidden? ─► what is there ─► label: type, fields, recipe of tags
+//! ```
+//!
+//! Everything here is pure. What an answer says of a file by its name alone (its **label**) is
+//! written out when the file is opened, so that patterns cost nothing while it is kept open.
+
+mod compress;
+mod cors;
+mod exposure;
+pub(crate) mod field;
+mod header_rules;
+mod host_name;
+mod immutable;
+pub(crate) mod mime;
+mod page_status;
+mod pattern;
+mod redirect;
+mod site_rules;
+mod tries;
+mod url_path;
+
+pub use crate::http::validator::EtagRecipe;
+pub use compress::MediaPattern;
+pub use cors::{CorsOptions, CorsOrigin, FieldToken};
+pub use exposure::{Hidden, Symlinks};
+pub use field::{FieldName, FieldValue};
+pub use header_rules::{CacheRule, HeaderRule, SecurityOptions};
+pub use host_name::HostName;
+pub use mime::TypeOptions;
+pub use page_status::PageStatus;
+pub use pattern::Pattern;
+pub use redirect::{Redirect, Rewrite};
+pub use tries::{Candidate, TryRule};
+pub use url_path::{FileName, UrlPath};
+
+pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
+pub(crate) use exposure::{Archives, Extras, Hashes, Listings, Visibility};
+pub(crate) use field::push_field;
+pub(crate) use host_name::HostNames;
+pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
+pub(crate) use site_rules::{ProducedFields, RepresentationHeaders, SiteRules};
+pub(crate) use tries::SoughtPath;

@@ -1,0 +1,396 @@
+//! Paths that lead elsewhere: redirects, which tell the client, and rewrites, which do not.
+//!
+//! ```text
+//!  from = "/old"     that path alone
+//!  from = "/old/*"   everything beneath /old/; a `*` that ends `to` stands for what is beneath
+//! ```
+//!
+//! What stands for the star is normalised and percent-encoded anew, and always behind a slash: no
+//! request can choose the host that a redirect leads to.
+
+use serde::Deserialize;
+
+use super::url_path::parse_path;
+use crate::http::status::Status;
+use crate::request::path::{PathForm, SitePath, encode_path};
+
+/// A redirect: `from` leads to `to`, and clients are told so.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "RedirectText")]
+pub struct Redirect {
+    from: RuleSubject,
+    to: RedirectTarget,
+    status: Status,
+}
+
+/// A rewrite: `from` is answered with what `to` leads to, and clients see nothing of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "RewriteText")]
+pub struct Rewrite {
+    from: RuleSubject,
+    to: SitePath,
+    star: TrailingStar,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedirectText {
+    from: String,
+    to: String,
+    status: Option<u16>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RewriteText {
+    from: String,
+    to: String,
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug)]
+enum RuleSubject {
+    Exactly(SitePath),
+    Beneath(SitePath),
+}
+
+/// Where a redirect leads: a path or an URL, up to the star.
+#[derive(Clone, Debug)]
+struct RedirectTarget {
+    text: String,
+    star: TrailingStar,
+}
+
+/// Whether what is beneath `from` is put behind `to`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TrailingStar {
+    There,
+    Missing,
+}
+
+/// What stands for the star of a path.
+struct MatchedRest<'p> {
+    beneath: &'p [u8],
+    form: PathForm,
+}
+
+/// A redirect that a request has met.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct MatchedRedirect {
+    pub(crate) status: Status,
+    pub(crate) location: Vec<u8>,
+}
+
+/// What a rewrite makes of a path.
+#[derive(Debug)]
+pub(crate) struct RewrittenPath {
+    /// What is looked for.
+    pub(crate) path: SitePath,
+    pub(crate) asked: RequestedPath,
+}
+
+/// What a rewrite was made of.
+#[derive(Debug)]
+pub(crate) enum RequestedPath {
+    /// There was none: what was asked for is what is looked for.
+    Same,
+    /// That path, with all beneath it: links in a page lead to where they should.
+    Tree(SitePath),
+    /// A path alone. Links in a page of another folder would lead beside it.
+    Alone,
+}
+
+impl Redirect {
+    /// A redirect with a status of 301, 302, 307 or 308.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn new(from: &str, to: &str, status: u16) -> Result<Redirect, String> {
+        let status = match status {
+            301 => Status::MovedPermanently,
+            302 => Status::Found,
+            307 => Status::TemporaryRedirect,
+            308 => Status::PermanentRedirect,
+            _ => return Err(format!("{status} is none of 301, 302, 307 and 308")),
+        };
+        let (from, to) = (RuleSubject::parse(from)?, RedirectTarget::parse(to)?);
+        from.check_star(to.star)?;
+        let redirect = Redirect { from, to, status };
+        match redirect.leads_to_itself() {
+            true => Err(format!("{:?} is redirected to itself", redirect.to.text)),
+            false => Ok(redirect),
+        }
+    }
+
+    /// Where a request for `path` is sent to.
+    pub(crate) fn meet(&self, path: &SitePath, query: Option<&[u8]>) -> Option<MatchedRedirect> {
+        let rest = self.from.rest(path)?;
+        let mut location = self.to.text.clone().into_bytes();
+        if self.to.star == TrailingStar::There {
+            encode_path(rest.beneath, &mut location);
+            if rest.form == PathForm::Folder && !rest.beneath.is_empty() {
+                location.push(b'/');
+            }
+        }
+        if let Some(query) = query.filter(|_| !self.to.text.contains(['?', '#'])) {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        Some(MatchedRedirect {
+            status: self.status,
+            location,
+        })
+    }
+
+    fn leads_to_itself(&self) -> bool {
+        let sample = match self.to.star {
+            TrailingStar::There => format!("{}x", self.to.text),
+            TrailingStar::Missing => self.to.text.clone(),
+        };
+        let path = sample.split(['?', '#']).next().unwrap_or_default();
+        SitePath::parse(path.as_bytes())
+            .is_ok_and(|path| sample.starts_with('/') && self.from.rest(&path).is_some())
+    }
+}
+
+impl Rewrite {
+    /// A rewrite; `to` is a path of the same site.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn new(from: &str, to: &str) -> Result<Rewrite, String> {
+        let from = RuleSubject::parse(from)?;
+        let (to, star) = split_star(to)?;
+        from.check_star(star)?;
+        let to = parse_path(to)?;
+        Ok(Rewrite { from, to, star })
+    }
+
+    /// What is looked for instead of `path`.
+    pub(crate) fn meet(&self, path: &SitePath) -> Option<RewrittenPath> {
+        let rest = self.from.rest(path)?;
+        Some(match self.star {
+            TrailingStar::There => RewrittenPath {
+                path: self.to.join(rest.beneath, rest.form),
+                asked: RequestedPath::Tree(path.clone()),
+            },
+            TrailingStar::Missing => RewrittenPath {
+                path: self.to.clone(),
+                asked: match self.to == *path {
+                    true => RequestedPath::Same,
+                    false => RequestedPath::Alone,
+                },
+            },
+        })
+    }
+}
+
+impl RuleSubject {
+    fn parse(from: &str) -> Result<RuleSubject, String> {
+        let (path, star) = split_star(from)?;
+        Ok(match star {
+            TrailingStar::There => RuleSubject::Beneath(parse_path(path)?),
+            TrailingStar::Missing => RuleSubject::Exactly(parse_path(path)?),
+        })
+    }
+
+    fn check_star(&self, to: TrailingStar) -> Result<(), String> {
+        match (self, to) {
+            (RuleSubject::Exactly(_), TrailingStar::There) => {
+                Err("`to` has a star, and `from` has none that it could stand for".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is about `path`, and what of it is beneath.
+    fn rest<'p>(&self, path: &'p SitePath) -> Option<MatchedRest<'p>> {
+        let form = path.form();
+        match self {
+            RuleSubject::Exactly(exact) => {
+                (exact == path).then_some(MatchedRest { beneath: b"", form })
+            }
+            RuleSubject::Beneath(folder) => {
+                let beneath = match folder.bytes() {
+                    b"" => path.bytes(),
+                    folder => match path.bytes().strip_prefix(folder)? {
+                        b"" if form == PathForm::Folder => b"",
+                        [b'/', beneath @ ..] => beneath,
+                        _ => return None,
+                    },
+                };
+                Some(MatchedRest { beneath, form })
+            }
+        }
+    }
+}
+
+impl RedirectTarget {
+    fn parse(to: &str) -> Result<RedirectTarget, String> {
+        let (text, star) = split_star(to)?;
+        let visible = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
+        if !text.bytes().all(visible) {
+            return Err(format!(
+                "{to:?} has characters that a URL has not; percent-encode them"
+            ));
+        }
+        let rest = ["https://", "http://"]
+            .iter()
+            .find_map(|scheme| text.strip_prefix(scheme));
+        let right = match rest {
+            // The slash ends the host: nothing of a request can get into it.
+            Some(rest) => {
+                !rest.starts_with('/') && (star == TrailingStar::Missing || rest.contains('/'))
+            }
+            None => text.starts_with('/') && !text.starts_with("//"),
+        };
+        match right {
+            true => Ok(RedirectTarget {
+                text: text.to_owned(),
+                star,
+            }),
+            false => Err(format!(
+                "{to:?} is neither a path of this site (/x) nor a URL (https://host/x)"
+            )),
+        }
+    }
+}
+
+/// What stands before a star at the end, which follows a slash.
+fn split_star(text: &str) -> Result<(&str, TrailingStar), String> {
+    match text.strip_suffix('*') {
+        Some(before) if before.ends_with('/') && !before.contains('*') => {
+            Ok((before, TrailingStar::There))
+        }
+        None if !text.contains('*') => Ok((text, TrailingStar::Missing)),
+        _ => Err(format!(
+            "{text:?}: a star stands at the end, behind a slash, or nowhere"
+        )),
+    }
+}
+
+impl TryFrom<RedirectText> for Redirect {
+    type Error = String;
+
+    fn try_from(text: RedirectText) -> Result<Redirect, String> {
+        Redirect::new(&text.from, &text.to, text.status.unwrap_or(301))
+    }
+}
+
+impl TryFrom<RewriteText> for Rewrite {
+    type Error = String;
+
+    fn try_from(text: RewriteText) -> Result<Rewrite, String> {
+        Rewrite::new(&text.from, &text.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn met(from: &str, to: &str, path: &str, query: Option<&str>) -> String {
+        let redirect = Redirect::new(from, to, 301).unwrap();
+        let path = SitePath::parse(path.as_bytes()).unwrap();
+        match redirect.meet(&path, query.map(str::as_bytes)) {
+            Some(met) => String::from_utf8(met.location).unwrap(),
+            None => "-".into(),
+        }
+    }
+
+    #[test]
+    fn redirects_keep_what_is_beneath_and_the_query() {
+        for (from, to, path, query, location) in [
+            ("/old", "/new", "/old", None, "/new"),
+            ("/old", "/new", "/old", Some("a=b"), "/new?a=b"),
+            ("/old", "/new?c", "/old", Some("a=b"), "/new?c"),
+            ("/old", "/new", "/old/", None, "-"),
+            ("/old/", "/new/", "/old/", None, "/new/"),
+            ("/old", "/new", "/older", None, "-"),
+            ("/old/*", "/new/*", "/old/a/b", None, "/new/a/b"),
+            ("/old/*", "/new/*", "/old/a/", None, "/new/a/"),
+            ("/old/*", "/new/*", "/old/", None, "/new/"),
+            ("/old/*", "/new/*", "/old", None, "-"),
+            ("/old/*", "/gone.html", "/old/a", None, "/gone.html"),
+            (
+                "/*",
+                "https://example.org/*",
+                "/a%20b",
+                None,
+                "https://example.org/a%20b",
+            ),
+            (
+                "/*",
+                "https://example.org/*",
+                "/",
+                None,
+                "https://example.org/",
+            ),
+        ] {
+            assert_eq!(met(from, to, path, query), location, "{from} {to} {path}");
+        }
+    }
+
+    #[test]
+    fn no_request_chooses_the_host() {
+        for path in [
+            "/old//evil.example",
+            "/old/%2f%2fevil.example",
+            "/old/./..//old//evil.example",
+        ] {
+            assert_eq!(met("/old/*", "/*", path, None), "/evil.example", "{path}");
+        }
+        assert_eq!(met("/old/*", "/*", "/old/%5cevil", None), "/%5Cevil");
+        assert_eq!(met("/old/*", "/*", "/old/a%0d%0ab", None), "/a%0D%0Ab");
+        assert_eq!(
+            met("/*", "https://a.example/*", "/@evil", None),
+            "https://a.example/@evil"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (from, to, status) in [
+            ("old", "/new", 301),
+            ("/old", "new", 301),
+            ("/old", "//evil.example", 301),
+            ("/old", "/\\evil.example", 301),
+            ("/old", "ftp://example.org/", 301),
+            ("/old", "https:///x", 301),
+            ("/old", "/new\r\nX: y", 301),
+            ("/old", "/new/*", 301),
+            ("/old*", "/new", 301),
+            ("/old/*/x", "/new", 301),
+            ("/old/*", "https://example.org*", 301),
+            ("/old", "/old", 301),
+            ("/old", "/old?x", 301),
+            ("/old/*", "/old/new/*", 301),
+            ("/old/*", "/old/x", 301),
+            ("/../old", "/new", 301),
+            ("/old?x", "/new", 301),
+            ("/old", "/new", 200),
+        ] {
+            assert!(
+                Redirect::new(from, to, status).is_err(),
+                "{from} {to} {status}"
+            );
+        }
+        assert!(Redirect::new("/old/*", "/old", 302).is_ok());
+    }
+
+    #[test]
+    fn rewrites_stay_beneath_the_root() {
+        let met = |from: &str, to: &str, path: &str| {
+            let path = SitePath::parse(path.as_bytes()).unwrap();
+            let met = Rewrite::new(from, to).unwrap().meet(&path);
+            met.map_or("-".into(), |met| format!("{:?}", met.path))
+        };
+        assert_eq!(met("/v2/*", "/*", "/v2/a/b"), "a/b");
+        assert_eq!(met("/v2/*", "/*", "/v2/"), "/");
+        assert_eq!(met("/v2/*", "/v3/*", "/v2/a/"), "v3/a/");
+        assert_eq!(met("/a", "/b.html", "/a"), "b.html");
+        assert_eq!(met("/a", "/b.html", "/a/"), "-");
+        assert!(Rewrite::new("/a", "/../b").is_err());
+        assert!(Rewrite::new("/a", "https://example.org/").is_err());
+    }
+}

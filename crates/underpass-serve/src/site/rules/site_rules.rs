@@ -1,0 +1,345 @@
+//! All rules of one site, made of its options.
+
+use super::compress::{Compressible, CompressionRules};
+use super::cors::CorsRules;
+use super::exposure::{Archives, Extras, Hashes, Hidden, Listings, Symlinks, Visibility};
+use super::field::push_field;
+use super::header_rules::{CacheRule, HeaderRule, SecurityFields, SecurityOptions};
+use super::immutable::is_hash_named;
+use super::mime::{MediaType, MediaTypes};
+use super::pattern::Pattern;
+use super::redirect::{MatchedRedirect, Redirect, RequestedPath, Rewrite, RewrittenPath};
+use super::tries::{Candidate, TryRule};
+use super::url_path::FileName;
+use crate::http::coding::{Coding, is_compressed};
+use crate::http::status::Status;
+use crate::http::validator::EtagRecipe;
+use crate::options::SiteOptions;
+use crate::request::path::SitePath;
+
+/// The rules of one site.
+#[derive(Debug)]
+pub(crate) struct SiteRules {
+    pub(crate) index: Vec<FileName>,
+    pub(crate) fallback: Option<SitePath>,
+    pub(crate) pretty: bool,
+    pub(crate) symlinks: Symlinks,
+    pub(crate) precompressed: Vec<Coding>,
+    pub(crate) compress: CompressionRules,
+    pub(crate) cors: CorsRules,
+    pub(crate) extras: Extras,
+    /// What answers without a file have.
+    pub(crate) plain_fields: Vec<u8>,
+    /// The same, where the answer is about a file that may be there in several codings.
+    pub(crate) varied_fields: Vec<u8>,
+    /// What all answers have.
+    security: Vec<u8>,
+    careful: SecurityOptions,
+    etag: EtagRecipe,
+    hidden: Hidden,
+    download: bool,
+    immutable: bool,
+    types: MediaTypes,
+    cache: Vec<CacheRule>,
+    headers: Vec<HeaderRule>,
+    redirects: Vec<Redirect>,
+    rewrites: Vec<Rewrite>,
+    tries: Vec<TryRule>,
+    pages: Vec<(Status, SitePath)>,
+}
+
+/// What a site says of a file by its name alone.
+#[derive(Debug)]
+pub(crate) struct RepresentationHeaders {
+    pub(crate) media: MediaType,
+    /// What answers with the file and those that it has not changed have in common.
+    pub(crate) fields: Vec<u8>,
+    pub(crate) etag: EtagRecipe,
+    pub(crate) coding: Option<Coding>,
+    pub(crate) compressible: Compressible,
+}
+
+impl SiteRules {
+    /// Makes rules of options.
+    ///
+    /// # Errors
+    /// Options that contradict each other, in words.
+    pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
+        let cors = CorsRules::new(&options.cors)?;
+        let security = SecurityFields::of(&options.security).fields();
+        let by_origin = cors.varies().then_some("Origin");
+        let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
+        let by_coding = codes.then_some("Accept-Encoding");
+        let (mut plain_fields, mut varied_fields) = (security.clone(), security.clone());
+        push_vary(&mut plain_fields, &[by_origin]);
+        push_vary(&mut varied_fields, &[by_coding, by_origin]);
+        for (key, codings) in [
+            ("precompressed", &options.precompressed),
+            ("compress", &options.compress),
+        ] {
+            let twice = |(n, coding)| codings[..n].contains(coding);
+            if codings.iter().enumerate().any(twice) {
+                return Err(format!("{key}: a coding stands twice"));
+            }
+        }
+        options.tries.iter().try_for_each(TryRule::check)?;
+        Ok(SiteRules {
+            index: options.index.clone(),
+            fallback: options.fallback.as_ref().map(|file| file.path().clone()),
+            pretty: options.pretty,
+            symlinks: options.symlinks,
+            precompressed: options.precompressed.clone(),
+            compress: CompressionRules::new(
+                &options.compress,
+                options.compress_bytes_min,
+                &options.compress_types,
+            ),
+            cors,
+            plain_fields,
+            varied_fields,
+            security,
+            careful: options.security.clone(),
+            extras: Extras {
+                listing: match options.listing {
+                    true => Listings::Offered,
+                    false => Listings::Off,
+                },
+                archives: match options.archives.unwrap_or(options.listing) {
+                    true => Archives::Offered,
+                    false => Archives::Off,
+                },
+                hashes: match options.hashes {
+                    true => Hashes::Offered,
+                    false => Hashes::Off,
+                },
+            },
+            etag: options.etag,
+            hidden: options.hidden,
+            download: options.download,
+            immutable: options.immutable,
+            types: MediaTypes::new(&options.types),
+            cache: options.cache.clone(),
+            headers: options.headers.clone(),
+            redirects: options.redirects.clone(),
+            rewrites: options.rewrites.clone(),
+            tries: options.tries.clone(),
+            pages: options
+                .error_pages
+                .iter()
+                .map(|(status, page)| (status.status(), page.path().clone()))
+                .collect(),
+        })
+    }
+
+    /// Where the client is sent instead: the first redirect that is about this path.
+    pub(crate) fn redirected(
+        &self,
+        path: &SitePath,
+        query: Option<&[u8]>,
+    ) -> Option<MatchedRedirect> {
+        let mut redirects = self.redirects.iter();
+        redirects.find_map(|redirect| redirect.meet(path, query))
+    }
+
+    /// What is looked for: the first rewrite that is about this path is made, and no other.
+    pub(crate) fn rewritten(&self, path: SitePath) -> RewrittenPath {
+        let mut rewrites = self.rewrites.iter();
+        let rewritten = rewrites.find_map(|rewrite| rewrite.meet(&path));
+        let asked = RequestedPath::Same;
+        rewritten.unwrap_or(RewrittenPath { path, asked })
+    }
+
+    /// Whether a client that is sent to `path` is neither sent on nor answered with another one:
+    /// only there may a rewrite send it, or two rules could send it back and forth.
+    pub(crate) fn is_final(&self, path: &SitePath) -> bool {
+        self.redirected(path, None).is_none() && self.rewritten(path.clone()).path == *path
+    }
+
+    /// What `path` may lead to, if a rule says so: the first that is about it.
+    pub(crate) fn tries(&self, path: &SitePath) -> Option<&[Candidate]> {
+        let key = match self.tries[..] {
+            [] => return None,
+            _ => path.key(),
+        };
+        let is_about = |rule: &&TryRule| rule.paths.iter().any(|pattern| pattern.matches(&key));
+        let rule = self.tries.iter().find(is_about)?;
+        Some(&rule.files)
+    }
+
+    /// Whether there is nothing at a path whatever is there.
+    pub(crate) fn hides(&self, path: &SitePath) -> bool {
+        self.hidden == Hidden::Denied && path.is_hidden()
+    }
+
+    /// What of a folder may be seen.
+    pub(crate) fn sight(&self) -> Visibility {
+        Visibility {
+            hidden: self.hidden,
+            symlinks: self.symlinks,
+        }
+    }
+
+    /// The fields of an answer that is made here and not found: as for files, but that browsers
+    /// never guess what it is, and that what `own` says goes before what the site says.
+    pub(crate) fn made_fields(&self, own: ProducedFields) -> Vec<u8> {
+        let guard = SecurityFields::of(&self.careful);
+        let guard = SecurityFields {
+            nosniff: true,
+            referrer_policy: guard.referrer_policy.or(own.referrer_policy),
+            content_security_policy: own
+                .content_security_policy
+                .or(guard.content_security_policy),
+            ..guard
+        };
+        let mut fields = guard.fields();
+        let by_origin = self.cors.varies().then_some("Origin");
+        push_vary(&mut fields, &[own.varies_by, by_origin]);
+        fields
+    }
+
+    /// Whether anything is sent in a content coding.
+    pub(crate) fn codes(&self) -> bool {
+        !self.precompressed.is_empty() || !self.compress.is_off()
+    }
+
+    /// Whether `?download` is heeded.
+    pub(crate) fn offers_downloads(&self) -> bool {
+        self.download
+    }
+
+    /// The page of a status.
+    pub(crate) fn page(&self, status: Status) -> Option<&SitePath> {
+        let mut pages = self.pages.iter();
+        pages.find(|(of, _)| *of == status).map(|(_, path)| path)
+    }
+
+    /// What is said of the file at `path`, or of its copy in a coding.
+    pub(crate) fn label(&self, path: &[u8], coding: Option<Coding>) -> RepresentationHeaders {
+        let mut fields = self.security.clone();
+        let control = self.cache_control(path);
+        if let Some(control) = control {
+            push_field(&mut fields, "Cache-Control", control);
+        }
+        self.push_headers(&mut fields, path);
+        let media = self.types.of(path);
+        let compressible = match coding.is_some() || is_compressed(path) {
+            true => Compressible::No,
+            false => self.compress.is_for(&media, control),
+        };
+        let by_coding = !self.precompressed.is_empty() || compressible == Compressible::Yes;
+        let vary = [
+            by_coding.then_some("Accept-Encoding"),
+            self.cors.varies().then_some("Origin"),
+        ];
+        push_vary(&mut fields, &vary);
+        RepresentationHeaders {
+            media,
+            fields,
+            etag: self.etag,
+            coding,
+            compressible,
+        }
+    }
+
+    fn cache_control(&self, path: &[u8]) -> Option<&str> {
+        let mut rules = self.cache.iter();
+        match rules.find(|rule| matches_any(&rule.paths, path)) {
+            Some(rule) => Some(rule.control.as_str()),
+            None if self.immutable && is_hash_named(path) => Some(IMMUTABLE),
+            None => None,
+        }
+    }
+
+    fn push_headers(&self, fields: &mut Vec<u8>, path: &[u8]) {
+        let matching = |rule: &&HeaderRule| matches_any(&rule.paths, path);
+        let matching: Vec<_> = self.headers.iter().filter(matching).collect();
+        for (number, rule) in matching.iter().enumerate() {
+            if !matching[..number]
+                .iter()
+                .any(|earlier| earlier.name.is(&rule.name))
+            {
+                push_field(fields, rule.name.as_str(), rule.value.as_str());
+            }
+        }
+    }
+}
+
+/// A year, which is what "for ever" is spelt as, and no question asked on reloading (RFC 8246).
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+fn matches_any(patterns: &[Pattern], path: &[u8]) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(path))
+}
+
+/// What an answer that is made here says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProducedFields {
+    /// The request field that it depends on.
+    pub(crate) varies_by: Option<&'static str>,
+    /// Where the site says none.
+    pub(crate) referrer_policy: Option<&'static str>,
+    /// Whatever the site says: nothing else is known to fit it.
+    pub(crate) content_security_policy: Option<&'static str>,
+}
+
+/// All that an answer depends on, in one line.
+fn push_vary(fields: &mut Vec<u8>, names: &[Option<&str>]) {
+    let names: Vec<_> = names.iter().copied().flatten().collect();
+    if !names.is_empty() {
+        push_field(fields, "Vary", &names.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(site: &str, path: &str) -> String {
+        let text = format!("[[site]]\n{site}");
+        let options = crate::ServerOptions::parse(&text).unwrap();
+        let rules = SiteRules::new(&options.sites[0]).unwrap();
+        String::from_utf8(rules.label(path.as_bytes(), None).fields).unwrap()
+    }
+
+    #[test]
+    fn nothing_but_nosniff_by_default() {
+        assert_eq!(fields("", "a.css"), "\r\nX-Content-Type-Options: nosniff");
+        assert_eq!(fields("security.nosniff = false", "a.css"), "");
+    }
+
+    #[test]
+    fn the_first_cache_rule_decides_and_hashes_come_last() {
+        let site = "security.nosniff = false\nimmutable = true\ncache = [\n\
+                    {paths = ['/a/*.css'], control = 'one'},\n\
+                    {paths = ['*.css', '*.js'], control = 'two'}]";
+        for (path, control) in [
+            ("a/x.css", "\r\nCache-Control: one"),
+            ("b/x.css", "\r\nCache-Control: two"),
+            ("b/x.3f9ab2c1.js", "\r\nCache-Control: two"),
+            (
+                "x.3f9ab2c1.png",
+                "\r\nCache-Control: public, max-age=31536000, immutable",
+            ),
+            ("x.png", ""),
+        ] {
+            assert_eq!(fields(site, path), control, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_field_stands_once() {
+        let site = "security.nosniff = false\nheader = [\n\
+                    {paths = ['/a'], name = 'X-A', value = '1'},\n\
+                    {paths = ['/**'], name = 'x-a', value = '2'},\n\
+                    {paths = ['/**'], name = 'X-B', value = '3'}]";
+        assert_eq!(fields(site, "a"), "\r\nX-A: 1\r\nX-B: 3");
+        assert_eq!(fields(site, "b"), "\r\nx-a: 2\r\nX-B: 3");
+    }
+
+    #[test]
+    fn what_an_answer_depends_on_is_one_line() {
+        let site = "security.nosniff = false\nprecompressed = ['br']\n\
+                    cors.origins = ['https://a.example']";
+        assert_eq!(fields(site, "a"), "\r\nVary: Accept-Encoding, Origin");
+    }
+}

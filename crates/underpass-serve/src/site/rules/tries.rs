@@ -1,0 +1,198 @@
+//! Lists of what a path may lead to, tried one after the other.
+//!
+//! ```text
+//!  {path}           what was asked for, a file or a folder
+//!  {path}.html      the same with something behind, a file
+//!  /old{path}       the same beneath another folder
+//!  /app/index.html  a file, whatever was asked for
+//! ```
+//!
+//! What stands for `{path}` is normalised, and what is made of it is never put through the rules
+//! again: there is nothing to go in circles, and nothing above the root can be named.
+
+use serde::Deserialize;
+
+use super::pattern::Pattern;
+use super::url_path::parse_path;
+use crate::limits::TRIED_FILES_MAX;
+use crate::request::path::{PathForm, SitePath};
+
+/// What the paths that a pattern is about may lead to: the first of `files` that is there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TryRule {
+    /// The paths it is about.
+    pub paths: Vec<Pattern>,
+    /// What is looked for, in this order.
+    pub files: Vec<Candidate>,
+}
+
+/// One of the things that a path may lead to: `{path}.html`, `/app/index.html`.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct Candidate(CandidateShape);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum CandidateShape {
+    /// A file, whatever was asked for.
+    Page(SitePath),
+    /// What was asked for, beneath a folder, which may be the root.
+    Beneath(SitePath),
+    /// The same with something behind.
+    Longer(SitePath, String),
+}
+
+/// What is looked for, and what it may turn out to be.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum SoughtPath {
+    /// A file only: a folder there is none.
+    File(SitePath),
+    /// Whatever is there. It is as deep as what was asked for, so a folder may be it.
+    Anything(SitePath),
+}
+
+const PATH: &str = "{path}";
+
+impl TryRule {
+    /// Looks for what contradicts itself, in words.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self.files.len() {
+            0 => Err("try: `files` names nothing to look for".to_owned()),
+            count if count > TRIED_FILES_MAX => Err(format!(
+                "try: `files` has {count} entries, and at most {TRIED_FILES_MAX} are looked for"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file that stands at the end for all paths.
+    pub(crate) fn last_page(&self) -> Option<&SitePath> {
+        match &self.files.last()?.0 {
+            CandidateShape::Page(page) => Some(page),
+            CandidateShape::Beneath(_) | CandidateShape::Longer(..) => None,
+        }
+    }
+}
+
+impl Candidate {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Candidate, String> {
+        // With its own slash, so that it is a segment and normalised like one.
+        let whole = text.replacen(PATH, &format!("/{PATH}"), 1);
+        let wrong = || format!("{text:?}: {PATH} stands once at the most, and no dots beside it");
+        let path = parse_path(&whole)?;
+        if path.form() == PathForm::Folder {
+            return Err(format!(
+                "{text:?} is a folder; name a file, or {PATH}, which finds folders too"
+            ));
+        }
+        if !text.contains(PATH) {
+            return Ok(Candidate(CandidateShape::Page(path)));
+        }
+        let bytes = std::str::from_utf8(path.bytes()).map_err(|_| wrong())?;
+        let (before, after) = bytes.split_once(PATH).ok_or_else(wrong)?;
+        if after.contains(PATH) || text.contains("..") {
+            return Err(wrong());
+        }
+        let folder = parse_path(&format!("/{before}"))?;
+        Ok(Candidate(match after {
+            "" => CandidateShape::Beneath(folder),
+            after => CandidateShape::Longer(folder, after.to_owned()),
+        }))
+    }
+
+    /// What it is for `path`; nothing where a name would be put behind a slash.
+    pub(crate) fn of(&self, path: &SitePath) -> Option<SoughtPath> {
+        match &self.0 {
+            CandidateShape::Page(page) => Some(SoughtPath::File(page.clone())),
+            CandidateShape::Beneath(folder) => {
+                let beneath = folder.join(path.bytes(), path.form());
+                Some(SoughtPath::Anything(beneath))
+            }
+            CandidateShape::Longer(folder, after) => match (after.strip_prefix('/'), path.form()) {
+                (Some(inside), _) => {
+                    let beneath = folder.join(path.bytes(), PathForm::Folder);
+                    Some(SoughtPath::File(
+                        beneath.join(inside.as_bytes(), PathForm::File),
+                    ))
+                }
+                (None, PathForm::Folder) => None,
+                (None, PathForm::File) => {
+                    let beneath = folder.join(path.bytes(), PathForm::File);
+                    Some(SoughtPath::File(beneath.with_suffix(after)))
+                }
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for Candidate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Candidate, String> {
+        Candidate::parse(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sought(candidate: &str, path: &str) -> String {
+        let path = SitePath::parse(path.as_bytes()).unwrap();
+        match Candidate::parse(candidate).unwrap().of(&path) {
+            Some(SoughtPath::File(path)) => format!("file {path:?}"),
+            Some(SoughtPath::Anything(path)) => format!("{path:?}"),
+            None => "-".to_owned(),
+        }
+    }
+
+    #[test]
+    fn candidates_are_made_of_the_path() {
+        for (candidate, path, expected) in [
+            ("{path}", "/a/b", "a/b"),
+            ("{path}", "/a/b/", "a/b/"),
+            ("{path}", "/", "/"),
+            ("{path}.html", "/a/b", "file a/b.html"),
+            ("{path}.html", "/a/b/", "-"),
+            ("{path}.html", "/", "-"),
+            ("{path}/index.html", "/a", "file a/index.html"),
+            ("{path}/index.html", "/a/", "file a/index.html"),
+            ("{path}/index.html", "/", "file index.html"),
+            ("/old{path}", "/a/", "old/a/"),
+            ("/old{path}", "/", "old/"),
+            ("/old{path}.txt", "/a", "file old/a.txt"),
+            ("/old/%7e{path}", "/a", "old/~/a"),
+            ("/app/index.html", "/a/b", "file app/index.html"),
+            ("{path}", "/a/../b", "b"),
+        ] {
+            assert_eq!(sought(candidate, path), expected, "{candidate} {path}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_or_makes_no_sense_is_refused() {
+        for wrong in [
+            "",
+            "index.html",
+            "{path}/",
+            "/folder/",
+            "/../x",
+            "{path}/../x",
+            "{path}/..",
+            "/a/..{path}",
+            "..{path}",
+            "a{path}",
+            "{path}{path}",
+            "{path}/%7bpath%7d",
+            "{path}?x",
+            "{path}%00",
+            "https://example.org/",
+        ] {
+            assert!(Candidate::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

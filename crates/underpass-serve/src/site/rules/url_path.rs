@@ -1,0 +1,91 @@
+//! Paths and names of files that a configuration speaks of.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::request::path::{PathForm, SitePath};
+
+/// The path of a file as it stands in a URL: `/404.html`. It begins with a slash, ends without
+/// one and leads nowhere above the root.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct UrlPath(SitePath);
+
+/// The name of a file in a folder: `index.html`.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct FileName(String);
+
+impl UrlPath {
+    /// Checks a path.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(path: &str) -> Result<UrlPath, String> {
+        match parse_path(path)? {
+            path if path.form() == PathForm::File => Ok(UrlPath(path)),
+            _ => Err(format!(
+                "{path:?} is the path of a folder; a file is wanted"
+            )),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &SitePath {
+        &self.0
+    }
+}
+
+/// Any path of a URL, without a query.
+pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
+    if !path.starts_with('/') {
+        return Err(format!("the path {path:?} does not begin with a slash"));
+    }
+    if path.contains(['?', '#']) {
+        return Err(format!("the path {path:?} has a query or a fragment"));
+    }
+    SitePath::parse(path.as_bytes()).map_err(|refusal| format!("{path:?}: {}", refusal.why))
+}
+
+impl TryFrom<String> for UrlPath {
+    type Error = String;
+
+    fn try_from(path: String) -> Result<UrlPath, String> {
+        UrlPath::parse(&path)
+    }
+}
+
+impl fmt::Display for UrlPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{:?}", self.0)
+    }
+}
+
+impl FileName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(name: &str) -> Result<FileName, String> {
+        match name {
+            "" | "." | ".." => Err(format!("{name:?} is no name of a file")),
+            _ if name.contains(['/', '\0']) => Err(format!(
+                "{name:?} is more than a name: it has a slash or a NUL"
+            )),
+            _ => Ok(FileName(name.to_owned())),
+        }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FileName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<FileName, String> {
+        FileName::parse(&name)
+    }
+}

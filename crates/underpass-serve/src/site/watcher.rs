@@ -1,0 +1,137 @@
+//! Being told that an open file changes, instead of looking at it for every answer.
+//!
+//! The kernel queues an event (inotify(7)) before a call that changes a file returns, and the event
+//! loop reads the queue before it reads a request that was sent after that. So as long as nothing
+//! was told of a file, what was seen of it last still holds:
+//!
+//! ```text
+//!  write(2) ─► event queued ─► returns ─► request sent ─► loop: events, then requests ─► answer
+//! ```
+//!
+//! Only file systems whose every change goes through this kernel are believed. What no event tells
+//! of (writing through a mapping, a folder on the path that is renamed) shows when the name is
+//! resolved again, as it does without a watch.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::{Rc, Weak};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{FsWord, fstatfs};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use underpass_net::Registered;
+
+use crate::limits::WATCH_EVENTS_BYTES;
+
+/// The watches of one worker.
+#[derive(Debug)]
+pub(crate) struct FileWatcher {
+    inotify: Registered,
+    watched: RefCell<HashMap<i32, Weak<WatchedFile>>>,
+}
+
+/// A file that is watched, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct WatchedFile {
+    watch: Rc<FileWatcher>,
+    number: i32,
+    changed: Cell<bool>,
+}
+
+/// Content, size, times, links and names of the file; that it is gone.
+const CHANGES: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::DELETE_SELF);
+
+/// Local file systems (statfs(2)): ext2 to ext4, XFS, Btrfs, tmpfs.
+const BELIEVED: [FsWord; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
+
+impl FileWatcher {
+    /// Begins to listen, within a runtime of local tasks. None where the kernel gives no more of
+    /// these (`fs.inotify.max_user_instances`).
+    pub(crate) fn start() -> Option<Rc<FileWatcher>> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        let inotify = underpass_net::register(&Rc::new(inotify), Interest::READABLE).ok()?;
+        let watch = Rc::new(FileWatcher {
+            inotify,
+            watched: RefCell::default(),
+        });
+        tokio::task::spawn_local(listen(Rc::clone(&watch)));
+        Some(watch)
+    }
+
+    /// Watches an open file. None where that would not tell everything, or can't be had.
+    pub(crate) fn add(self: &Rc<FileWatcher>, file: impl AsFd) -> Option<Rc<WatchedFile>> {
+        let file = file.as_fd();
+        if !BELIEVED.contains(&fstatfs(file).ok()?.f_type) {
+            return None;
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let number = inotify::add_watch(self.inotify.get_ref(), path, CHANGES).ok()?;
+        let mut watched = self.watched.borrow_mut();
+        if watched
+            .get(&number)
+            .is_some_and(|other| other.strong_count() > 0)
+        {
+            // The same file by another name.
+            return None;
+        }
+        let file = Rc::new(WatchedFile {
+            watch: Rc::clone(self),
+            number,
+            changed: Cell::new(false),
+        });
+        watched.insert(number, Rc::downgrade(&file));
+        Some(file)
+    }
+
+    /// Passes on all events that are there.
+    fn read(&self) -> Result<Infallible, Errno> {
+        let mut buffer = [MaybeUninit::uninit(); WATCH_EVENTS_BYTES];
+        let mut events = Reader::new(self.inotify.get_ref(), &mut buffer);
+        loop {
+            let event = events.next()?;
+            let watched = self.watched.borrow();
+            match event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                true => watched.values().for_each(tell),
+                false => watched.get(&event.wd()).into_iter().for_each(tell),
+            }
+        }
+    }
+}
+
+impl WatchedFile {
+    /// Whether the file may have changed since this was asked last.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.replace(false)
+    }
+}
+
+impl Drop for WatchedFile {
+    fn drop(&mut self) {
+        self.watch.watched.borrow_mut().remove(&self.number);
+        // A file that is gone has taken its watch with it.
+        let _ = inotify::remove_watch(self.watch.inotify.get_ref(), self.number);
+    }
+}
+
+fn tell(watched: &Weak<WatchedFile>) {
+    if let Some(watched) = watched.upgrade() {
+        watched.changed.set(true);
+    }
+}
+
+/// Reads events as they come, until the runtime ends.
+async fn listen(watch: Rc<FileWatcher>) {
+    while let Ok(mut ready) = watch.inotify.readable().await {
+        match watch.read() {
+            Err(Errno::AGAIN | Errno::INTR) => ready.clear_ready(),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Child processes: their output as it comes, signals, and an end in every case.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+use crate::wait::{WAIT_MAX, wait_until};
+
+/// A child in a process group of its own. Its output is read all the time, so that no pipe fills
+/// up. Dropping it kills the group: a process that it started ends as well.
+#[derive(Debug)]
+pub struct ChildProcess {
+    child: Child,
+    ended: Option<ExitStatus>,
+    captured: Mutex<Captured>,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub struct ExitReport {
+    /// The exit code; nothing where a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Standard output behind the last line that was waited for.
+    pub output: String,
+    /// All of standard error.
+    pub errors: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Channel {
+    Output,
+    Errors,
+}
+
+#[derive(Debug)]
+struct Captured {
+    lines: Receiver<(Channel, String)>,
+    output: String,
+    errors: String,
+    /// How much of `output` has been waited for.
+    heard: usize,
+    /// Every process that shares the output has closed it.
+    is_closed: bool,
+}
+
+/// Runs a program that reads nothing, to its end.
+///
+/// # Panics
+///
+/// Panics where it does not start, or does not end within [`WAIT_MAX`].
+#[track_caller]
+pub fn run(command: &mut Command) -> ExitReport {
+    ChildProcess::spawn(command.stdin(Stdio::null())).end()
+}
+
+impl ChildProcess {
+    /// Starts a program; its standard input is what the command says.
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Self {
+        let spawned = command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (sender, lines) = channel();
+        let output = child.stdout.take().expect("a pipe");
+        let errors = child.stderr.take().expect("a pipe");
+        read_lines(output, Channel::Output, sender.clone());
+        read_lines(errors, Channel::Errors, sender);
+        let captured = Captured {
+            lines,
+            output: String::new(),
+            errors: String::new(),
+            heard: 0,
+            is_closed: false,
+        };
+        Self {
+            child,
+            ended: None,
+            captured: Mutex::new(captured),
+        }
+    }
+
+    /// Returns the process that was started; a tracer, not what it traces.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Returns its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the only child of the process, or else the process.
+    pub fn traced_pid(&self) -> Pid {
+        let started = self.child.id();
+        let children = format!("/proc/{started}/task/{started}/children");
+        let child = std::fs::read_to_string(children).unwrap_or_default();
+        let child = child.trim().parse().ok().and_then(Pid::from_raw);
+        child.unwrap_or_else(|| self.pid())
+    }
+
+    /// Sends a signal to the process that was started.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    /// Waits for a line with `words` on either channel, and returns it.
+    #[track_caller]
+    pub fn hear(&self, words: &str) -> String {
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut captured = self.captured();
+        loop {
+            match captured.next_line(deadline) {
+                Ok(line) if line.contains(words) => {
+                    captured.heard = captured.output.len();
+                    return line.trim_end_matches('\n').to_owned();
+                }
+                Ok(_) => {}
+                Err(why) => panic!("no {words:?}, {why}: {captured:#?}"),
+            }
+        }
+    }
+
+    /// Returns what has come on standard output so far.
+    pub fn output(&self) -> String {
+        self.captured().output.clone()
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.ended = self.ended.or(self.child.try_wait().expect("a child"));
+        self.ended.is_some()
+    }
+
+    /// Waits for something that the process does.
+    ///
+    /// # Panics
+    ///
+    /// Panics where it ends before that.
+    #[track_caller]
+    pub fn until(&mut self, mut holds: impl FnMut() -> bool) {
+        wait_until("progress", || {
+            let holds = holds();
+            assert!(holds || !self.is_over(), "it ended before that");
+            holds
+        });
+    }
+
+    /// Waits for the end of the process that was started; others may have its output still.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        self.try_wait().expect("it does not end")
+    }
+
+    /// Kills it, and checks that it had not ended by itself.
+    #[track_caller]
+    pub fn kill(mut self) {
+        self.signal(Signal::KILL);
+        assert_eq!(self.wait().code(), None, "it had ended by itself");
+    }
+
+    /// Waits for the end of the process, and of all that share its output.
+    #[track_caller]
+    pub fn end(self) -> ExitReport {
+        self.try_end().expect("it does not end")
+    }
+
+    /// As [`ChildProcess::end`]; returns nothing where it hangs and had to be killed.
+    pub fn try_end(mut self) -> Option<ExitReport> {
+        let deadline = Instant::now() + WAIT_MAX;
+        while !self.captured().is_closed {
+            let ended = self.captured().next_line(deadline);
+            if ended == Err(Silence::TimedOut) {
+                return None;
+            }
+        }
+        let status = self.try_wait()?;
+        let mut captured = self.captured();
+        let heard = captured.heard;
+        Some(ExitReport {
+            code: status.code(),
+            signal: status.signal(),
+            output: captured.output.split_off(heard),
+            errors: std::mem::take(&mut captured.errors),
+        })
+    }
+
+    fn try_wait(&mut self) -> Option<ExitStatus> {
+        if !self.is_over() {
+            let ended = pidfd_open(self.pid(), PidfdFlags::empty()).expect("a descriptor");
+            let limit = Timespec::try_from(WAIT_MAX).expect("a minute");
+            let polled = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit));
+            if polled.expect("waits") > 0 {
+                self.ended = Some(self.child.wait().expect("a child"));
+            }
+        }
+        self.ended
+    }
+
+    fn captured(&self) -> MutexGuard<'_, Captured> {
+        // A panic in one wait leaves nothing half done.
+        self.captured
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for ChildProcess {
+    fn drop(&mut self) {
+        // A group whose processes are gone may have been given to others.
+        if self.ended.is_none() || !self.captured().is_closed {
+            let _gone = kill_process_group(self.pid(), Signal::KILL);
+        }
+        let _gone = self.child.wait();
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Silence {
+    Closed,
+    TimedOut,
+}
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "and it has ended",
+            Self::TimedOut => "and it goes on",
+        })
+    }
+}
+
+impl Captured {
+    fn next_line(&mut self, deadline: Instant) -> Result<String, Silence> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left.max(Duration::from_millis(1))) {
+            Ok((channel, line)) => {
+                match channel {
+                    Channel::Output => self.output.push_str(&line),
+                    Channel::Errors => self.errors.push_str(&line),
+                }
+                Ok(line)
+            }
+            Err(RecvTimeoutError::Timeout) => Err(Silence::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.is_closed = true;
+                Err(Silence::Closed)
+            }
+        }
+    }
+}
+
+/// Passes lines on until the pipe is closed.
+fn read_lines(from: impl Read + Send + 'static, channel: Channel, to: Sender<(Channel, String)>) {
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if to.send((channel, text)).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+}
+
+impl ExitReport {
+    /// Checks for exit code 0.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        assert_eq!(self.code, Some(0), "{self:?}");
+    }
+
+    /// Checks for exit code 0 and an empty standard error.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert_eq!((self.code, &self.errors[..]), (Some(0), ""), "{self:?}");
+    }
+
+    /// Checks for an exit code, and for every one of `words` on standard error.
+    #[track_caller]
+    pub fn assert_failed(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert_contains(&self.errors, words);
+    }
+
+    /// Checks for every one of `words` on standard output.
+    #[track_caller]
+    pub fn assert_output(&self, words: &[&str]) {
+        assert_contains(&self.output, words);
+    }
+}
+
+/// Checks that a text contains every one of `words`.
+#[track_caller]
+pub fn assert_contains(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn both_channels_and_the_code_are_reported() {
+        let report = run(&mut shell("echo out; echo error >&2; exit 3"));
+        assert_eq!((report.code, report.signal), (Some(3), None));
+        assert_eq!(
+            (&report.output[..], &report.errors[..]),
+            ("out\n", "error\n")
+        );
+        report.assert_failed(3, &["err", "ror"]);
+    }
+
+    #[test]
+    fn what_was_waited_for_is_no_longer_in_the_report() {
+        let process = ChildProcess::spawn(&mut shell("echo one; echo two; echo three"));
+        assert_eq!(process.hear("tw"), "two");
+        assert_eq!(process.output(), "one\ntwo\n");
+        let report = process.end();
+        report.assert_clean();
+        assert_eq!(report.output, "three\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "and it has ended")]
+    fn a_line_that_cannot_come_any_more_is_no_wait() {
+        ChildProcess::spawn(&mut shell("echo one")).hear("two");
+    }
+
+    #[test]
+    fn a_signal_is_reported() {
+        let process = ChildProcess::spawn(&mut shell("echo ready; exec sleep 600"));
+        process.hear("ready");
+        process.signal(Signal::TERM);
+        assert_eq!(process.end().signal, Some(15));
+    }
+
+    #[test]
+    fn a_dropped_one_takes_its_children_with_it() {
+        let process = ChildProcess::spawn(&mut shell("sleep 600 & echo $!; wait"));
+        let child = process.hear("").parse().ok().and_then(Pid::from_raw);
+        let child = pidfd_open(child.expect("a number"), PidfdFlags::empty()).expect("it runs");
+        drop(process);
+        let limit = Timespec::try_from(WAIT_MAX).expect("a minute");
+        let mut polled = [PollFd::new(&child, PollFlags::IN)];
+        assert_eq!(poll(&mut polled, Some(&limit)), Ok(1));
+    }
+}

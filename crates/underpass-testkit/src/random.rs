@@ -1,0 +1,144 @@
+//! Random numbers that a run repeats: SplitMix64.
+
+use std::env;
+use std::fmt::Debug;
+use std::ops::Range;
+
+/// A generator; equal seeds give equal numbers.
+#[derive(Clone, Debug)]
+pub struct SeededRandom(u64);
+
+impl SeededRandom {
+    /// Creates one from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Creates the one of a numbered case of a seeded run.
+    pub fn of_case(seed: u64, number: u64) -> Self {
+        let mut random = Self(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        random.next_u64();
+        random
+    }
+
+    /// Returns the next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `end`, which is positive.
+    pub fn below<N>(&mut self, end: N) -> N
+    where
+        N: TryInto<u64, Error: Debug> + TryFrom<u64, Error: Debug>,
+    {
+        let end = end.try_into().expect("a positive bound");
+        N::try_from(self.next_u64() % end).expect("less than the bound")
+    }
+
+    /// Returns true so many times in a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Returns an element of a slice that is not empty.
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
+    /// Returns one element, each as often as the weight beside it demands.
+    pub fn weighted<T: Copy>(&mut self, from: &[(u32, T)]) -> T {
+        let all: u32 = from.iter().map(|(weight, _)| weight).sum();
+        let mut at = self.below(all);
+        for (weight, choice) in from {
+            if at < *weight {
+                return *choice;
+            }
+            at -= weight;
+        }
+        unreachable!("the weights add up to their sum")
+    }
+}
+
+/// The cases of a run, as environment variables choose them: `PREFIX_SEED` (1 where it is not
+/// set), `PREFIX_CASE` for one case, `PREFIX_CASES` for more or fewer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cases {
+    /// The seed of all of them.
+    pub seed: u64,
+    /// Their numbers.
+    pub numbers: Range<u64>,
+}
+
+impl Cases {
+    /// Reads the variables of `prefix`; `count` cases where they name no others.
+    ///
+    /// # Panics
+    ///
+    /// Panics where a variable is not a number.
+    pub fn from_env(prefix: &str, count: u64) -> Self {
+        Self::chosen(count, |name| {
+            let variable = format!("{prefix}_{name}");
+            let value = env::var(&variable).ok()?;
+            let number = value.parse();
+            Some(number.unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
+        })
+    }
+
+    fn chosen(count: u64, number: impl Fn(&str) -> Option<u64>) -> Self {
+        let numbers = match number("CASE") {
+            Some(number) => number..number + 1,
+            None => 0..number("CASES").unwrap_or(count),
+        };
+        let seed = number("SEED").unwrap_or(1);
+        Self { seed, numbers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut random = SeededRandom::new(0);
+        assert_eq!(random.next_u64(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(random.next_u64(), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn a_case_is_repeated_by_its_number_and_no_other_is_like_it() {
+        let first = |seed, number| SeededRandom::of_case(seed, number).next_u64();
+        assert_eq!(first(1, 7), first(1, 7));
+        assert_ne!(first(1, 7), first(1, 8));
+        assert_ne!(first(1, 7), first(2, 7));
+    }
+
+    #[test]
+    fn choices_keep_their_bounds_and_weights() {
+        let mut random = SeededRandom::new(3);
+        let mut seen = [0; 3];
+        for _ in 0..1000 {
+            seen[random.below(3_usize)] += 1;
+            assert_ne!(random.weighted(&[(1, 'a'), (0, 'b'), (2, 'c')]), 'b');
+        }
+        assert!(seen.iter().all(|&times| times > 200), "{seen:?}");
+    }
+
+    #[test]
+    fn variables_choose_cases() {
+        let of = |set: &[(&str, u64)]| {
+            let cases = Cases::chosen(5, |name| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, number)| *number)
+            });
+            (cases.seed, cases.numbers)
+        };
+        assert_eq!(of(&[]), (1, 0..5));
+        assert_eq!(of(&[("SEED", 4), ("CASES", 9)]), (4, 0..9));
+        assert_eq!(of(&[("CASE", 8), ("CASES", 9)]), (1, 8..9));
+    }
+}

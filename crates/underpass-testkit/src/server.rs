@@ -1,0 +1,183 @@
+//! `underpass serve` as a process.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::http::{HttpClient, HttpResponse};
+use crate::process::{ChildProcess, ExitReport};
+
+/// A running server; dropping it kills it, and its successors.
+#[derive(Debug)]
+pub struct ServerProcess {
+    process: ChildProcess,
+    /// The server itself: a tracer may have started it, or it is a successor.
+    server: Pid,
+    greeting: String,
+}
+
+impl ServerProcess {
+    /// Starts a server on a free port of 127.0.0.1. `tool` starts the binary, maybe by another
+    /// program.
+    #[track_caller]
+    pub fn serve(mut tool: Command, options: &[&str], folder: &Path) -> Self {
+        let serve = tool.args(["serve", "--listen", "127.0.0.1:0"]);
+        Self::spawn(serve.args(options).arg(folder))
+    }
+
+    /// Runs a command line as it is; returns when the server accepts connections.
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Self {
+        let process = ChildProcess::spawn(command);
+        // The last line of the greeting.
+        process.hear("bodies ");
+        Self {
+            server: process.traced_pid(),
+            greeting: process.output(),
+            process,
+        }
+    }
+
+    /// Returns what the server printed when it started.
+    pub fn greeting(&self) -> &str {
+        &self.greeting
+    }
+
+    /// Returns the first TCP address of the greeting.
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        let (_, rest) = self.greeting.split_once("http://").expect("an address");
+        let address = rest.split(['/', ' ', '\n']).next().unwrap_or_default();
+        address.parse().expect("an address")
+    }
+
+    /// Returns the address of a file.
+    #[track_caller]
+    pub fn url(&self, name: &str) -> String {
+        format!("http://{}/{name}", self.address())
+    }
+
+    /// Opens a connection.
+    #[track_caller]
+    pub fn connect(&self) -> HttpClient {
+        HttpClient::connect(self.address())
+    }
+
+    /// Sends a request on a connection of its own.
+    #[track_caller]
+    pub fn get(&self, target: &str) -> HttpResponse {
+        self.connect().get(target)
+    }
+
+    /// Returns the server's process.
+    pub fn pid(&self) -> Pid {
+        self.server
+    }
+
+    /// Sends a signal to the server.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.server, signal).expect("it runs");
+    }
+
+    /// Waits for a line with `words`, and returns it.
+    #[track_caller]
+    pub fn hear(&self, words: &str) -> String {
+        self.process.hear(words)
+    }
+
+    /// Reloads the configuration.
+    #[track_caller]
+    pub fn reload(&self) {
+        self.signal(Signal::HUP);
+        self.hear("reloaded; ");
+    }
+
+    /// Starts a successor, which signals are for from here on.
+    #[track_caller]
+    pub fn upgrade(&mut self) {
+        self.signal(Signal::USR2);
+        let line = self.hear("has taken over");
+        let pid = line.split_whitespace().nth(1);
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        self.server = pid.expect("the number of the successor");
+    }
+
+    /// Whether the process that was started has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.process.is_over()
+    }
+
+    /// Waits for the end of the process that was started, whatever its successors do.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait()
+    }
+
+    /// Returns how many descriptors the server has open.
+    #[track_caller]
+    pub fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.server.as_raw_nonzero());
+        fs::read_dir(folder).expect("it runs").count()
+    }
+
+    /// Returns the bytes of the server that are in memory.
+    #[track_caller]
+    pub fn resident_bytes(&self) -> usize {
+        let status = format!("/proc/{}/status", self.server.as_raw_nonzero());
+        let status = fs::read_to_string(status).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().nth(1));
+        let kibibytes = kibibytes.and_then(|count| count.parse::<usize>().ok());
+        kibibytes.expect("a number") << 10
+    }
+
+    /// Waits for the end that something else has caused.
+    #[track_caller]
+    pub fn end(self) -> ExitReport {
+        self.process.end()
+    }
+
+    /// Stops the server by SIGTERM.
+    #[track_caller]
+    pub fn stop(self) -> ExitReport {
+        self.signal(Signal::TERM);
+        self.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that greets as the server does, and ends by itself at SIGTERM.
+    fn stand_in(also: &str) -> ServerProcess {
+        let greet = "echo serving http://127.0.0.1:4711/; echo bodies leave";
+        let script = format!("trap 'exit 7' TERM; {also} {greet}; while :; do :; done");
+        ServerProcess::spawn(Command::new("sh").args(["-c", &script]))
+    }
+
+    #[test]
+    fn it_is_ready_behind_its_greeting_and_stops_by_a_signal() {
+        let server = stand_in("");
+        assert_eq!(server.address(), SocketAddr::from(([127, 0, 0, 1], 4711)));
+        assert_eq!(server.url("f"), "http://127.0.0.1:4711/f");
+        assert!(server.descriptors() > 0 && server.resident_bytes() > 0);
+        let report = server.stop();
+        assert_eq!((report.code, &report.output[..]), (Some(7), ""));
+    }
+
+    #[test]
+    fn the_successor_gets_the_signals() {
+        let starts = "trap 'sleep 600 & echo process $! has taken over; exit 3' USR2;";
+        let mut server = stand_in(starts);
+        let before = server.pid();
+        server.upgrade();
+        assert_ne!(server.pid(), before);
+        assert_eq!(server.wait().code(), Some(3));
+        assert!(server.stop().output.is_empty());
+    }
+}

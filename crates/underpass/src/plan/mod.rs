@@ -1,0 +1,422 @@
+//! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
+//!
+//! Planning is pure: it looks at what is known of both ends, at [`KernelFacts`] and at what the
+//! caller allows. `docs/decisions.md` is this module's answer for every pair of kinds.
+
+mod accepts;
+pub(crate) mod facts;
+pub(crate) mod policy;
+pub(crate) mod reason;
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
+use crate::vocabulary::limits::SPLICED_BYTES_MIN;
+use crate::vocabulary::mechanism::Mechanism;
+use accepts::accepts;
+use facts::{KernelFacts, Pipes};
+use policy::{Aliasing, Choice, Cloning, Holes, Policy};
+use reason::Reason;
+
+/// The mechanisms worth trying for a pair of ends, in order, and why the others are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order they are tried; `None` after the last.
+    tiers: [Option<Mechanism>; 5],
+    /// By mechanism.
+    left_out: [Option<Reason>; 5],
+    pub(crate) holes: Holes,
+}
+
+impl Plan {
+    /// The mechanisms worth trying, in order.
+    pub fn tiers(&self) -> impl Iterator<Item = Mechanism> + '_ {
+        self.tiers.iter().copied().flatten()
+    }
+
+    /// Those left out, with the reason.
+    pub fn left_out(&self) -> impl Iterator<Item = (Mechanism, Reason)> + '_ {
+        Mechanism::ALL
+            .into_iter()
+            .filter_map(|m| Some((m, self.left_out[m.index()]?)))
+    }
+
+    /// The first one to try; none where the policy allows nothing that works.
+    pub fn first(&self) -> Option<Mechanism> {
+        self.tiers[0]
+    }
+
+    /// A mechanism that was wanted and had been refused before, with its errno.
+    pub(crate) fn refused_before(&self) -> Option<(Mechanism, Errno)> {
+        self.left_out()
+            .find_map(|(mechanism, reason)| match reason {
+                Reason::Refused(_, errno) => Some((mechanism, errno)),
+                _ => None,
+            })
+    }
+
+    /// The one to try after `mechanism` was refused.
+    pub(crate) fn after(&self, mechanism: Mechanism) -> Option<Mechanism> {
+        let place = self
+            .tiers
+            .iter()
+            .position(|tier| *tier == Some(mechanism))?;
+        self.tiers.get(place + 1).copied().flatten()
+    }
+
+    pub(crate) fn includes(&self, mechanism: Mechanism) -> bool {
+        self.tiers.contains(&Some(mechanism))
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiers: Vec<_> = self.tiers().map(Mechanism::name).collect();
+        f.write_str(&if tiers.is_empty() {
+            "nothing".to_owned()
+        } else {
+            tiers.join(", then ")
+        })?;
+        for (mechanism, reason) in self.left_out() {
+            write!(f, "; not {mechanism}: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Plan {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut object = serializer.serialize_struct("Plan", 2)?;
+        object.serialize_field("tiers", &self.tiers().collect::<Vec<_>>())?;
+        let left_out: std::collections::BTreeMap<_, _> = self
+            .left_out()
+            .map(|(mechanism, reason)| (mechanism.name(), reason))
+            .collect();
+        object.serialize_field("left_out", &left_out)?;
+        object.end()
+    }
+}
+
+/// Plans a move. No system calls, no locks: the answer depends on the arguments alone.
+/// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans by them.
+///
+/// ```
+/// use underpass::{Kind, KernelFacts, Mechanism, Policy, Sink, Source, plan};
+///
+/// let (source, sink) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+/// let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
+/// assert_eq!(plan.first(), Some(Mechanism::Splice));
+/// for (mechanism, reason) in plan.left_out() {
+///     println!("not {mechanism}: {reason}"); // not clone: the sink is not a regular file
+/// }
+/// ```
+pub fn plan<F, G>(
+    source: &Source<F>,
+    sink: &Sink<G>,
+    kernel: &KernelFacts,
+    policy: &Policy,
+) -> Plan {
+    let mut plan = Plan {
+        tiers: [None; 5],
+        left_out: [None; 5],
+        holes: policy.holes,
+    };
+    let mut places = plan.tiers.iter_mut();
+    for mechanism in order(source, sink, kernel) {
+        match admit(mechanism, source, sink, kernel, policy) {
+            Ok(()) => *places.next().expect("as many places as mechanisms") = Some(mechanism),
+            Err(reason) => plan.left_out[mechanism.index()] = Some(reason),
+        }
+    }
+    plan
+}
+
+/// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
+/// socket it moves more at once, which pays for ranges that are large enough.
+fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &KernelFacts) -> [Mechanism; 5] {
+    use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
+    let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
+    match sink.end.kind {
+        Kind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
+        Kind::Tcp if is_large() && kernel.pipes == Pipes::Available => {
+            [Clone, CopyRange, Splice, Sendfile, ReadWrite]
+        }
+        _ => Mechanism::ALL,
+    }
+}
+
+fn admit<F, G>(
+    mechanism: Mechanism,
+    source: &Source<F>,
+    sink: &Sink<G>,
+    kernel: &KernelFacts,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    match accepts(mechanism, &source.end, &sink.end) {
+        Err(reason) if reason.is_advice() && policy.choice == Choice::Only(mechanism) => (),
+        Err(reason) if reason.is_advice() && requires_clone(mechanism, policy) => (),
+        otherwise => otherwise?,
+    }
+    if mechanism == Mechanism::Clone {
+        clonable(source, sink)?;
+    }
+    allowed(mechanism, source, sink, policy)?;
+    match kernel.refused[mechanism.index()] {
+        Some((scope, errno)) => Err(Reason::Refused(scope, errno)),
+        None => Ok(()),
+    }
+}
+
+fn requires_clone(mechanism: Mechanism, policy: &Policy) -> bool {
+    mechanism == Mechanism::Clone && policy.cloning == Cloning::Always
+}
+
+fn allowed<F, G>(
+    mechanism: Mechanism,
+    source: &Source<F>,
+    sink: &Sink<G>,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    match policy.choice {
+        Choice::Only(only) if only != mechanism => return Err(Reason::NotAsked),
+        _ => (),
+    }
+    match (policy.cloning, mechanism) {
+        (Cloning::Never, Mechanism::Clone | Mechanism::CopyRange) => {
+            return Err(Reason::MayShareBlocks);
+        }
+        (Cloning::Always, Mechanism::Clone) | (Cloning::Auto | Cloning::Never, _) => (),
+        (Cloning::Always, _) => return Err(Reason::CopiesBytes),
+    }
+    match (policy.holes, mechanism) {
+        (Holes::Fill, Mechanism::Clone | Mechanism::CopyRange) => {
+            return Err(Reason::MayKeepHoles);
+        }
+        (Holes::Keep | Holes::Fill, _) | (Holes::Find, Mechanism::ReadWrite) => (),
+        (Holes::Find, _) if sink.takes_holes() => return Err(Reason::SeesNoZeros),
+        (Holes::Find, _) => (),
+    }
+    let aliases = mechanism != Mechanism::ReadWrite
+        && matches!(source.end.kind, Kind::File | Kind::Block)
+        && (sink.end.kind.is_socket() || sink.end.kind == Kind::Pipe);
+    if aliases && policy.aliasing == Aliasing::Refused {
+        Err(Reason::Aliases)
+    } else {
+        Ok(())
+    }
+}
+
+/// A whole file into an empty one, or whole blocks of it (the last one may end with the file).
+fn clonable<F, G>(source: &Source<F>, sink: &Sink<G>) -> Result<(), Reason> {
+    if is_whole(source, sink) {
+        return Ok(());
+    }
+    let block = source.end.block_bytes.max(sink.end.block_bytes).max(1);
+    let Owed::Exactly(len) = source.owed else {
+        return Err(Reason::Unaligned);
+    };
+    let to_end = source.from.checked_add(len) == Some(source.end.size);
+    let aligned = [source.from, sink.to]
+        .iter()
+        .all(|offset| offset.is_multiple_of(block))
+        && (len.is_multiple_of(block) || to_end);
+    if aligned && len > 0 {
+        Ok(())
+    } else {
+        Err(Reason::Unaligned)
+    }
+}
+
+pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
+    let whole = match source.owed {
+        Owed::Exactly(len) => len == source.end.size,
+        Owed::ToEnd => true,
+    };
+    // QUIRK(clone-keeps-tail): FICLONE does not truncate: a longer sink would keep its tail.
+    whole && source.from == 0 && sink.to == 0 && sink.end.size == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::endpoint::Writes;
+    use crate::vocabulary::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
+
+    fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
+        plan(source, sink, &KernelFacts::default(), policy)
+            .tiers()
+            .collect()
+    }
+
+    #[test]
+    fn the_ladders_are_those_of_the_documents() {
+        let auto = Policy::default();
+        let ladder = |from, to| tiers(&Source::sample(from), &Sink::sample(to), &auto);
+        assert_eq!(
+            ladder(Kind::File, Kind::File),
+            [Clone, CopyRange, Sendfile, Splice, ReadWrite]
+        );
+        assert_eq!(ladder(Kind::File, Kind::Tcp), [Splice, Sendfile, ReadWrite]);
+        let mut small = Source::sample(Kind::File);
+        small.owed = Owed::Exactly(SPLICED_BYTES_MIN - 1);
+        assert_eq!(
+            tiers(&small, &Sink::sample(Kind::Tcp), &auto),
+            [Sendfile, Splice, ReadWrite]
+        );
+        assert_eq!(
+            ladder(Kind::File, Kind::Pipe),
+            [Splice, Sendfile, ReadWrite]
+        );
+        assert_eq!(ladder(Kind::Tcp, Kind::File), [Splice, ReadWrite]);
+        assert_eq!(ladder(Kind::Tcp, Kind::Unix), [Splice, ReadWrite]);
+        assert_eq!(ladder(Kind::Char, Kind::File), [ReadWrite]);
+    }
+
+    #[test]
+    fn copy_file_range_leaks_clones_so_never_excludes_it() {
+        let never = Policy {
+            cloning: Cloning::Never,
+            ..Policy::default()
+        };
+        let ladder = tiers(
+            &Source::sample(Kind::File),
+            &Sink::sample(Kind::File),
+            &never,
+        );
+        assert_eq!(ladder, [Sendfile, Splice, ReadWrite]);
+        let always = Policy {
+            cloning: Cloning::Always,
+            ..Policy::default()
+        };
+        assert_eq!(
+            tiers(
+                &Source::sample(Kind::File),
+                &Sink::sample(Kind::File),
+                &always
+            ),
+            [Clone]
+        );
+    }
+
+    #[test]
+    fn who_fills_holes_may_not_keep_them_and_who_finds_them_has_to_look() {
+        let file = || Sink::sample(Kind::File);
+        let (mut old, mut appending) = (file(), file());
+        old.end.size = 1;
+        appending.end.writes = Writes::Appends;
+        let tcp = Sink::sample(Kind::Tcp);
+        let (never, always) = (Cloning::Never, Cloning::Always);
+        let kept = [Clone, CopyRange, Sendfile, Splice, ReadWrite];
+        let piped = [Splice, Sendfile, ReadWrite];
+        let rows: [(Holes, Cloning, &Sink<()>, &[Mechanism]); 11] = [
+            (Holes::Keep, Cloning::Auto, &file(), &kept),
+            (Holes::Fill, Cloning::Auto, &file(), &kept[2..]),
+            (Holes::Fill, never, &file(), &kept[2..]),
+            (Holes::Fill, always, &file(), &[]),
+            (Holes::Fill, Cloning::Auto, &tcp, &piped),
+            (Holes::Find, Cloning::Auto, &file(), &[ReadWrite]),
+            (Holes::Find, never, &file(), &[ReadWrite]),
+            (Holes::Find, always, &file(), &[]),
+            (Holes::Find, Cloning::Auto, &old, &kept),
+            (Holes::Find, Cloning::Auto, &appending, &[ReadWrite]),
+            (Holes::Find, Cloning::Auto, &tcp, &piped),
+        ];
+        for (holes, cloning, sink, expected) in rows {
+            let policy = Policy {
+                cloning,
+                holes,
+                ..Policy::default()
+            };
+            let ladder = tiers(&Source::sample(Kind::File), sink, &policy);
+            assert_eq!(ladder, expected, "{holes:?} {cloning:?} {:?}", sink.end);
+        }
+    }
+
+    #[test]
+    fn appending_sinks_and_unknown_sizes_are_read_and_written() {
+        let auto = Policy::default();
+        let mut appending = Sink::sample(Kind::File);
+        appending.end.writes = Writes::Appends;
+        assert_eq!(
+            tiers(&Source::sample(Kind::File), &appending, &auto),
+            [ReadWrite]
+        );
+        let mut unknown = Source::sample(Kind::File);
+        unknown.end.size = 0;
+        unknown.owed = Owed::ToEnd;
+        assert_eq!(
+            tiers(&unknown, &Sink::sample(Kind::File), &auto),
+            [ReadWrite]
+        );
+        let forced = Policy::only(Sendfile);
+        assert_eq!(
+            tiers(&unknown, &Sink::sample(Kind::File), &forced),
+            [Sendfile],
+            "advice only"
+        );
+        assert_eq!(
+            tiers(&Source::sample(Kind::File), &appending, &forced),
+            [],
+            "the kernel refuses"
+        );
+    }
+
+    #[test]
+    fn aliasing_can_be_refused() {
+        let policy = Policy {
+            aliasing: Aliasing::Refused,
+            ..Policy::default()
+        };
+        assert_eq!(
+            tiers(
+                &Source::sample(Kind::File),
+                &Sink::sample(Kind::Tcp),
+                &policy
+            ),
+            [ReadWrite]
+        );
+        assert_eq!(
+            tiers(
+                &Source::sample(Kind::Tcp),
+                &Sink::sample(Kind::Tcp),
+                &policy
+            ),
+            [Splice, ReadWrite]
+        );
+    }
+
+    /// QUIRK(clone-keeps-tail)
+    #[test]
+    fn clone_keeps_tail() {
+        let mut longer = Sink::sample(Kind::File);
+        longer.end.size = 2 << 20;
+        let mut odd = Source::sample(Kind::File);
+        odd.end.size = 1_000_001;
+        odd.owed = Owed::Exactly(1_000_001);
+        assert!(!is_whole(&odd, &longer));
+        assert!(is_whole(&odd, &Sink::sample(Kind::File)));
+    }
+
+    #[test]
+    fn every_mechanism_is_planned_or_has_a_reason() {
+        for from in Kind::ALL {
+            for to in Kind::ALL {
+                let (source, sink) = (Source::sample(from), Sink::sample(to));
+                let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
+                assert_eq!(
+                    plan.tiers().count() + plan.left_out().count(),
+                    5,
+                    "{from} → {to}"
+                );
+                assert!(
+                    plan.includes(ReadWrite),
+                    "{from} → {to} always has a last tier"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a mechanism is left out of a plan.
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+use crate::vocabulary::account::Scope;
+use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::errno;
+
+/// Why a mechanism is left out of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It works between regular files only.
+    NotRegular(Side),
+    /// sendfile reads from an offset; pipes and sockets have none.
+    NotSeekable,
+    /// The sink was opened with `O_APPEND`, which in-kernel copies refuse.
+    SinkAppends,
+    /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
+    SizeUnknown,
+    /// Some drivers can, some can't, some (terminals) do it badly: reading and writing always
+    /// works.
+    DriverDecides(Side),
+    /// Ranges are cloned in whole blocks, and whole files into empty ones.
+    Unaligned,
+    /// The caller asked for no shared blocks, and this call may share them.
+    MayShareBlocks,
+    /// The caller asked for shared blocks or nothing.
+    CopiesBytes,
+    /// The caller asked for every byte to be written, and this call may keep holes.
+    MayKeepHoles,
+    /// The caller asked for zeros to become holes, and this call does not see them.
+    SeesNoZeros,
+    /// The caller asked for another mechanism only.
+    NotAsked,
+    /// The caller wants no references to the source's pages under way.
+    Aliases,
+    /// It has been refused before, so far that it holds here too.
+    Refused(Scope, Errno),
+}
+
+impl Reason {
+    /// Whether an explicit wish for the mechanism may override it: the kernel might do it, it just
+    /// isn't the wise choice.
+    pub(super) const fn is_advice(self) -> bool {
+        matches!(self, Self::SizeUnknown | Self::DriverDecides(_))
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRegular(side) => write!(f, "the {side} is not a regular file"),
+            Self::NotSeekable => f.write_str("the source has no offsets"),
+            Self::SinkAppends => f.write_str("the sink is open for appending"),
+            Self::SizeUnknown => f.write_str("the source's size is 0: only reading tells"),
+            Self::DriverDecides(side) => write!(f, "depends on the driver of the {side}"),
+            Self::Unaligned => f.write_str("range not in whole blocks, or the sink not empty"),
+            Self::MayShareBlocks => f.write_str("may share blocks"),
+            Self::CopiesBytes => f.write_str("shares no blocks"),
+            Self::MayKeepHoles => f.write_str("may keep holes"),
+            Self::SeesNoZeros => f.write_str("sees no zeros"),
+            Self::NotAsked => f.write_str("not asked for"),
+            Self::Aliases => f.write_str("would alias the source's pages"),
+            Self::Refused(Scope::Kernel, errno) => {
+                write!(f, "not to be had on this kernel: {}", errno::Named(*errno))
+            }
+            Self::Refused(_, errno) => {
+                write!(
+                    f,
+                    "refused before between these devices: {}",
+                    errno::Named(*errno)
+                )
+            }
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

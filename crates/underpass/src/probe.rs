@@ -1,0 +1,193 @@
+//! What an open descriptor is: the kernel is asked.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, OFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::outbox::FileRange;
+use crate::shared_file::SharedFile;
+use crate::sys;
+use crate::vocabulary::endpoint::{
+    Endpoint, Kind, Owed, Sink, Source, Waits, Writes, within_offsets,
+};
+
+impl Endpoint {
+    /// Reads the facts of an open descriptor: `fstat(2)`, `F_GETFL`, and for sockets their domain,
+    /// type and protocol. Never blocks.
+    ///
+    /// # Errors
+    /// What `fstat(2)`, `fcntl(2)` or `getsockopt(2)` say of the descriptor.
+    pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
+        let fd = fd.as_fd();
+        let stat = rustix::fs::fstat(fd)?;
+        let flags = rustix::fs::fcntl_getfl(fd)?;
+        let kind = kind_of(fd, FileType::from_raw_mode(stat.st_mode))?;
+        let waits = if flags.contains(OFlags::NONBLOCK) {
+            Waits::Polls
+        } else {
+            Waits::Blocks
+        };
+        let writes = match (kind, flags.contains(OFlags::APPEND)) {
+            (Kind::File, true) => Writes::Appends,
+            _ => Writes::AtOffset,
+        };
+        Ok(Self {
+            kind,
+            waits,
+            writes,
+            device: stat.st_dev,
+            size: if kind == Kind::File {
+                stat.st_size.max(0).cast_unsigned()
+            } else {
+                0
+            },
+            allocated: stat.st_blocks.max(0).cast_unsigned() * 512,
+            block_bytes: u64::try_from(stat.st_blksize).unwrap_or(0),
+        })
+    }
+}
+
+impl<F: AsFd> Source<F> {
+    /// All of a file from its beginning (as long as it is now), or a stream until it ends.
+    ///
+    /// A regular file of size 0, or of a size that stands on no block, is read until it ends:
+    /// files in `/proc` and `/sys` say nothing of their content by it. Any other file that grows
+    /// meanwhile is moved up to the size it had here.
+    ///
+    /// # Errors
+    /// As [`Endpoint::of`].
+    pub fn whole(fd: F) -> Result<Self, Errno> {
+        let end = Endpoint::of(&fd)?;
+        Ok(Self::of(fd, end))
+    }
+
+    /// The same as [`whole`](Self::whole) of a descriptor that was looked at just before. One
+    /// system call where `end` is a file of a size that stands on no block, none otherwise.
+    pub fn of(fd: F, end: Endpoint) -> Self {
+        let owed = if end.size > 0 && !is_mere_claim(&fd, &end) {
+            Owed::Exactly(end.size)
+        } else {
+            Owed::ToEnd
+        };
+        Self {
+            fd,
+            end,
+            from: 0,
+            owed,
+        }
+    }
+
+    /// Exactly `len` bytes: of a file or block device from `from` on, of a stream the next ones.
+    ///
+    /// # Errors
+    /// As [`Endpoint::of`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
+    pub fn range(fd: F, from: u64, len: u64) -> Result<Self, Errno> {
+        let end = Endpoint::of(&fd)?;
+        Self::range_of(fd, end, from, len)
+    }
+}
+
+impl<F: AsFd> Sink<F> {
+    /// The beginning of a file, or a stream.
+    ///
+    /// # Errors
+    /// As [`Endpoint::of`].
+    pub fn new(fd: F) -> Result<Self, Errno> {
+        Self::at(fd, 0)
+    }
+
+    /// A file or block device from offset `to` on.
+    ///
+    /// # Errors
+    /// As [`Endpoint::of`]; `EOVERFLOW` for an offset beyond 2⁶³ − 1.
+    pub fn at(fd: F, to: u64) -> Result<Self, Errno> {
+        within_offsets(to, 0)?;
+        let end = Endpoint::of(&fd)?;
+        Ok(Self { fd, end, to })
+    }
+
+    /// The same as [`new`](Self::new) of a descriptor that was looked at just before. No system
+    /// call.
+    pub fn of(fd: F, end: Endpoint) -> Self {
+        Self { fd, end, to: 0 }
+    }
+}
+
+impl FileRange {
+    /// The range as the source of a transfer. The kernel is asked what the file is the first time.
+    ///
+    /// # Errors
+    /// As [`Source::range`].
+    pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
+        let end = self.file.end_or(|file| Endpoint::of(file))?;
+        Source::range_of(&*self.file, end, self.offset, self.len)
+    }
+}
+
+fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<Kind, Errno> {
+    Ok(match file_type {
+        FileType::RegularFile => Kind::File,
+        FileType::BlockDevice => Kind::Block,
+        FileType::CharacterDevice => Kind::Char,
+        FileType::Fifo => Kind::Pipe,
+        FileType::Socket => socket_kind(fd)?,
+        _ => Kind::Other,
+    })
+}
+
+fn socket_kind(fd: BorrowedFd<'_>) -> Result<Kind, Errno> {
+    if rustix::net::sockopt::socket_type(fd)? != SocketType::STREAM {
+        return Ok(Kind::Other);
+    }
+    Ok(match rustix::net::sockopt::socket_domain(fd)? {
+        AddressFamily::UNIX => Kind::Unix,
+        AddressFamily::INET | AddressFamily::INET6 => {
+            if sys::tcp_ulp_is_tls(fd) {
+                Kind::TcpKernelTls
+            } else {
+                Kind::Tcp
+            }
+        }
+        _ => Kind::Other,
+    })
+}
+
+/// QUIRK(size-without-blocks): files in sysfs say 4096, whatever they contain. They have no blocks
+/// and yet claim data at their beginning, where a file that is all hole has none.
+fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {
+    end.allocated == 0 && rustix::fs::seek(fd, SeekFrom::Data(0)).is_ok_and(|data| data < end.size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::endpoint::FileStat;
+
+    #[test]
+    fn a_file_that_was_looked_at_is_the_same_without_asking() {
+        let mut file = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut file, &[7; 100_000]).expect("room");
+        file.sync_all().expect("allocated");
+        let stat = FileStat::of(&file.metadata().expect("metadata")).expect("a regular file");
+        let end = Endpoint::of_file(stat);
+        assert_eq!(end, Endpoint::of(&file).expect("an endpoint"));
+        let (asked, told) = (
+            Source::whole(&file).expect("a source"),
+            Source::of(&file, end),
+        );
+        assert_eq!(
+            (told.end, told.from, told.owed),
+            (asked.end, asked.from, asked.owed)
+        );
+        let (asked, told) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
+        assert_eq!((told.end, told.to), (asked.end, asked.to));
+    }
+
+    #[test]
+    fn a_folder_is_no_file() {
+        let folder = std::fs::metadata("/").expect("metadata");
+        assert_eq!(FileStat::of(&folder), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! A plan in progress: a state machine without system calls.
+//!
+//! ```text
+//!            ┌──────────── next() ───────────▶ Op ──────────┐
+//!       Transfer                                        a driver
+//!            └── Again, Wait, Refused, Done ◀── record(result)
+//! ```
+//!
+//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
+//! next one goes on from there. Bytes count as done when the sink has taken them.
+
+mod extent;
+mod holes;
+pub(crate) mod op;
+mod questions;
+mod relay;
+mod state;
+pub(crate) mod verdict;
+pub(crate) mod zeros;
+
+use rustix::io::Errno;
+
+use crate::plan::{Plan, is_whole};
+use crate::vocabulary::account::{Account, Cause, Scope};
+use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source, Writes};
+use crate::vocabulary::error::{Error, Fault};
+use crate::vocabulary::limits::{
+    FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
+};
+use crate::vocabulary::mechanism::Mechanism;
+use extent::Extents;
+use op::{Middle, Op};
+use relay::Relay;
+use state::{Phase, Punching, Question};
+use verdict::{Situation, Verdict, verdict};
+use zeros::Zeros;
+
+pub use state::{Step, Transfer};
+
+impl Transfer {
+    /// A transfer at its beginning. An empty plan fails at the first step.
+    pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
+        let phase = match (plan.first(), source.owed) {
+            (_, Owed::Exactly(0)) => Phase::Done,
+            (Some(mechanism), _) => Phase::Moving(mechanism),
+            (None, _) => {
+                let (mechanism, errno) = plan.refused_before().unzip();
+                Phase::Failed(mechanism, Fault::Refused, errno)
+            }
+        };
+        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+        Self {
+            plan,
+            source: source.end,
+            sink: sink.end,
+            from: source.from,
+            to: sink.to,
+            owed: source.owed,
+            whole: is_whole(source, sink),
+            done: 0,
+            phase,
+            relay: Relay::default(),
+            extents: Extents::of(source, sink, plan.holes),
+            zeros: Zeros::of(sink, plan.holes),
+            punching: Punching::Wanted,
+            hole_until: 0,
+            sink_position: None,
+            call_bytes_max: if between_files {
+                FILE_CALL_BYTES_MAX
+            } else {
+                STREAM_CALL_BYTES_MAX
+            },
+            account: Account::default(),
+        }
+    }
+
+    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes
+    /// hold.
+    pub fn limit_calls(&mut self, bytes: u64) {
+        self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
+    }
+
+    /// What has happened so far.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// What has happened since the account was last taken, and a new one begins; the cursor stays.
+    pub fn take_account(&mut self) -> Account {
+        std::mem::take(&mut self.account)
+    }
+
+    /// The plan it follows.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The account of a transfer that is done.
+    ///
+    /// # Errors
+    /// Why it failed, with the same account; one that is neither done nor failed was cancelled.
+    pub fn finish(self) -> Result<Account, Error> {
+        let (mechanism, fault, errno) = match self.phase {
+            Phase::Done => return Ok(self.account),
+            Phase::Failed(mechanism, fault, errno) => (mechanism, fault, errno),
+            Phase::Moving(mechanism) | Phase::Asking(mechanism, _) => {
+                (Some(mechanism), Fault::Cancelled, None)
+            }
+        };
+        let (lost, account) = (self.relay.held(), Box::new(self.account));
+        Err(Error {
+            fault,
+            mechanism,
+            errno,
+            lost,
+            account,
+        })
+    }
+
+    /// What source and sink are.
+    pub fn ends(&self) -> (Endpoint, Endpoint) {
+        (self.source, self.sink)
+    }
+
+    /// Ends the transfer, because waiting for a side failed with `errno`.
+    pub fn abandon(&mut self, errno: Errno) {
+        if let Phase::Moving(mechanism) | Phase::Asking(mechanism, _) = self.phase {
+            self.fail(mechanism, Fault::Kernel, Some(errno));
+        }
+    }
+
+    /// Whether what the sink has not got yet is this range of the source.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_at(&self, offset: u64, len: u64) -> bool {
+        self.from + self.done == offset && self.owed == Owed::Exactly(self.done + len)
+    }
+
+    /// Bytes that were taken from the source and that the sink has not got yet.
+    pub fn held(&self) -> u64 {
+        self.relay.held()
+    }
+
+    /// The call to make now; none once it is done or has failed. Asking twice gives the same call.
+    pub fn next_op(&self) -> Option<Op> {
+        match self.phase {
+            Phase::Asking(mechanism, question) => Some(self.ask(mechanism, question)),
+            Phase::Moving(mechanism) => Some(self.move_by(mechanism)),
+            Phase::Done | Phase::Failed(..) => None,
+        }
+    }
+
+    fn move_by(&self, mechanism: Mechanism) -> Op {
+        let (to, next) = (self.sink_offset(), self.to + self.done);
+        let end = self.total().and_then(|total| self.to.checked_add(total));
+        if let Some(look) = self.zeros.question(next, self.relay.buffered(), end) {
+            return look;
+        }
+        if let Some(drain) = self.relay.drain(to, self.zeros.data_after(next)) {
+            return drain;
+        }
+        if mechanism == Mechanism::Clone {
+            return self.clone_op();
+        }
+        let at = self.from + self.done;
+        if let Some(question) = self.extents.question(at) {
+            return question;
+        }
+        let owed = self.left().min(self.extents.data_after(at));
+        let len = owed.min(self.call_bytes_max);
+        let from = self.source_offset();
+        match mechanism {
+            Mechanism::Clone | Mechanism::CopyRange => Op::CopyRange {
+                from: at,
+                to: next,
+                len,
+            },
+            Mechanism::Sendfile => match to {
+                Some(to) if self.sink_position != Some(to) => Op::SeekSink { to },
+                _ => Op::Sendfile { from, len },
+            },
+            Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
+            Mechanism::Splice => Relay::fill(Middle::Pipe, from, len),
+            Mechanism::ReadWrite => {
+                let len = self.zeros.fill_bytes(next, owed, len);
+                Relay::fill(Middle::Buffer, from, len)
+            }
+        }
+    }
+
+    fn clone_op(&self) -> Op {
+        if self.whole {
+            return Op::Clone;
+        }
+        Op::CloneRange {
+            from: self.from + self.done,
+            to: self.to + self.done,
+            len: self.left(),
+        }
+    }
+
+    fn has_pipe_end(&self) -> bool {
+        self.source.kind == Kind::Pipe || self.sink.kind == Kind::Pipe
+    }
+
+    fn source_offset(&self) -> Option<u64> {
+        (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
+    }
+
+    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
+    /// so none is named.
+    fn sink_offset(&self) -> Option<u64> {
+        let explicit =
+            self.sink.kind.offsets() == Offsets::Explicit && self.sink.writes == Writes::AtOffset;
+        explicit.then_some(self.to + self.done)
+    }
+
+    /// Takes the result of the call that [`Transfer::next_op`] gave.
+    pub fn record(&mut self, result: Result<u64, Errno>) -> Step {
+        let Some(op) = self.next_op() else {
+            return self.over();
+        };
+        match (self.phase, op.call(), op.mechanism()) {
+            (Phase::Moving(_), Some(call), Some(mechanism)) => {
+                self.account.called(mechanism);
+                let verdict = verdict(call, result, &self.situation());
+                self.follow(op, mechanism, verdict, result.err())
+            }
+            (Phase::Asking(mechanism, question), ..) => {
+                self.account.asides += 1;
+                self.answer(mechanism, question, result)
+            }
+            _ => {
+                self.account.asides += u64::from(!op.is_look());
+                self.map(op, result)
+            }
+        }
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            source: self.source.kind,
+            sink: self.sink.kind,
+            source_waits: self.source.waits,
+            sink_waits: self.sink.waits,
+            done: self.done,
+        }
+    }
+
+    fn follow(
+        &mut self,
+        op: Op,
+        mechanism: Mechanism,
+        verdict: Verdict,
+        errno: Option<Errno>,
+    ) -> Step {
+        let cause = errno.map_or(Cause::SaidNothing, Cause::Errno);
+        match verdict {
+            Verdict::Moved(bytes) => self.moved(op, mechanism, bytes),
+            Verdict::Ended => self.ended(op, mechanism),
+            Verdict::Again => Step::Again,
+            Verdict::Wait(wait) => Step::Wait(wait),
+            Verdict::Suspect => {
+                self.ask_next(mechanism, Question::Probe(errno.unwrap_or(Errno::NOSYS)))
+            }
+            Verdict::Refused(scope) => {
+                self.refused(mechanism, cause, scope, self.plan.after(mechanism))
+            }
+            Verdict::RefusedToReading => {
+                self.refused(mechanism, cause, Scope::Once, self.reading_after(mechanism))
+            }
+            Verdict::Fatal(fault) => self.fail(mechanism, fault, errno),
+        }
+    }
+
+    fn moved(&mut self, op: Op, mechanism: Mechanism, bytes: u64) -> Step {
+        match op {
+            Op::Clone => return self.ask_next(mechanism, Question::Cloned),
+            Op::CloneRange { len, .. } => return self.arrived(mechanism, len),
+            Op::Sendfile { .. } => {
+                self.sink_position = self.sink_position.map(|position| position + bytes);
+            }
+            _ => (),
+        }
+        let arrived = self.relay.moved(op, bytes);
+        self.arrived(mechanism, arrived)
+    }
+
+    /// The call moved 0 bytes, which reading a stream may be believed.
+    fn ended(&mut self, op: Op, mechanism: Mechanism) -> Step {
+        let read = matches!(
+            op,
+            Op::Fill {
+                through: Middle::Buffer,
+                ..
+            }
+        );
+        if read || self.source.kind.offsets() == Offsets::None {
+            return self.source_ended(mechanism);
+        }
+        self.ask_next(mechanism, Question::Peek)
+    }
+}

@@ -1,0 +1,434 @@
+//! What every result of a system call means: the one table.
+//!
+//! Sources: the manual pages of the calls, and the reports listed in `docs/kernel-notes.md`. A row
+//! stands for what programs met, not only for what is documented.
+//!
+//! Two principles decide what no row names. A direct mechanism that was refused has moved nothing
+//! in that call and the cursor is explicit, so the next mechanism may go on from there and will
+//! meet any real fault again. The last mechanism, and a relay that holds bytes, have nothing to
+//! fall back on: there an unknown error ends the transfer.
+
+use rustix::io::Errno;
+
+use crate::vocabulary::account::Scope;
+use crate::vocabulary::endpoint::{Kind, Side, Waits};
+use crate::vocabulary::error::Fault;
+
+/// Which call gave the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// FICLONE, FICLONERANGE.
+    Clone,
+    /// copy_file_range.
+    CopyRange,
+    /// sendfile.
+    Sendfile,
+    /// splice where one side of the transfer is a pipe.
+    Splice,
+    /// splice from the source into the middle pipe, which is empty.
+    FillPipe,
+    /// splice from the middle pipe, which holds bytes, to the sink.
+    DrainPipe,
+    /// read into the middle buffer.
+    FillBuffer,
+    /// write from the middle buffer.
+    DrainBuffer,
+    /// read from the middle pipe into the middle buffer, after its drain was refused.
+    ReadOut,
+}
+
+/// What surrounds a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    pub(crate) source: Kind,
+    pub(crate) sink: Kind,
+    pub(crate) source_waits: Waits,
+    pub(crate) sink_waits: Waits,
+    /// Bytes done so far.
+    pub(crate) done: u64,
+}
+
+/// Which side has to become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The source must become readable.
+    Source,
+    /// The sink must become writable.
+    Sink,
+    /// One of them, and the call did not tell which: both must be ready.
+    Both,
+}
+
+/// What a result means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// So many bytes went on.
+    Moved(u64),
+    /// The source has no more, or the call pretends so.
+    Ended,
+    /// The same call again at once.
+    Again,
+    /// The same call when the side is ready.
+    Wait(Wait),
+    /// Missing or forbidden: a probe tells how far.
+    Suspect,
+    /// The next mechanism.
+    Refused(Scope),
+    /// The last mechanism: the others of its kind would go the same wrong way.
+    RefusedToReading,
+    /// Nothing more is tried.
+    Fatal(Fault),
+}
+
+const ONCE: Verdict = Verdict::Refused(Scope::Once);
+
+pub(crate) fn verdict(call: Call, result: Result<u64, Errno>, at: &Situation) -> Verdict {
+    match result {
+        Ok(0) => zero(call),
+        Ok(bytes) => Verdict::Moved(bytes),
+        Err(Errno::INTR) => Verdict::Again,
+        Err(errno) => match call {
+            Call::Clone => clone(errno),
+            Call::CopyRange => copy_range(errno, at),
+            Call::Sendfile => sendfile(errno, at),
+            Call::Splice => splice(errno, at),
+            Call::FillPipe => fill_pipe(errno, at),
+            Call::DrainPipe => drain_pipe(errno, at),
+            Call::FillBuffer => fill_buffer(errno, at),
+            Call::DrainBuffer => drain_buffer(errno, at),
+            Call::ReadOut => Verdict::Fatal(Fault::Kernel),
+        },
+    }
+}
+
+const fn zero(call: Call) -> Verdict {
+    match call {
+        // The ioctl has no count: 0 is its success.
+        Call::Clone => Verdict::Moved(0),
+        Call::CopyRange | Call::Sendfile | Call::Splice | Call::FillPipe | Call::FillBuffer => {
+            Verdict::Ended
+        }
+        Call::DrainPipe => Verdict::Refused(Scope::Once),
+        Call::DrainBuffer => Verdict::Fatal(Fault::Sink),
+        Call::ReadOut => Verdict::Fatal(Fault::Kernel),
+    }
+}
+
+fn clone(errno: Errno) -> Verdict {
+    match errno {
+        Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::XDEV => {
+            Verdict::Refused(Scope::Devices)
+        }
+        // Final: going on after them has corrupted copies (coreutils 9.2).
+        Errno::NOSPC | Errno::DQUOT => Verdict::Fatal(Fault::Full),
+        Errno::IO => Verdict::Fatal(Fault::Disk),
+        Errno::NOMEM => Verdict::Fatal(Fault::Kernel),
+        Errno::ROFS => Verdict::Fatal(Fault::Sink),
+        _ => Verdict::Refused(Scope::Once),
+    }
+}
+
+fn copy_range(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
+        Errno::XDEV | Errno::OPNOTSUPP => Verdict::Refused(Scope::Devices),
+        // QUIRK(cifs-eio): CIFS says EIO where it means "not here"; a bad block repeats it on read.
+        Errno::IO if at.done == 0 => Verdict::RefusedToReading,
+        Errno::IO => Verdict::Fatal(Fault::Disk),
+        Errno::NOSPC | Errno::DQUOT => Verdict::Fatal(Fault::Full),
+        Errno::NOMEM => Verdict::Fatal(Fault::Kernel),
+        Errno::ROFS | Errno::ISDIR => Verdict::Fatal(Fault::Sink),
+        // EINVAL EACCES EBADF ETXTBSY EOVERFLOW EAGAIN; ENOENT from CIFS; EFBIG, which Linux 6.17
+        // says wrongly at the end of a file: a true limit is met again by the next mechanism.
+        _ => Verdict::Refused(Scope::Once),
+    }
+}
+
+fn sendfile(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        // Files never have to be waited for; a terminal does.
+        Errno::AGAIN if at.source == Kind::Char => wait_or_timeout(Wait::Both, at, ONCE),
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
+        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
+        // Towards a socket only the source has a disk.
+        Errno::IO if at.sink.is_socket() => Verdict::Fatal(Fault::Source),
+        Errno::IO => Verdict::Fatal(Fault::Disk),
+        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
+    }
+}
+
+fn splice(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::AGAIN => wait_or_timeout(Wait::Both, at, ONCE),
+        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
+        Errno::IO if at.source == Kind::Pipe => Verdict::Fatal(Fault::Sink),
+        Errno::IO => Verdict::Fatal(Fault::Source),
+        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
+    }
+}
+
+/// The pipe is empty, so EAGAIN can only mean the source.
+fn fill_pipe(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::AGAIN => wait_or_timeout(Wait::Source, at, ONCE),
+        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
+        Errno::INVAL if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
+        Errno::IO => Verdict::Fatal(Fault::Source),
+        _ => terminal(errno, Side::Source).unwrap_or(Verdict::Refused(Scope::Once)),
+    }
+}
+
+/// The pipe holds bytes, so EAGAIN can only mean the sink.
+fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
+        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
+        Errno::IO => Verdict::Fatal(Fault::Sink),
+        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
+    }
+}
+
+fn fill_buffer(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::AGAIN => wait_or_timeout(Wait::Source, at, Verdict::Fatal(Fault::Source)),
+        Errno::IO if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
+        _ => terminal(errno, Side::Source).unwrap_or(Verdict::Fatal(Fault::Source)),
+    }
+}
+
+fn drain_buffer(errno: Errno, at: &Situation) -> Verdict {
+    match errno {
+        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, Verdict::Fatal(Fault::Sink)),
+        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Fatal(Fault::Sink)),
+    }
+}
+
+/// What no mechanism gets around. A connection's end is told with the side it is on.
+fn terminal(errno: Errno, side: Side) -> Option<Verdict> {
+    let fault = match errno {
+        Errno::PIPE
+        | Errno::CONNRESET
+        | Errno::CONNABORTED
+        | Errno::NOTCONN
+        | Errno::TIMEDOUT
+        | Errno::HOSTUNREACH
+        | Errno::NETUNREACH
+        | Errno::NETDOWN
+        | Errno::NETRESET => Fault::PeerGone,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Fault::Full,
+        Errno::NOMEM | Errno::NOBUFS => Fault::Kernel,
+        Errno::ROFS => Fault::Sink,
+        Errno::ISDIR => Fault::of_side(side),
+        _ => return None,
+    };
+    Some(Verdict::Fatal(fault))
+}
+
+/// Only what can become ready is waited for. On a socket that blocks, EAGAIN is a timeout that ran
+/// out; from a file it is a refusal like others, for which `otherwise` stands.
+fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
+    let (source, sink) = ((at.source, at.source_waits), (at.sink, at.sink_waits));
+    let asked = match wait {
+        Wait::Source => [Some(source), None],
+        Wait::Sink => [None, Some(sink)],
+        Wait::Both => [Some(source), Some(sink)],
+    };
+    let polls = |(kind, waits)| waits == Waits::Polls && !matches!(kind, Kind::File | Kind::Block);
+    if asked.into_iter().flatten().any(polls) {
+        Verdict::Wait(wait)
+    } else if asked
+        .into_iter()
+        .flatten()
+        .any(|(kind, _)| kind.is_socket())
+    {
+        Verdict::Fatal(Fault::TimedOut)
+    } else {
+        otherwise
+    }
+}
+
+/// The probe is a call with no descriptors: "bad descriptor" means that the call is there and
+/// allowed (and so does a signal that came in between), anything else that it is gone for good.
+pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
+    (![Errno::BADF, Errno::INTR].contains(&probed)).then_some(probed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn situation(done: u64) -> Situation {
+        Situation {
+            source: Kind::File,
+            sink: Kind::Tcp,
+            source_waits: Waits::Blocks,
+            sink_waits: Waits::Polls,
+            done,
+        }
+    }
+
+    const CALLS: [Call; 9] = [
+        Call::Clone,
+        Call::CopyRange,
+        Call::Sendfile,
+        Call::Splice,
+        Call::FillPipe,
+        Call::DrainPipe,
+        Call::FillBuffer,
+        Call::DrainBuffer,
+        Call::ReadOut,
+    ];
+
+    #[test]
+    fn an_interrupted_call_is_made_again() {
+        for call in CALLS {
+            assert_eq!(
+                verdict(call, Err(Errno::INTR), &situation(0)),
+                Verdict::Again,
+                "{call:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_full_or_broken_disk_ends_everything() {
+        for call in CALLS {
+            for errno in [Errno::NOSPC, Errno::DQUOT, Errno::NOMEM] {
+                let told = verdict(call, Err(errno), &situation(1));
+                assert!(
+                    matches!(told, Verdict::Fatal(_)),
+                    "{call:?} {errno:?} {told:?}"
+                );
+            }
+            let told = verdict(call, Err(Errno::IO), &situation(1));
+            assert!(matches!(told, Verdict::Fatal(_)), "{call:?} EIO {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_peers_forgot_to_fall_back_from() {
+        let refused = |call, errno, scope| {
+            let told = verdict(call, Err(errno), &situation(0));
+            assert_eq!(told, Verdict::Refused(scope), "{call:?} {errno:?}");
+        };
+        for errno in [Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS, Errno::XDEV] {
+            refused(Call::Clone, errno, Scope::Devices);
+        }
+        for errno in [
+            Errno::INVAL,
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::BADF,
+            Errno::TXTBSY,
+        ] {
+            refused(Call::Clone, errno, Scope::Once);
+        }
+        for errno in [Errno::XDEV, Errno::OPNOTSUPP] {
+            refused(Call::CopyRange, errno, Scope::Devices);
+        }
+        for errno in [
+            Errno::INVAL,
+            Errno::ACCESS,
+            Errno::BADF,
+            Errno::TXTBSY,
+            Errno::OVERFLOW,
+            Errno::AGAIN,
+            Errno::NOENT,
+            Errno::FBIG,
+        ] {
+            refused(Call::CopyRange, errno, Scope::Once);
+        }
+        for errno in [
+            Errno::INVAL,
+            Errno::OPNOTSUPP,
+            Errno::SPIPE,
+            Errno::OVERFLOW,
+        ] {
+            refused(Call::Sendfile, errno, Scope::Once);
+            refused(Call::FillPipe, errno, Scope::Once);
+        }
+    }
+
+    #[test]
+    fn missing_and_forbidden_calls_are_probed() {
+        for call in [
+            Call::CopyRange,
+            Call::Sendfile,
+            Call::Splice,
+            Call::FillPipe,
+            Call::DrainPipe,
+        ] {
+            for errno in [Errno::NOSYS, Errno::PERM] {
+                assert_eq!(verdict(call, Err(errno), &situation(0)), Verdict::Suspect);
+            }
+        }
+    }
+
+    /// QUIRK(cifs-eio)
+    #[test]
+    fn cifs_eio() {
+        let first = verdict(Call::CopyRange, Err(Errno::IO), &situation(0));
+        assert_eq!(first, Verdict::RefusedToReading);
+        let later = verdict(Call::CopyRange, Err(Errno::IO), &situation(1));
+        assert_eq!(later, Verdict::Fatal(Fault::Disk));
+    }
+
+    #[test]
+    fn eagain_waits_for_the_side_it_can_only_mean() {
+        let polls = Situation {
+            source: Kind::Tcp,
+            source_waits: Waits::Polls,
+            ..situation(0)
+        };
+        let told = |call| verdict(call, Err(Errno::AGAIN), &polls);
+        assert_eq!(told(Call::Sendfile), Verdict::Wait(Wait::Sink));
+        assert_eq!(told(Call::Splice), Verdict::Wait(Wait::Both));
+        assert_eq!(told(Call::FillPipe), Verdict::Wait(Wait::Source));
+        assert_eq!(told(Call::DrainPipe), Verdict::Wait(Wait::Sink));
+        let blocks = Situation {
+            sink_waits: Waits::Blocks,
+            ..polls
+        };
+        let told = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
+        assert_eq!(told, Verdict::Fatal(Fault::TimedOut));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_file() {
+        let files = Situation {
+            sink: Kind::File,
+            source_waits: Waits::Polls,
+            ..situation(0)
+        };
+        for call in [
+            Call::Sendfile,
+            Call::Splice,
+            Call::FillPipe,
+            Call::DrainPipe,
+        ] {
+            assert_eq!(verdict(call, Err(Errno::AGAIN), &files), ONCE, "{call:?}");
+        }
+        for (call, fault) in [
+            (Call::FillBuffer, Fault::Source),
+            (Call::DrainBuffer, Fault::Sink),
+        ] {
+            let told = verdict(call, Err(Errno::AGAIN), &files);
+            assert_eq!(told, Verdict::Fatal(fault), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_gone_peer_is_the_peers_fault() {
+        for call in [
+            Call::Sendfile,
+            Call::DrainPipe,
+            Call::DrainBuffer,
+            Call::FillBuffer,
+        ] {
+            for errno in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN] {
+                let told = verdict(call, Err(errno), &situation(5));
+                assert_eq!(told, Verdict::Fatal(Fault::PeerGone), "{call:?}");
+            }
+        }
+    }
+}

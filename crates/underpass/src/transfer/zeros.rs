@@ -1,0 +1,286 @@
+//! Runs of zeros in the read/write buffer, which become holes where the caller wants them found.
+//!
+//! ```text
+//!  the buffer   │ zeros ─▶ a hole │ data ─▶ drained │ zeros ─▶ a hole │ …
+//!  is asked     DropZeros         DropZeros: none   DropZeros
+//!                                 DataAhead
+//! ```
+//!
+//! What counts are whole blocks at the offsets of the sink, since nothing less can be a hole, and
+//! at the very end of the transfer the part of a block that is left of it.
+
+use rustix::io::Errno;
+
+use crate::plan::policy::Holes;
+use crate::transfer::extent::Found;
+use crate::transfer::op::{Held, Op};
+use crate::vocabulary::endpoint::Sink;
+use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
+
+/// What is known of the bytes that the buffer begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zeros {
+    block_bytes: u64,
+    seen: Seen,
+}
+
+/// Offsets are the sink's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// Zeros are data like all else.
+    Plain,
+    /// Nothing is known of what comes next.
+    Unknown,
+    /// Data comes next; where it ends is not known.
+    Data,
+    /// Data up to here.
+    DataUntil(u64),
+}
+
+impl Zeros {
+    pub(crate) fn of<F>(sink: &Sink<F>, holes: Holes) -> Self {
+        let seen = if holes == Holes::Find && sink.takes_holes() {
+            Seen::Unknown
+        } else {
+            Seen::Plain
+        };
+        let block_bytes = sink.end.block_bytes;
+        Self {
+            block_bytes: block_bytes.clamp(ZERO_BLOCK_BYTES_MIN, BUFFER_BYTES as u64),
+            seen,
+        }
+    }
+
+    /// The question that must be answered before the `held` bytes that go to `to` may be drained.
+    /// `end` is where the transfer ends, if that is known.
+    pub(crate) fn question(&self, to: u64, held: u64, end: Option<u64>) -> Option<Op> {
+        let ahead = Held {
+            to,
+            len: held,
+            block_bytes: self.block_bytes,
+            end,
+        };
+        match self.seen {
+            _ if held == 0 => None,
+            Seen::Plain => None,
+            Seen::DataUntil(end) if to < end => None,
+            Seen::Unknown | Seen::DataUntil(_) => Some(Op::DropZeros(ahead)),
+            Seen::Data => Some(Op::DataAhead(ahead)),
+        }
+    }
+
+    /// Bytes from `to` on that may be drained in one go.
+    pub(crate) fn data_after(&self, to: u64) -> u64 {
+        match self.seen {
+            Seen::DataUntil(end) => end.saturating_sub(to),
+            _ => u64::MAX,
+        }
+    }
+
+    /// What a read for `to` asks for where it can't get all of `owed`: no more than leaves the
+    /// next one at the beginning of a block.
+    pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
+        let most = owed.min(most).min(BUFFER_BYTES as u64);
+        let beyond = (to + most) % self.block_bytes;
+        if self.seen == Seen::Plain || most == owed || beyond >= most {
+            most
+        } else {
+            most - beyond
+        }
+    }
+
+    /// Takes the answer to `op`. What was not looked at is data.
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> Found {
+        match (op, answer) {
+            (Op::DropZeros(_), Ok(0)) => self.seen = Seen::Data,
+            (Op::DropZeros(held), Ok(len)) if len <= held.len => {
+                self.seen = Seen::Unknown;
+                return Found::Hole(len);
+            }
+            (Op::DataAhead(held), Ok(len @ 1..)) if len <= held.len => {
+                self.seen = Seen::DataUntil(held.to + len);
+            }
+            (Op::DropZeros(held) | Op::DataAhead(held), _) => {
+                self.seen = Seen::DataUntil(held.to + held.len);
+            }
+            _ => (),
+        }
+        Found::Nothing
+    }
+}
+
+/// What a block of the sink would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Zeros,
+    Data,
+}
+
+impl Held {
+    /// How many of `bytes`, which are what is held, are of one content from the beginning on.
+    pub(crate) fn run_of(&self, content: Content, bytes: &[u8]) -> usize {
+        let mut run = 0;
+        while let Some(len) = self.block_at(run, bytes.len()) {
+            if self.content(run, &bytes[run..run + len]) != content {
+                break;
+            }
+            run += len;
+        }
+        run
+    }
+
+    /// How much of the block at `at` is held; none behind the end.
+    fn block_at(&self, at: usize, held: usize) -> Option<usize> {
+        let into_block = (self.to + at as u64) % self.block_bytes;
+        let rest = held.checked_sub(at).filter(|rest| *rest > 0)?;
+        let block = usize::try_from(self.block_bytes - into_block).unwrap_or(usize::MAX);
+        Some(rest.min(block))
+    }
+
+    fn content(&self, at: usize, block: &[u8]) -> Content {
+        let (start, len) = (self.to + at as u64, block.len() as u64);
+        let last = self.end == Some(start + len);
+        let whole = start % self.block_bytes == 0 && (len == self.block_bytes || last);
+        if whole && is_zero(block) {
+            Content::Zeros
+        } else {
+            Content::Data
+        }
+    }
+}
+
+/// Bytes that are equal to themselves shifted by one are all alike: the comparison of slices is the
+/// C library's, which takes many at a time.
+fn is_zero(bytes: &[u8]) -> bool {
+    match bytes {
+        [] => true,
+        [first, rest @ ..] => *first == 0 && *rest == bytes[..rest.len()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::endpoint::Kind;
+
+    fn held(to: u64, len: usize, end: Option<u64>) -> Held {
+        Held {
+            to,
+            len: len as u64,
+            block_bytes: 512,
+            end,
+        }
+    }
+
+    /// Length of the runs from the beginning on, zeros first.
+    fn runs(to: u64, bytes: &[u8], end: Option<u64>) -> Vec<usize> {
+        let (mut runs, mut at, mut content) = (Vec::new(), 0, Content::Zeros);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let run = held(to + at as u64, rest.len(), end).run_of(content, rest);
+            runs.push(run);
+            at += run;
+            content = match content {
+                Content::Zeros => Content::Data,
+                Content::Data => Content::Zeros,
+            };
+        }
+        runs
+    }
+
+    fn with_data(len: usize, data: &[usize]) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        for at in data {
+            bytes[*at] = 1;
+        }
+        bytes
+    }
+
+    #[test]
+    fn whole_blocks_at_the_offsets_of_the_sink_are_holes() {
+        for (to, bytes, end, expected) in [
+            (0, with_data(2048, &[]), None, &[2048][..]),
+            (0, with_data(2048, &[0]), None, &[0, 512, 1536]),
+            (0, with_data(2048, &[511]), None, &[0, 512, 1536]),
+            (0, with_data(2048, &[512]), None, &[512, 512, 1024]),
+            (0, with_data(2048, &[2047]), None, &[1536, 512]),
+            (0, with_data(511, &[]), None, &[0, 511]),
+            (0, with_data(511, &[]), Some(511), &[511]),
+            (0, with_data(511, &[]), Some(512), &[0, 511]),
+            (0, with_data(1000, &[600]), Some(1000), &[512, 488]),
+            (1, with_data(2048, &[]), None, &[0, 511, 1536, 1]),
+            (1, with_data(2048, &[]), Some(2049), &[0, 511, 1537]),
+            (1, with_data(100, &[]), Some(101), &[0, 100]),
+            (512, with_data(600, &[599]), Some(1112), &[512, 88]),
+        ] {
+            assert_eq!(runs(to, &bytes, end), expected, "{} at {to}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_byte_anywhere_makes_data() {
+        assert!(is_zero(&[]) && is_zero(&[0]) && !is_zero(&[1]));
+        for len in [2, 7, 8, 9, 512, 4099] {
+            assert!(is_zero(&with_data(len, &[])), "{len}");
+            for at in [0, 1, len / 2, len - 1] {
+                assert!(!is_zero(&with_data(len, &[at])), "{at} of {len}");
+            }
+            assert!(!is_zero(&vec![7; len]), "all alike, {len}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_is_asked_for_zeros_then_for_data() {
+        let sink = Sink::sample(Kind::File);
+        let mut zeros = Zeros::of(&sink, Holes::Find);
+        assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
+        let ask = zeros.question(0, 9000, None).expect("unknown");
+        assert_eq!(zeros.record(ask, Ok(4096)), Found::Hole(4096));
+        let ask = zeros.question(4096, 4904, None).expect("unknown again");
+        assert_eq!(zeros.record(ask, Ok(0)), Found::Nothing);
+        let ask = zeros.question(4096, 4904, None).expect("how much data");
+        assert!(matches!(ask, Op::DataAhead(Held { to: 4096, .. })));
+        assert_eq!(zeros.record(ask, Ok(4096)), Found::Nothing);
+        let asked = zeros.question(5000, 4000, None);
+        assert_eq!((asked, zeros.data_after(5000)), (None, 3192));
+        assert!(zeros.question(8192, 808, None).is_some());
+        assert_eq!(
+            Zeros::of(&sink, Holes::Keep).question(0, 9000, None),
+            None,
+            "not asked for"
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_data() {
+        let mut zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        for answer in [Err(Errno::IO), Ok(9001)] {
+            let ask = zeros.question(0, 9000, None).expect("unknown");
+            assert_eq!(zeros.record(ask, answer), Found::Nothing);
+            assert_eq!(zeros.data_after(0), 9000);
+            zeros.seen = Seen::Unknown;
+        }
+    }
+
+    #[test]
+    fn reads_end_where_blocks_do() {
+        let buffer = BUFFER_BYTES as u64;
+        let zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        assert_eq!(zeros.fill_bytes(0, u64::MAX, u64::MAX), buffer);
+        assert_eq!(zeros.fill_bytes(100, u64::MAX, u64::MAX), buffer - 100);
+        assert_eq!(zeros.fill_bytes(100, 5000, u64::MAX), 5000, "all there is");
+        assert_eq!(zeros.fill_bytes(100, u64::MAX, 5000), 4096 - 100);
+        assert_eq!(zeros.fill_bytes(100, u64::MAX, 70), 70, "no block at all");
+        let plain = Zeros::of(&Sink::sample(Kind::Tcp), Holes::Find);
+        assert_eq!(plain.fill_bytes(100, u64::MAX, u64::MAX), buffer);
+    }
+
+    #[test]
+    fn blocks_are_neither_too_small_nor_larger_than_the_buffer() {
+        for (says, is) in [(0, 512), (4096, 4096), (1 << 30, BUFFER_BYTES as u64)] {
+            let mut sink = Sink::sample(Kind::File);
+            sink.end.block_bytes = says;
+            assert_eq!(Zeros::of(&sink, Holes::Find).block_bytes, is);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What really happened, measured from the counts that the kernel returned.
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+use crate::vocabulary::errno;
+use crate::vocabulary::limits::LISTED_REFUSALS_MAX;
+use crate::vocabulary::mechanism::Mechanism;
+
+/// How far a refusal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Scope {
+    /// This kernel, or its seccomp filter, has no such call. Reports call it "host".
+    #[cfg_attr(feature = "serde", serde(rename = "host"))]
+    Kernel,
+    /// This pair of devices: other files on them will be refused as well.
+    Devices,
+    /// These two descriptors, this once. The next file may be another matter.
+    Once,
+}
+
+/// Why a mechanism was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The call failed with this.
+    Errno(Errno),
+    /// The call said 0 bytes although the source had more.
+    SaidNothing,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(errno) => write!(f, "{}", errno::Named(*errno)),
+            Self::SaidNothing => f.write_str("0 bytes although there were more"),
+        }
+    }
+}
+
+/// A mechanism that could not be used, why, and how far that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Which one.
+    pub mechanism: Mechanism,
+    /// What the kernel said.
+    pub cause: Cause,
+    /// How far it holds.
+    pub scope: Scope,
+    /// Bytes of the transfer that had been done when it was refused.
+    pub after: u64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scope = match self.scope {
+            Scope::Kernel => "on this kernel",
+            Scope::Devices => "between these devices",
+            Scope::Once => "this once",
+        };
+        write!(
+            f,
+            "{} refused {scope} after {} bytes: {}",
+            self.mechanism, self.after, self.cause
+        )
+    }
+}
+
+/// Bytes and calls of one mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Tally {
+    /// Payload bytes that reached the sink.
+    pub bytes: u64,
+    /// System calls made to move payload, failed ones and both halves of a relay included.
+    pub calls: u64,
+}
+
+/// Bytes, calls and refusals per mechanism, measured from returned counts, never predicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Account {
+    tallies: [Tally; 5],
+    /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
+    /// source, or zeros that became holes ([`Holes::Find`](crate::Holes::Find)).
+    pub holes: u64,
+    /// System calls that moved no payload: seeks, probes, lengths.
+    pub asides: u64,
+    /// The refusals, in order; equal ones once.
+    pub refusals: Vec<Refusal>,
+    /// Refusals beyond those listed.
+    pub refusals_unlisted: u64,
+}
+
+impl Account {
+    /// What one mechanism moved.
+    pub fn of(&self, mechanism: Mechanism) -> Tally {
+        self.tallies[mechanism.index()]
+    }
+
+    /// Payload bytes that reached the sink, by whatever mechanism.
+    pub fn bytes(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.bytes).sum()
+    }
+
+    /// Payload bytes that crossed into user space and back on their way.
+    pub fn crossed(&self) -> u64 {
+        let crossing = |mechanism: &Mechanism| mechanism.crossings() > 0;
+        Mechanism::ALL
+            .into_iter()
+            .filter(crossing)
+            .map(|m| self.of(m).bytes)
+            .sum()
+    }
+
+    /// Adds what another transfer moved.
+    pub fn add(&mut self, other: &Account) {
+        for (mine, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
+            mine.bytes += theirs.bytes;
+            mine.calls += theirs.calls;
+        }
+        self.holes += other.holes;
+        self.asides += other.asides;
+        self.refusals_unlisted += other.refusals_unlisted;
+        for refusal in &other.refusals {
+            self.refused(*refusal);
+        }
+    }
+
+    pub(crate) fn called(&mut self, mechanism: Mechanism) {
+        self.called_times(mechanism, 1);
+    }
+
+    pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
+        self.tallies[mechanism.index()].calls += calls;
+    }
+
+    pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {
+        self.tallies[mechanism.index()].bytes += bytes;
+    }
+
+    pub(crate) fn refused(&mut self, refusal: Refusal) {
+        let same = |known: &Refusal| {
+            (known.mechanism, known.cause, known.scope)
+                == (refusal.mechanism, refusal.cause, refusal.scope)
+        };
+        if self.refusals.iter().any(same) {
+            return;
+        }
+        if self.refusals.len() < LISTED_REFUSALS_MAX {
+            self.refusals.push(refusal);
+        } else {
+            self.refusals_unlisted += 1;
+        }
+    }
+}
+
+impl fmt::Display for Account {
+    /// One line, for people: `1048576 bytes by sendfile (1 call); clone refused …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for mechanism in Mechanism::ALL {
+            let tally = self.of(mechanism);
+            if tally.bytes > 0 {
+                let calls = if tally.calls == 1 { "call" } else { "calls" };
+                parts.push(format!(
+                    "{} bytes by {mechanism} ({} {calls})",
+                    tally.bytes, tally.calls
+                ));
+            }
+        }
+        if self.holes > 0 {
+            parts.push(format!("{} bytes of holes", self.holes));
+        }
+        if parts.is_empty() {
+            parts.push("nothing to move".to_owned());
+        }
+        parts.extend(self.refusals.iter().map(ToString::to_string));
+        if self.refusals_unlisted > 0 {
+            parts.push(format!("{} further refusals", self.refusals_unlisted));
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+#[cfg(feature = "serde")]
+mod json {
+    use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+    use super::{Account, Cause, Refusal};
+    use crate::vocabulary::errno;
+    use crate::vocabulary::mechanism::Mechanism;
+
+    impl Serialize for Cause {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            match self {
+                Cause::Errno(errno) => serializer.serialize_str(&errno::name(*errno)),
+                Cause::SaidNothing => serializer.serialize_str("said_nothing"),
+            }
+        }
+    }
+
+    impl Serialize for Refusal {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut object = serializer.serialize_struct("Refusal", 4)?;
+            object.serialize_field("mechanism", &self.mechanism)?;
+            object.serialize_field("cause", &self.cause)?;
+            object.serialize_field("scope", &self.scope)?;
+            object.serialize_field("after", &self.after)?;
+            object.end()
+        }
+    }
+
+    impl Serialize for Account {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut object = serializer.serialize_struct("Account", 11)?;
+            object.serialize_field("bytes", &self.bytes())?;
+            object.serialize_field("crossed", &self.crossed())?;
+            for mechanism in Mechanism::ALL {
+                object.serialize_field(mechanism.name(), &self.of(mechanism))?;
+            }
+            object.serialize_field("holes", &self.holes)?;
+            object.serialize_field("asides", &self.asides)?;
+            object.serialize_field("refusals", &self.refusals)?;
+            object.serialize_field("refusals_unlisted", &self.refusals_unlisted)?;
+            object.end()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(after: u64) -> Refusal {
+        let cause = Cause::Errno(Errno::XDEV);
+        Refusal {
+            mechanism: Mechanism::Clone,
+            cause,
+            scope: Scope::Devices,
+            after,
+        }
+    }
+
+    #[test]
+    fn accounts_add_up() {
+        let mut sum = Account::default();
+        let mut one = Account::default();
+        one.called(Mechanism::Sendfile);
+        one.moved(Mechanism::Sendfile, 7);
+        one.called(Mechanism::ReadWrite);
+        one.moved(Mechanism::ReadWrite, 5);
+        one.refused(refusal(0));
+        sum.add(&one);
+        sum.add(&one);
+        assert_eq!((sum.bytes(), sum.crossed()), (24, 10));
+        assert_eq!(
+            sum.of(Mechanism::Sendfile),
+            Tally {
+                bytes: 14,
+                calls: 2
+            }
+        );
+        assert_eq!(sum.refusals, [refusal(0)], "equal refusals are listed once");
+    }
+
+    #[test]
+    fn refusals_beyond_those_listed_are_shown_as_a_number() {
+        let mut account = Account::default();
+        for errno in (1..).take(LISTED_REFUSALS_MAX + 2) {
+            account.refused(Refusal {
+                cause: Cause::Errno(Errno::from_raw_os_error(errno)),
+                ..refusal(0)
+            });
+        }
+        assert!(account.to_string().ends_with("; 2 further refusals"));
+    }
+
+    #[test]
+    fn an_account_reads_as_one_line() {
+        let mut account = Account::default();
+        assert_eq!(account.to_string(), "nothing to move");
+        account.called(Mechanism::Sendfile);
+        account.moved(Mechanism::Sendfile, 9);
+        account.refused(refusal(3));
+        assert_eq!(
+            account.to_string(),
+            "9 bytes by sendfile (1 call); clone refused between these devices after 3 bytes: \
+             EXDEV (Invalid cross-device link)"
+        );
+    }
+}

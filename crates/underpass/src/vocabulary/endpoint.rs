@@ -1,0 +1,306 @@
+//! The two ends of a move: what kind of thing each is, and the range owed. Plain data: `probe.rs`
+//! asks the kernel.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::io::Errno;
+
+/// What a descriptor is, as far as moving bytes is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+    /// A character device or a terminal.
+    Char,
+    /// A pipe or FIFO.
+    Pipe,
+    /// A TCP socket.
+    Tcp,
+    /// A TCP socket whose records the kernel encrypts (TCP_ULP "tls").
+    TcpKernelTls,
+    /// A Unix stream socket.
+    Unix,
+    /// Anything else: datagram sockets, directories, event descriptors.
+    Other,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 8] = [
+        Self::File,
+        Self::Block,
+        Self::Char,
+        Self::Pipe,
+        Self::Tcp,
+        Self::TcpKernelTls,
+        Self::Unix,
+        Self::Other,
+    ];
+
+    /// The words used in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Block => "block device",
+            Self::Char => "character device",
+            Self::Pipe => "pipe",
+            Self::Tcp => "TCP socket",
+            Self::TcpKernelTls => "TCP socket with kernel TLS",
+            Self::Unix => "Unix socket",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether it is a connected byte stream with a peer.
+    pub const fn is_socket(self) -> bool {
+        matches!(self, Self::Tcp | Self::TcpKernelTls | Self::Unix)
+    }
+
+    pub(crate) const fn offsets(self) -> Offsets {
+        match self {
+            Self::File | Self::Block => Offsets::Explicit,
+            _ => Offsets::None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Whether bytes of this kind have a place that a call can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offsets {
+    Explicit,
+    None,
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Side {
+    /// Where bytes come from.
+    Source,
+    /// Where bytes go.
+    Sink,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Source => "source",
+            Self::Sink => "sink",
+        })
+    }
+}
+
+/// What a call does when the descriptor has nothing to give or no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Waits {
+    /// It blocks; `EAGAIN` then means that a socket timeout ran out.
+    Blocks,
+    /// It says `EAGAIN` (`O_NONBLOCK`).
+    Polls,
+}
+
+/// Where writes to a file land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Writes {
+    /// At the offset the call names.
+    AtOffset,
+    /// At the end of the file, whatever the call names (`O_APPEND`).
+    Appends,
+}
+
+/// What planning needs to know of one end: read once from the open descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// What it is.
+    pub kind: Kind,
+    /// What its calls do when they can't go on.
+    pub waits: Waits,
+    /// Where its writes land.
+    pub writes: Writes,
+    /// `st_dev`. Only ever a key to remember refusals by, never a reason to try or not to try:
+    /// Btrfs subvolumes differ and still clone.
+    pub device: u64,
+    /// `st_size` in bytes; 0 for everything but files, and for files that don't know (procfs).
+    pub size: u64,
+    /// Bytes allocated on disk (`st_blocks` × 512). Less than `size`: there are holes.
+    pub allocated: u64,
+    /// `st_blksize` in bytes: cloned ranges are aligned to it.
+    pub block_bytes: u64,
+}
+
+/// What `fstat(2)` says of a regular file, as far as moving bytes is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_size` in bytes.
+    pub size: u64,
+    /// Bytes allocated on disk (`st_blocks` × 512).
+    pub allocated: u64,
+    /// `st_blksize` in bytes.
+    pub block_bytes: u64,
+}
+
+impl FileStat {
+    /// That of a regular file; none for anything else.
+    pub fn of(metadata: &std::fs::Metadata) -> Option<Self> {
+        metadata.is_file().then(|| Self {
+            device: metadata.dev(),
+            size: metadata.len(),
+            allocated: metadata.blocks() * 512,
+            block_bytes: metadata.blksize(),
+        })
+    }
+}
+
+impl Endpoint {
+    /// A regular file that the caller has just opened, neither for appending nor for polling, and
+    /// has looked at by `fstat(2)`.
+    ///
+    /// The size and the allocation must be of now: for a sink that was emptied after it was looked
+    /// at, `size` is 0, or it passes for one that has old bytes.
+    pub const fn of_file(stat: FileStat) -> Self {
+        Self {
+            kind: Kind::File,
+            waits: Waits::Blocks,
+            writes: Writes::AtOffset,
+            device: stat.device,
+            size: stat.size,
+            allocated: stat.allocated,
+            block_bytes: stat.block_bytes,
+        }
+    }
+
+    /// An endpoint that is known by its kind alone, as for planning without a descriptor: it polls,
+    /// writes at offsets, and as a file it has 1 MiB without holes.
+    pub const fn sample(kind: Kind) -> Self {
+        let size = if matches!(kind, Kind::File) {
+            1 << 20
+        } else {
+            0
+        };
+        Self {
+            kind,
+            waits: Waits::Polls,
+            writes: Writes::AtOffset,
+            device: 0,
+            size,
+            allocated: size,
+            block_bytes: 4096,
+        }
+    }
+}
+
+/// How much a source owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// This many bytes; fewer are an error ([`crate::Fault::Truncated`]).
+    Exactly(u64),
+    /// All until the source says that it ended.
+    ToEnd,
+}
+
+/// Where bytes come from: a descriptor, what it is, and the range it owes.
+///
+/// `F` is whatever holds the descriptor; the machine itself never touches it, so its tests use
+/// `()`.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<F> {
+    /// The descriptor.
+    pub fd: F,
+    /// What it is.
+    pub end: Endpoint,
+    /// Offset of the first byte; meaningless for streams.
+    pub from: u64,
+    /// How much is owed from there.
+    pub owed: Owed,
+}
+
+impl Source<()> {
+    /// A source that is known by its kind alone, whole: for planning without a descriptor.
+    pub const fn sample(kind: Kind) -> Self {
+        let end = Endpoint::sample(kind);
+        let owed = match end.size {
+            0 => Owed::ToEnd,
+            size => Owed::Exactly(size),
+        };
+        Self {
+            fd: (),
+            end,
+            from: 0,
+            owed,
+        }
+    }
+}
+
+impl<F> Source<F> {
+    /// Exactly `len` bytes of something that was looked at before. Of a file nothing is believed
+    /// but what can't change while it is open.
+    pub(crate) fn range_of(fd: F, end: Endpoint, from: u64, len: u64) -> Result<Self, Errno> {
+        within_offsets(from, len)?;
+        Ok(Self {
+            fd,
+            end,
+            from,
+            owed: Owed::Exactly(len),
+        })
+    }
+}
+
+/// Where bytes go: a descriptor, what it is, and where the first byte lands.
+#[derive(Clone, Copy, Debug)]
+pub struct Sink<F> {
+    /// The descriptor.
+    pub fd: F,
+    /// What it is.
+    pub end: Endpoint,
+    /// Offset of the first byte; meaningless for streams and files opened with `O_APPEND`.
+    pub to: u64,
+}
+
+impl Sink<()> {
+    /// A sink that is known by its kind alone, a file being empty: for planning without a
+    /// descriptor.
+    pub const fn sample(kind: Kind) -> Self {
+        let mut end = Endpoint::sample(kind);
+        (end.size, end.allocated) = (0, 0);
+        Self { fd: (), end, to: 0 }
+    }
+}
+
+impl<F> Sink<F> {
+    /// Whether what is skipped is a hole: in a regular file that has nothing yet where the bytes
+    /// go. Elsewhere old bytes would shine through.
+    pub(crate) fn takes_holes(&self) -> bool {
+        let end = &self.end;
+        end.kind == Kind::File && end.size <= self.to && end.writes == Writes::AtOffset
+    }
+}
+
+/// Whether a range is one that a file can have.
+pub(crate) fn within_offsets(from: u64, len: u64) -> Result<(), Errno> {
+    match from.checked_add(len) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(Errno::OVERFLOW),
+    }
+}

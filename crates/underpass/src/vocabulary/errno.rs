@@ -1,0 +1,66 @@
+//! The names of the kernel's errors.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use rustix::io::Errno;
+
+/// `EXDEV (Invalid cross-device link)`: an errno as people search for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Named(pub Errno);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meaning = std::io::Error::from(self.0).to_string();
+        let meaning = meaning.split(" (os error").next().unwrap_or_default();
+        write!(f, "{} ({meaning})", name(self.0))
+    }
+}
+
+macro_rules! names {
+    ($($errno:ident),* $(,)?) => {
+        /// Those that moving bytes is known to meet, with their names.
+        const NAMES: &[(Errno, &str)] = &[$((Errno::$errno, concat!("E", stringify!($errno)))),*];
+    };
+}
+
+names! {
+    ACCESS, ADDRINUSE, ADDRNOTAVAIL, AFNOSUPPORT, AGAIN, BADF, BADMSG, BUSY, CONNABORTED,
+    CONNREFUSED, CONNRESET, DQUOT, EXIST, FAULT, FBIG, HOSTUNREACH, INTR, INVAL, IO, ISDIR, LOOP,
+    MFILE, MSGSIZE, NAMETOOLONG, NETDOWN, NETRESET, NETUNREACH, NFILE, NOBUFS, NODEV, NOENT, NOMEM,
+    NOPROTOOPT, NOSPC, NOSYS, NOTCONN, NOTDIR, NOTSOCK, NOTTY, NXIO, OPNOTSUPP, OVERFLOW, PERM,
+    PIPE, ROFS, SPIPE, STALE, TIMEDOUT, TXTBSY, XDEV,
+}
+
+/// The symbolic name (`EXDEV`), or the number (`errno 524`) where moving bytes is not known to meet
+/// it.
+pub fn name(errno: Errno) -> Cow<'static, str> {
+    match NAMES.iter().find(|(known, _)| *known == errno) {
+        // rustix spells it out.
+        Some((Errno::ACCESS, _)) => "EACCES".into(),
+        Some((_, name)) => (*name).into(),
+        None => format!("errno {}", errno.raw_os_error()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_kernels() {
+        assert_eq!(name(Errno::XDEV), "EXDEV");
+        assert_eq!(name(Errno::ACCESS), "EACCES");
+        assert_eq!(name(Errno::IO), "EIO");
+        assert_eq!(name(Errno::TXTBSY), "ETXTBSY");
+        assert_eq!(name(Errno::from_raw_os_error(524)), "errno 524");
+    }
+
+    #[test]
+    fn a_named_errno_says_what_it_means() {
+        assert_eq!(
+            Named(Errno::NOSPC).to_string(),
+            "ENOSPC (No space left on device)"
+        );
+    }
+}

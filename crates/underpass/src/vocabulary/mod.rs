@@ -1,0 +1,9 @@
+//! What everything above speaks of: descriptors, mechanisms, errors, accounts, limits. Plain data,
+//! no system calls.
+
+pub(crate) mod account;
+pub(crate) mod endpoint;
+pub mod errno;
+pub(crate) mod error;
+pub mod limits;
+pub(crate) mod mechanism;

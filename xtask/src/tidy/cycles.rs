@@ -1,0 +1,234 @@
+//! No files of a crate import each other in a circle: modules form layers.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::imports::{Imports, Sources};
+use super::{Complaint, Tree};
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let packages = tree.metadata.ours();
+    let imports = packages.map(|package| Sources::of(tree, package).imports());
+    imports.flat_map(|imports| circles(&imports)).collect()
+}
+
+/// The named files from the top down: a crate comes before those that it depends on, and a file
+/// before those that it imports.
+pub(crate) fn in_layers(tree: &Tree, files: &BTreeSet<&str>) -> Vec<String> {
+    let mut packages: Vec<_> = tree.metadata.ours().collect();
+    packages.sort_by_key(|package| Reverse(package.dependencies_on_ours().count()));
+    let ordered = packages.iter().flat_map(|package| {
+        let sources = Sources::of(tree, package);
+        let named = sources.files().intersection(files).copied().collect();
+        layered(&sources.imports(), &named)
+    });
+    ordered.map(str::to_owned).collect()
+}
+
+fn circles(imports: &Imports) -> Vec<Complaint> {
+    let reached: BTreeMap<_, _> = imports
+        .keys()
+        .map(|(from, _)| (*from, reached(imports, from)))
+        .collect();
+    let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|to_| to_.contains(to));
+    let mut left: BTreeSet<_> = reached.keys().copied().collect();
+    let mut complaints = Vec::new();
+    while let Some(file) = left.pop_first() {
+        let circle: BTreeSet<_> = reached[file]
+            .iter()
+            .copied()
+            .filter(|other| reaches(other, file))
+            .collect();
+        left.retain(|other| !circle.contains(other));
+        if circle.len() > 1 {
+            complaints.push(complaint(imports, &circle));
+        }
+    }
+    complaints
+}
+
+/// The files that `from` imports, directly or by others.
+fn reached<'a>(imports: &Imports<'a>, from: &'a str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut pending = vec![from];
+    while let Some(file) = pending.pop() {
+        let next = imports.keys().filter(|(importer, _)| *importer == file);
+        pending.extend(next.map(|(_, to)| *to).filter(|to| reached.insert(*to)));
+    }
+    reached
+}
+
+fn complaint(imports: &Imports, circle: &BTreeSet<&str>) -> Complaint {
+    let order = layered(imports, circle);
+    let layer = |file: &str| order.iter().position(|found| *found == file);
+    let closing = within(imports, circle).filter(|((from, to), _)| layer(from) > layer(to));
+    let closing = closing.map(|((from, to), names)| {
+        let line = names.iter().next().map_or(0, |(line, _)| *line);
+        let names: BTreeSet<_> = names.iter().map(|(_, name)| name.as_str()).collect();
+        let names = Vec::from_iter(names).join(", ");
+        format!("\n    {from}:{line} → {to}: {names}")
+    });
+    let closing: String = closing.collect();
+    let files = order.join(", ");
+    let text = format!(
+        "a cycle of {} files, open without these imports:",
+        circle.len()
+    );
+    Complaint::new(files, format!("{text}{closing}"))
+}
+
+fn within<'a, 'i>(
+    imports: &'i Imports<'a>,
+    circle: &BTreeSet<&str>,
+) -> impl Iterator<Item = (&'i (&'a str, &'a str), &'i BTreeSet<(usize, String)>)> {
+    imports
+        .iter()
+        .filter(|((from, to), _)| circle.contains(from) && circle.contains(to))
+}
+
+/// The files from the top down, with few imports that run upwards: in turn, whoever is imported by
+/// none of those left, then whoever imports none of them, then whoever imports most more than it is
+/// imported (the heuristic of Eades, Lin and Smyth for a feedback arc set).
+fn layered<'a>(imports: &Imports<'a>, circle: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let mut left = circle.clone();
+    let (mut top, mut bottom) = (Vec::new(), Vec::new());
+    while !left.is_empty() {
+        let weight = |file: &str| {
+            let (mut out, mut into) = (0, 0);
+            for ((from, to), names) in within(imports, &left) {
+                out += if *from == file { names.len() as i64 } else { 0 };
+                into += if *to == file { names.len() as i64 } else { 0 };
+            }
+            (out, into)
+        };
+        let weights: Vec<_> = left.iter().map(|file| (*file, weight(file))).collect();
+        let is_bottom = |(_, (out, _)): &&(_, (i64, i64))| *out == 0;
+        let chosen = match weights.iter().find(is_bottom) {
+            Some((file, _)) => {
+                bottom.push(*file);
+                *file
+            }
+            None => {
+                let most = weights.iter().max_by_key(|(_, (out, into))| match into {
+                    0 => i64::MAX,
+                    into => out - into,
+                });
+                let Some((file, _)) = most else { break };
+                top.push(*file);
+                *file
+            }
+        };
+        left.remove(chosen);
+    }
+    bottom.reverse();
+    top.extend(bottom);
+    top
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake::ours;
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let package = ours("a").with_target("lib", "a", "src/lib.rs");
+        let complaints = check(&Tree::of(files).with(package));
+        complaints.iter().map(ToString::to_string).collect()
+    }
+
+    /// Whether the two files `b.rs` and `c.rs` make a circle where `b` uses `c`.
+    fn is_circle(lib: &str, b: &str, c: &str) -> bool {
+        let files = [("a/src/lib.rs", lib), ("a/src/b.rs", b), ("a/src/c.rs", c)];
+        !complaints(&files).is_empty()
+    }
+
+    const LIB: &str = "mod b; mod c;";
+    const B: &str = "use crate::c::C; pub struct B;";
+
+    #[test]
+    fn a_circle_is_named_with_the_imports_that_close_it() {
+        let found = complaints(&[
+            ("a/src/lib.rs", "mod b; mod c; mod d;"),
+            (
+                "a/src/b.rs",
+                "use crate::c::{C, E};\nuse crate::d::D;\npub struct B;",
+            ),
+            (
+                "a/src/c.rs",
+                "use crate::d::D;\npub struct C; pub enum E {}",
+            ),
+            ("a/src/d.rs", "pub struct D;\nfn d() { super::b::B; }"),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "a/src/b.rs, a/src/c.rs, a/src/d.rs: a cycle of 3 files, open without these \
+              imports:\n    a/src/d.rs:2 → a/src/b.rs: B"
+            ]
+        );
+    }
+
+    #[test]
+    fn imports_are_uses_and_qualified_paths() {
+        for c in [
+            "use crate::b::B; pub struct C;",
+            "use super::b::{self, B as D}; pub struct C;",
+            "pub struct C(crate::b::B);",
+            "use crate::b; pub struct C(b::B);",
+            "use crate::b::*; pub struct C;",
+            "pub struct C; mod inner { fn f() { super::super::b::f(); } }",
+            "pub struct C; macro_rules! m { () => {} } fn f() { m!(crate::b::B) }",
+        ] {
+            assert!(is_circle(LIB, B, c), "{c}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_import_makes_no_circle() {
+        for c in [
+            "pub struct C;",
+            "use crate::b; pub struct C;",
+            "use std::b::B; pub struct C;",
+            "pub(in crate::b) struct C;",
+            "pub struct C; #[cfg(test)] mod tests { use crate::b::B; }",
+            "pub use crate::b::B; pub struct C;",
+            "/// See [`crate::b::B`].\npub struct C;",
+        ] {
+            assert!(!is_circle(LIB, B, c), "{c}");
+        }
+    }
+
+    #[test]
+    fn a_re_export_that_its_file_uses_is_an_import() {
+        assert!(is_circle(LIB, B, "pub use crate::b::B; pub struct C(B);"));
+    }
+
+    #[test]
+    fn re_exports_are_followed_to_the_definition() {
+        let lib = "mod b; mod c; pub use self::b::B;";
+        assert!(is_circle(lib, B, "use crate::B; pub struct C;"));
+        assert!(is_circle(
+            "mod b; mod c; pub use b::*;",
+            B,
+            "pub struct C(crate::B);"
+        ));
+        // The root imports from its children, and they import from each other, not from the root.
+        let lib = "mod b; mod c; pub use self::c::C; fn f(b: b::B) {}";
+        assert!(!is_circle(
+            lib,
+            "use crate::C; pub struct B;",
+            "pub struct C;"
+        ));
+    }
+
+    #[test]
+    fn a_parent_that_uses_its_children_is_a_circle_with_a_child_that_uses_it() {
+        let parent = |parent| {
+            let child = "use super::A;\npub fn f(_: A) {}";
+            let files = [("a/src/lib.rs", parent), ("a/src/b/mod.rs", child)];
+            complaints(&files).len()
+        };
+        assert_eq!(parent("mod b; pub struct A; fn f() { b::f(A) }"), 1);
+        assert_eq!(parent("mod b; pub struct A; pub use b::f;"), 0);
+    }
+}

@@ -1,0 +1,93 @@
+//! A type's name has one meaning in the workspace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::imports::Sources;
+use super::{Complaint, Tree};
+
+/// Names that may be given twice, and why.
+pub(super) const EXCEPTIONS: &[(&str, &str)] = &[("Error", "each crate has one error type")];
+
+/// Crates whose names nobody meets beside others'.
+const CRATES_FOR_TESTS: &[&str] = &["underpass-testkit"];
+
+pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> {
+    let mut places = BTreeMap::<_, BTreeSet<_>>::new();
+    let packages = tree.metadata.ours();
+    for package in packages.filter(|package| !CRATES_FOR_TESTS.contains(&package.name.as_str())) {
+        for (name, file, line) in Sources::of(tree, package).types() {
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .insert((file.to_owned(), line));
+        }
+    }
+    places.retain(|_, places| places.len() > 1);
+    let is_excepted = |name: &str| exceptions.iter().any(|(excepted, _)| *excepted == name);
+    let doubles = places.iter().filter(|(name, _)| !is_excepted(name));
+    let doubles = doubles.map(|(name, places)| {
+        let places = places.iter().map(|(file, line)| format!("{file}:{line}"));
+        Complaint::new(
+            name,
+            format!("is defined in {}", Vec::from_iter(places).join(", ")),
+        )
+    });
+    let stale = exceptions
+        .iter()
+        .filter(|(name, _)| !places.contains_key(*name));
+    let stale = stale.map(|(name, _)| {
+        Complaint::new(
+            *name,
+            "may have two definitions by the exceptions, but has not",
+        )
+    });
+    doubles.chain(stale).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake::ours;
+
+    fn complaints(b: &str, exceptions: &[(&str, &str)]) -> Vec<String> {
+        let package = |name: &str| ours(name).with_target("lib", name, "src/lib.rs");
+        let files = [("a/src/lib.rs", "\npub enum A {}"), ("b/src/lib.rs", b)];
+        let tree = Tree::of(&files).with(package("a")).with(package("b"));
+        let complaints = check(&tree, exceptions);
+        complaints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_with_two_meanings_is_found() {
+        for b in [
+            "struct A;",
+            "mod c { pub trait A {} }",
+            "type A<T> = Vec<T>;",
+        ] {
+            let found = complaints(b, &[]);
+            assert_eq!(found, ["A: is defined in a/src/lib.rs:2, b/src/lib.rs:1"]);
+        }
+        assert_eq!(
+            complaints("struct B; mod c { struct B; }\nmod d { struct B; }", &[]).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn what_defines_no_second_meaning_passes() {
+        for b in [
+            "#[cfg(test)] mod tests { struct A; }",
+            "impl Iterator for B { type A = u8; }",
+            "pub use a::A; fn f<A>(A(b): A) {}",
+        ] {
+            assert!(complaints(b, &[]).is_empty(), "{b}");
+        }
+    }
+
+    #[test]
+    fn an_exception_silences_and_grows_stale() {
+        let exceptions = [("A", "it is the alphabet's")];
+        assert!(complaints("struct A;", &exceptions).is_empty());
+        assert_eq!(complaints("struct B;", &exceptions).len(), 1);
+    }
+}

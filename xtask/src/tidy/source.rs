@@ -1,0 +1,178 @@
+//! The size of the source: modules of a folder, lines of a crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::imports::Sources;
+use super::{Complaint, Tree};
+
+/// More modules in a folder want sub-folders that show the grouping.
+const FOLDER_MODULES_MAX: usize = 15;
+
+/// Folders that may have more modules, and why.
+pub(super) const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// How many lines some crates may have together, and why.
+struct Limit {
+    crates: &'static [&'static str],
+    lines_max: usize,
+    reason: &'static str,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit {
+        crates: &["underpass-bench", "xtask"],
+        lines_max: 16_000,
+        reason: "what measures and checks the product must not outweigh it",
+    },
+    Limit {
+        crates: &[
+            "underpass",
+            "underpass-net",
+            "underpass-serve",
+            "underpass-copy",
+            "underpass-bench",
+            "underpass-cli",
+            "xtask",
+        ],
+        lines_max: 54_000,
+        reason: "a new face builds on what is there: it is not paid for twice",
+    },
+];
+
+pub(super) fn check_folders(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> {
+    let mut folders = BTreeMap::<_, BTreeSet<_>>::new();
+    for package in tree.metadata.ours() {
+        for file in Sources::of(tree, package).files() {
+            let mut path = file.strip_suffix("/mod.rs").or(file.strip_suffix(".rs"));
+            // A folder is a module of the folder it is in.
+            while let Some((folder, module)) = path.and_then(|path| path.rsplit_once('/')) {
+                let is_root = folder.ends_with("src") && ["lib", "main"].contains(&module);
+                if is_root || !folders.entry(folder).or_default().insert(module) {
+                    break;
+                }
+                path = (!folder.ends_with("src")).then_some(folder);
+            }
+        }
+    }
+    folders.retain(|_, modules| modules.len() > FOLDER_MODULES_MAX);
+    let is_excepted = |folder: &str| exceptions.iter().any(|(excepted, _)| *excepted == folder);
+    let crowded = folders.iter().filter(|(folder, _)| !is_excepted(folder));
+    let crowded = crowded.map(|(folder, modules)| {
+        let number = modules.len();
+        Complaint::new(
+            *folder,
+            format!("{number} modules, of at most {FOLDER_MODULES_MAX}"),
+        )
+    });
+    let stale = exceptions
+        .iter()
+        .filter(|(folder, _)| !folders.contains_key(folder));
+    let stale = stale.map(|(folder, _)| {
+        let text = format!("is excepted, but has at most {FOLDER_MODULES_MAX} modules");
+        Complaint::new(*folder, text)
+    });
+    crowded.chain(stale).collect()
+}
+
+pub(super) fn check_lines(tree: &Tree) -> Vec<Complaint> {
+    let lines = lines(tree);
+    let excesses = LIMITS.iter().filter_map(|limit| {
+        let sum: usize = limit.crates.iter().filter_map(|name| lines.get(name)).sum();
+        let Limit {
+            lines_max, reason, ..
+        } = limit;
+        let text = format!("{sum} lines outside of tests, of at most {lines_max}: {reason}");
+        (sum > *lines_max).then(|| Complaint::new(limit.crates.join(" + "), text))
+    });
+    excesses.collect()
+}
+
+/// The lines of each crate: all lines, blank ones and comments too, of the files that its library
+/// and programs are compiled from, without the items that only tests see.
+pub(super) fn lines(tree: &Tree) -> BTreeMap<&str, usize> {
+    let lines = tree.metadata.ours().map(|package| {
+        let files = Sources::of(tree, package).files();
+        let shipped = tree.rust().filter(|(path, ..)| files.contains(path));
+        let lines = shipped.map(|(_, text, rust)| rust.shipped_lines(text));
+        (package.name.as_str(), lines.sum())
+    });
+    lines.collect()
+}
+
+/// What `cargo xtask tidy --lines` prints.
+pub(super) fn report(tree: &Tree) -> String {
+    let mut report = String::new();
+    for (name, lines) in lines(tree) {
+        report += &format!("{lines:7} {name}\n");
+    }
+    for limit in LIMITS {
+        let lines = lines(tree);
+        let sum: usize = limit.crates.iter().filter_map(|name| lines.get(name)).sum();
+        let crates = limit.crates.join(" + ");
+        report += &format!("{sum:7} of at most {}: {crates}\n", limit.lines_max);
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake::ours;
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        Tree::of(files).with(ours("xtask").with_target("bin", "xtask", "src/main.rs"))
+    }
+
+    fn crowded(modules: usize, exceptions: &[(&str, &str)]) -> Vec<String> {
+        let names: Vec<_> = (0..modules).map(|number| format!("m{number}")).collect();
+        let declared: String = names.iter().map(|name| format!("mod {name};")).collect();
+        let parent = format!("{declared}\n#[cfg(test)]\nmod tests;");
+        let paths = names.iter().map(|name| format!("xtask/src/a/{name}.rs"));
+        let paths: Vec<_> = paths.chain(["xtask/src/a/tests.rs".to_owned()]).collect();
+        let mut files = vec![("xtask/src/main.rs", "mod a;"), ("xtask/src/a.rs", &parent)];
+        files.extend(paths.iter().map(|path| (path.as_str(), "")));
+        let complaints = check_folders(&tree(&files), exceptions);
+        complaints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn folders_have_fifteen_modules() {
+        assert_eq!(crowded(15, &[]), [""; 0]);
+        assert_eq!(crowded(16, &[]), ["xtask/src/a: 16 modules, of at most 15"]);
+    }
+
+    #[test]
+    fn a_folder_is_one_module_with_its_file() {
+        let tree = tree(&[
+            ("xtask/src/main.rs", "mod a; mod b { mod c; }"),
+            ("xtask/src/a.rs", "mod d;"),
+            ("xtask/src/a/d.rs", ""),
+            ("xtask/src/b/c.rs", ""),
+        ]);
+        assert_eq!(lines(&tree)["xtask"], 2);
+        assert!(check_folders(&tree, &[]).is_empty());
+    }
+
+    #[test]
+    fn an_exception_silences_and_grows_stale() {
+        let exceptions = [("xtask/src/a", "one module for each letter")];
+        assert!(crowded(16, &exceptions).is_empty());
+        assert_eq!(crowded(15, &exceptions).len(), 1);
+    }
+
+    #[test]
+    fn lines_are_those_outside_of_tests() {
+        let of = |lines: usize| {
+            let main = "mod a;\n#[cfg(test)]\nmod b;\n#[cfg(test)]\nmod c {\n\n}\n";
+            let a = "\n".repeat(lines - 1);
+            tree(&[
+                ("xtask/src/main.rs", main),
+                ("xtask/src/a.rs", &a),
+                ("xtask/src/b.rs", "\n"),
+            ])
+        };
+        assert_eq!(lines(&of(16_000))["xtask"], 16_000);
+        assert!(check_lines(&of(16_000)).is_empty());
+        assert_eq!(check_lines(&of(16_001)).len(), 1);
+    }
+}
