@@ -22,7 +22,7 @@ use underpass::drive::blocking::Shielded;
 use crate::fs::path::joined;
 use crate::options::Backup;
 use crate::report::event::{Outcome, Travel};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::run::Run;
 use crate::tree::task::{Role, Task};
 
@@ -134,16 +134,16 @@ impl Entry<'_> {
 
     /// The copy was stopped when `bytes` of the content were in place.
     pub(crate) fn stopped(&self, bytes: u64) -> Problem {
-        Problem::said(What::Stopped(bytes), self.source_shown()).and(self.dest_shown())
+        Problem::new(ProblemKind::Stopped(bytes), self.source_shown()).with_other(self.dest_shown())
     }
 
     /// A call about the source failed.
-    pub(crate) fn at_source(&self, what: What, errno: Errno) -> Problem {
-        Problem::of(what, self.source_shown(), errno)
+    pub(crate) fn at_source(&self, kind: ProblemKind, errno: Errno) -> Problem {
+        Problem::failed(kind, self.source_shown(), errno)
     }
 
     /// A call about the destination failed.
-    pub(crate) fn at_dest(&self, what: What, errno: Errno) -> Problem {
-        Problem::of(what, self.dest_shown(), errno)
+    pub(crate) fn at_dest(&self, kind: ProblemKind, errno: Errno) -> Problem {
+        Problem::failed(kind, self.dest_shown(), errno)
     }
 }

@@ -30,7 +30,7 @@ pub use options::{
 pub use report::event::{
     Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
 };
-pub use report::problem::{OtherEnd, Problem, Severity, What, Worded};
+pub use report::problem::{OtherEnd, Problem, ProblemKind, ProblemMessage, Severity};
 pub use report::progress::Progress;
 pub use report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
 pub use report::summary::{Ended, Summary};
@@ -53,7 +53,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     let filter = match Filter::of(&options.filters) {
         Ok(filter) => filter,
         Err(why) => {
-            reporter.problem(Problem::said(What::Pattern(why), OsString::new()));
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
             return reporter.finish();
         }
     };

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::fs::stat::file_type;
 use crate::options::{Preserve, PreserveLevel};
-use crate::report::problem::{Severity, What};
+use crate::report::problem::{ProblemKind, Severity};
 use file_handle::FileHandle;
 
 pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
@@ -35,27 +35,8 @@ pub(crate) struct Process {
     pub(crate) umask: u32,
     /// The effective user.
     pub(crate) user: u32,
-    /// Whether files have a security context.
-    pub(crate) labels: Labels,
-}
-
-/// Whether files have a security context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Labels {
-    /// The kernel knows of none.
-    None,
-    /// That of SELinux.
-    Selinux,
-}
-
-impl Labels {
-    fn known() -> Self {
-        if Path::new("/sys/fs/selinux/enforce").exists() {
-            Self::Selinux
-        } else {
-            Self::None
-        }
-    }
+    /// Whether files have a security context of SELinux.
+    pub(crate) has_selinux: bool,
 }
 
 impl Process {
@@ -66,7 +47,7 @@ impl Process {
         Self {
             umask: umask_of(&status).unwrap_or_else(umask_by_setting),
             user: rustix::process::geteuid().as_raw(),
-            labels: Labels::known(),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
         }
     }
 
@@ -237,7 +218,7 @@ impl Job<'_> {
     }
 
     fn wants_label(&self) -> bool {
-        self.wishes.context.is_wanted() && self.process.labels == Labels::Selinux
+        self.wishes.context.is_wanted() && self.process.has_selinux
     }
 
     fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> Owner {
@@ -249,7 +230,7 @@ impl Job<'_> {
             return Owner::Settled;
         };
         if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
-            errors.push(MetadataError::new(What::Ownership, errno, call));
+            errors.push(MetadataError::new(ProblemKind::Ownership, errno, call));
         }
         Owner::Refused
     }
@@ -374,7 +355,7 @@ impl Job<'_> {
             return;
         }
         if let (Err(errno), PreserveLevel::Required) = (dest.set_times(self.stat), wish) {
-            errors.push(MetadataError::new(What::Times, errno, "utimensat"));
+            errors.push(MetadataError::new(ProblemKind::Times, errno, "utimensat"));
         }
     }
 }
@@ -410,8 +391,9 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataE
 
 /// Whether two errors would be told in the same words.
 fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
-    let is_mode = |error: &MetadataError| matches!(error.what, What::Mode | What::Acl);
-    let same_what = one.what == other.what || (is_mode(one) && is_mode(other));
+    let is_mode =
+        |error: &MetadataError| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
+    let same_what = one.kind == other.kind || (is_mode(one) && is_mode(other));
     same_what && one.errno == other.errno && one.attribute == other.attribute
 }
 

@@ -17,7 +17,7 @@ use crate::fs::stat::changed_at;
 use crate::metadata::{self, Creation, MetadataTarget, Process};
 use crate::options::{CopyOptions, Fsync, PreserveLevel};
 use crate::report::event::Observer;
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::progress::Progress;
 use crate::report::reporter::{EventBuffer, OrderedReporter};
 use crate::report::summary::{Ended, Summary};
@@ -157,14 +157,14 @@ impl<'a> Run<'a> {
         if let (Some(mode), false) = (closing.narrowed, mode_is_set)
             && let Err(errno) = fchmod(dest.fd(), Mode::from_raw_mode(mode))
         {
-            events.problem(Problem::of(What::Mode, level.dest(), errno));
+            events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
         }
         // The name of an operand's copy is in the folder above it.
         let above = level
             .above_operand()
             .map_or(Ok(()), |above| self.sync_folder(&above.dest));
         if let Err(errno) = self.sync_folder(dest).and(above) {
-            events.problem(Problem::of(What::Sync, level.dest(), errno));
+            events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }
     }
 
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
         let mut events = self.reporter.buffer(self.reporter.sequence());
         for fd in to_sync.unwrap_or_else(PoisonError::into_inner).values() {
             if let Err(errno) = syncfs(fd) {
-                events.problem(Problem::of(What::Sync, "", errno));
+                events.problem(Problem::failed(ProblemKind::Sync, "", errno));
             }
         }
         events.submit();

@@ -8,7 +8,7 @@ use underpass_copy::{Charset, CopyOptions, Dereference, Preserve, PreserveLevel,
 
 use super::mistake::Mistake;
 use super::rate;
-use super::words::{self, Attribute, Choices, Updating, When, choose};
+use super::words::{self, Attribute, Choices, When, choose};
 
 /// What was read so far. Facts that belong together are combined when all is read.
 #[derive(Debug, Default)]
@@ -22,7 +22,6 @@ pub(super) struct Draft {
     pub(super) symbolic_links: bool,
     pub(super) attributes_only: bool,
     pub(super) clobber: Clobber,
-    pub(super) updating: Updating,
     pub(super) makes_backups: bool,
     pub(super) backup_names: Option<OsString>,
     pub(super) suffix: Option<OsString>,

@@ -56,7 +56,7 @@ impl Messages {
 
     /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
     pub(super) fn problem(&self, problem: &Problem) {
-        let mut message = problem.worded(self.charset).to_string();
+        let mut message = problem.message(self.charset).to_string();
         if self.called_as == CalledAs::Underpass {
             message += &self.details(problem);
         }

@@ -12,7 +12,7 @@ use super::draft::{Clobber, Detail, Dialect, Draft, Information};
 use super::environment::{ArgumentOrder, CalledAs, CpEnvironment};
 use super::getopt::{Item, Words};
 use super::mistake::Mistake;
-use super::words::{BACKUPS, BackupNames, Updating, When, choose};
+use super::words::{BACKUPS, BackupNames, When, choose};
 
 /// As many files at once as pay off on file systems of one machine.
 const DEFAULT_JOBS_MAX: usize = 16;
@@ -79,7 +79,8 @@ fn read(
 fn command(draft: Draft, environment: &CpEnvironment) -> Result<CopyCommand, Mistake> {
     let copy_mode = copy_mode(&draft)?;
     let overwrite = overwrite_policy(&draft);
-    if draft.makes_backups && (draft.clobber == Clobber::No || draft.updating == Updating::NoneFail)
+    if draft.makes_backups
+        && (draft.clobber == Clobber::No || draft.options.overwrite == OverwritePolicy::Fail)
     {
         return Err(Mistake::usage(
             "--backup is mutually exclusive with -n or --update=none-fail",
@@ -147,13 +148,11 @@ fn copy_mode(draft: &Draft) -> Result<CopyMode, Mistake> {
 }
 
 fn overwrite_policy(draft: &Draft) -> OverwritePolicy {
-    match (draft.updating, draft.clobber) {
-        (_, Clobber::No) | (Updating::None, _) => OverwritePolicy::Keep,
-        (Updating::NoneFail, _) => OverwritePolicy::Fail,
-        (Updating::All, Clobber::Ask) => OverwritePolicy::Ask(AskWhen::Always),
-        (Updating::Older, Clobber::Ask) => OverwritePolicy::Ask(AskWhen::Older),
-        (Updating::All, Clobber::Yes) => OverwritePolicy::Overwrite,
-        (Updating::Older, Clobber::Yes) => OverwritePolicy::UpdateOlder,
+    match (draft.options.overwrite, draft.clobber) {
+        (_, Clobber::No) => OverwritePolicy::Keep,
+        (OverwritePolicy::Overwrite, Clobber::Ask) => OverwritePolicy::Ask(AskWhen::Always),
+        (OverwritePolicy::UpdateOlder, Clobber::Ask) => OverwritePolicy::Ask(AskWhen::Older),
+        (policy, _) => policy,
     }
 }
 

@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 
 use underpass::Cloning;
-use underpass_copy::{Dereference, FilterRule, Fsync, PreserveLevel, RemoveExisting};
+use underpass_copy::{
+    Dereference, FilterRule, Fsync, OverwritePolicy, PreserveLevel, RemoveExisting,
+};
 
 use super::draft::{Clobber, Detail, Dialect, Draft, Information};
 use super::mistake::Mistake;
-use super::words::{self, Updating, When, names};
+use super::words::{self, When, names};
 
 /// What follows an option, and what it then does.
 #[derive(Clone, Copy)]
@@ -238,7 +240,8 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         )
         .optional("UPDATE", |draft, word| {
             let (about, choices) = ("--update", words::UPDATES);
-            draft.updating = draft.choose_or(word, about, choices, Updating::Older)?;
+            let older = OverwritePolicy::UpdateOlder;
+            draft.options.overwrite = draft.choose_or(word, about, choices, older)?;
             Ok(())
         })
         .words(|| names(words::UPDATES)),

@@ -5,22 +5,12 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use underpass::{Cloning, Holes, Mechanism};
-use underpass_copy::{Charset, Fsync, Word};
+use underpass_copy::{Charset, Fsync, OverwritePolicy, Word};
 
 use super::mistake::Mistake;
 
 /// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
-
-/// What `--update` says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Updating {
-    #[default]
-    All,
-    None,
-    NoneFail,
-    Older,
-}
 
 /// How backups are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +41,11 @@ pub(crate) enum When {
     Never,
 }
 
-pub(super) const UPDATES: Choices<Updating> = &[
-    ("all", Updating::All),
-    ("none", Updating::None),
-    ("none-fail", Updating::NoneFail),
-    ("older", Updating::Older),
+pub(super) const UPDATES: Choices<OverwritePolicy> = &[
+    ("all", OverwritePolicy::Overwrite),
+    ("none", OverwritePolicy::Keep),
+    ("none-fail", OverwritePolicy::Fail),
+    ("older", OverwritePolicy::UpdateOlder),
 ];
 
 pub(super) const BACKUPS: Choices<BackupNames> = &[
@@ -175,7 +165,11 @@ mod tests {
         assert_eq!(backup("o"), Ok(BackupNames::None));
         assert!(backup("n").is_err());
         let none = choose("none".as_ref(), "--update", UPDATES, Charset::Ascii);
-        assert_eq!(none, Ok(Updating::None), "though none-fail begins so, too");
+        assert_eq!(
+            none,
+            Ok(OverwritePolicy::Keep),
+            "though none-fail begins so, too"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
     RemoveExisting,
 };
-use crate::report::problem::What;
+use crate::report::problem::ProblemKind;
 use crate::tree::task::Role;
 
 /// What the options say of one entry.
@@ -89,13 +89,6 @@ pub(crate) struct Facts {
     pub(crate) backup_is_source: bool,
 }
 
-/// An action, and whether the user has to agree to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
-    pub(crate) asks: bool,
-    pub(crate) action: Action,
-}
-
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -118,16 +111,9 @@ pub(crate) enum Action {
     /// Source and destination are the same, as it is wanted.
     Nothing,
     /// Nothing is done, which is an error.
-    Refuse(What),
-}
-
-impl From<Action> for Decision {
-    fn from(action: Action) -> Self {
-        Self {
-            asks: false,
-            action,
-        }
-    }
+    Refuse(ProblemKind),
+    /// If the user agrees this action, otherwise the destination stays.
+    Ask(Box<Action>),
 }
 
 /// What forbids copying a source, whatever the destination is.
@@ -135,10 +121,10 @@ pub(crate) fn refuse_source(
     source: &Stat,
     is_repeated: bool,
     options: &CopyOptions,
-) -> Option<What> {
+) -> Option<ProblemKind> {
     match is_folder(source) {
-        true if !options.recursive => Some(What::OmittedDirectory),
-        false if is_repeated => Some(What::FileTwice),
+        true if !options.recursive => Some(ProblemKind::OmittedDirectory),
+        false if is_repeated => Some(ProblemKind::FileTwice),
         _ => None,
     }
 }
@@ -149,46 +135,49 @@ pub(crate) fn decide(
     facts: Option<&Facts>,
     options: &CopyOptions,
     role: Role,
-) -> Decision {
+) -> Action {
     let Some(facts) = facts else {
-        return Action::Create.into();
+        return Action::Create;
     };
     let pair = facts.pair.as_ref();
     let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
-    if sameness == Sameness::SameFile {
-        return Action::Refuse(What::SameFile).into();
-    }
-    let mut asks = false;
-    if !is_folder(source) {
-        let newer = newer(&facts.dest.stat, source, options.preserve.timestamps);
-        match fate(options.overwrite, newer) {
-            Fate::Overwrite => (),
-            Fate::Ask => asks = true,
-            Fate::Keep => return Action::Keep.into(),
-            Fate::KeepNewer => return Action::KeepLinked.into(),
-            Fate::KeepAsError => return Action::Refuse(What::NotReplacing).into(),
-        }
-    }
-    let action = match sameness {
+    let overwrite = || match sameness {
         Sameness::NothingToDo => Action::Nothing,
-        _ => overwrite(source, facts, options, role),
+        Sameness::SameFile => Action::Refuse(ProblemKind::SameFile),
+        Sameness::Proceed => overwrite(source, facts, options, role),
     };
-    Decision { asks, action }
+    if is_folder(source) || sameness == Sameness::SameFile {
+        return overwrite();
+    }
+    let is_older = || {
+        let timestamps = options.preserve.timestamps;
+        newer(&facts.dest.stat, source, timestamps).is_lt()
+    };
+    match options.overwrite {
+        OverwritePolicy::Overwrite => overwrite(),
+        OverwritePolicy::Keep => Action::Keep,
+        OverwritePolicy::Fail => Action::Refuse(ProblemKind::NotReplacing),
+        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older) if !is_older() => {
+            Action::KeepLinked
+        }
+        OverwritePolicy::UpdateOlder => overwrite(),
+        OverwritePolicy::Ask(_) => Action::Ask(Box::new(overwrite())),
+    }
 }
 
 /// How a source gets into the place of an existing destination.
 fn overwrite(source: &Stat, facts: &Facts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
-        (true, false) => return Action::Refuse(What::OverNonDirectory),
-        (false, true) => return Action::Refuse(What::OverDirectory),
-        (false, false) if facts.is_just_created => return Action::Refuse(What::JustCreated),
+        (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
+        (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
+        (false, false) if facts.is_just_created => return Action::Refuse(ProblemKind::JustCreated),
         (false, false) => (),
     }
     let renames_over = options.renames_over(source, role);
     if *options.backup_of(role) != Backup::None {
         return match facts.backup_is_source {
-            true => Action::Refuse(What::BackupWouldDestroy),
+            true => Action::Refuse(ProblemKind::BackupWouldDestroy),
             false if renames_over => Action::BackUpAndReplace,
             false => Action::BackUp,
         };
@@ -201,32 +190,6 @@ fn overwrite(source: &Stat, facts: &Facts, options: &CopyOptions, role: Role) ->
         true if renames_over => Action::Replace,
         true => Action::Remove,
         false => Action::Write,
-    }
-}
-
-/// What the options say of an existing destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Overwrite,
-    Ask,
-    Keep,
-    /// It stays because it is not older.
-    KeepNewer,
-    KeepAsError,
-}
-
-/// What becomes of an existing destination that a file would replace. `newer` compares the
-/// destination's time of change with the source's.
-fn fate(existing: OverwritePolicy, newer: Ordering) -> Fate {
-    match existing {
-        OverwritePolicy::Overwrite => Fate::Overwrite,
-        OverwritePolicy::Keep => Fate::Keep,
-        OverwritePolicy::Fail => Fate::KeepAsError,
-        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older) if newer.is_ge() => {
-            Fate::KeepNewer
-        }
-        OverwritePolicy::UpdateOlder => Fate::Overwrite,
-        OverwritePolicy::Ask(_) => Fate::Ask,
     }
 }
 
@@ -292,7 +255,7 @@ mod tests {
 
     /// What becomes of a file or folder in the place of another one.
     fn action(source: FileType, facts: &Facts, options: &CopyOptions) -> Action {
-        decide(&stat(source), Some(facts), options, Role::Operand).action
+        decide(&stat(source), Some(facts), options, Role::Operand)
     }
 
     #[test]
@@ -301,13 +264,13 @@ mod tests {
         for (source, dest, expected) in [
             (FILE, FILE, Action::Write),
             (FOLDER, FOLDER, Action::Write),
-            (FILE, FOLDER, Action::Refuse(What::OverDirectory)),
-            (FOLDER, FILE, Action::Refuse(What::OverNonDirectory)),
+            (FILE, FOLDER, Action::Refuse(ProblemKind::OverDirectory)),
+            (FOLDER, FILE, Action::Refuse(ProblemKind::OverNonDirectory)),
         ] {
             assert_eq!(action(source, &facts(dest), &plain), expected);
         }
         let created = decide(&stat(FILE), None, &plain, Role::Operand);
-        assert_eq!(created, Action::Create.into());
+        assert_eq!(created, Action::Create);
     }
 
     #[test]
@@ -358,7 +321,7 @@ mod tests {
             ..facts(FILE)
         };
         let got = action(FILE, &just_created, &CopyOptions::default());
-        assert_eq!(got, Action::Refuse(What::JustCreated));
+        assert_eq!(got, Action::Refuse(ProblemKind::JustCreated));
         let source_is_backup = Facts {
             backup_is_source: true,
             ..facts(FILE)
@@ -368,7 +331,7 @@ mod tests {
             ..CopyOptions::default()
         };
         let got = action(FILE, &source_is_backup, &options);
-        assert_eq!(got, Action::Refuse(What::BackupWouldDestroy));
+        assert_eq!(got, Action::Refuse(ProblemKind::BackupWouldDestroy));
     }
 
     #[test]
@@ -377,12 +340,8 @@ mod tests {
             overwrite: OverwritePolicy::Ask(AskWhen::Always),
             ..CopyOptions::default()
         };
-        let decision = decide(&stat(FILE), Some(&facts(FILE)), &options, Role::Operand);
-        let expected = Decision {
-            asks: true,
-            action: Action::Write,
-        };
-        assert_eq!(decision, expected);
+        let expected = Action::Ask(Box::new(Action::Write));
+        assert_eq!(action(FILE, &facts(FILE), &options), expected);
     }
 
     #[test]
@@ -405,16 +364,24 @@ mod tests {
     #[test]
     fn options_decide_about_old_files() {
         use OverwritePolicy::{Ask, Fail, Keep, Overwrite, UpdateOlder};
-        for (existing, older, newer) in [
-            (Overwrite, Fate::Overwrite, Fate::Overwrite),
-            (Keep, Fate::Keep, Fate::Keep),
-            (Fail, Fate::KeepAsError, Fate::KeepAsError),
-            (UpdateOlder, Fate::Overwrite, Fate::KeepNewer),
-            (Ask(AskWhen::Always), Fate::Ask, Fate::Ask),
-            (Ask(AskWhen::Older), Fate::Ask, Fate::KeepNewer),
+        let ask = || Action::Ask(Box::new(Action::Write));
+        let fail = Action::Refuse(ProblemKind::NotReplacing);
+        for (overwrite, older, not_older) in [
+            (Overwrite, Action::Write, Action::Write),
+            (Keep, Action::Keep, Action::Keep),
+            (Fail, fail.clone(), fail),
+            (UpdateOlder, Action::Write, Action::KeepLinked),
+            (Ask(AskWhen::Always), ask(), ask()),
+            (Ask(AskWhen::Older), ask(), Action::KeepLinked),
         ] {
-            assert_eq!(fate(existing, Ordering::Less), older, "{existing:?}");
-            assert_eq!(fate(existing, Ordering::Equal), newer, "{existing:?}");
+            let options = CopyOptions {
+                overwrite,
+                ..CopyOptions::default()
+            };
+            let mut facts = facts(FILE);
+            assert_eq!(action(FILE, &facts, &options), not_older, "{overwrite:?}");
+            facts.dest.stat.st_mtime -= 1;
+            assert_eq!(action(FILE, &facts, &options), older, "{overwrite:?}");
         }
     }
 }

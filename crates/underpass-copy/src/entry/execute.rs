@@ -15,7 +15,7 @@ use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
 use crate::fs::temporary::replace;
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::{Run, Sources};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
@@ -84,7 +84,7 @@ impl<'a> CopyWorker<'a> {
         let mut events = self.run.reporter.buffer(task.sequence);
         let entry = self.entry(&task);
         if let Progressed::Folder(_) = entry.execute(&mut events) {
-            events.problem(Problem::said(What::Replaced, entry.source_shown()));
+            events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         events.submit();
         self.run.child_done(&task.level);
@@ -131,7 +131,7 @@ impl Entry<'_> {
         let source = look::source(self)?;
         let is_repeated = look::is_repeated(self, &source);
         match refuse_source(&source, is_repeated, self.run.options) {
-            Some(what) => Err(self.refusal(what)),
+            Some(kind) => Err(self.refusal(kind)),
             None => Ok(source),
         }
     }
@@ -140,26 +140,28 @@ impl Entry<'_> {
     fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Way, Problem> {
         let (run, task) = (self.run, self.task);
         let facts = look::destination(self, source)?;
-        let decision = decide(source, facts.as_ref(), run.options, task.role);
+        let action = decide(source, facts.as_ref(), run.options, task.role);
         let Some(Facts { dest, .. }) = facts else {
             return Ok(Way::To(Destination::New { backup: None }));
         };
-        if decision.asks && !self.may_overwrite(&dest) {
-            return Ok(Way::Declined);
-        }
+        let action = match action {
+            Action::Ask(action) if self.may_overwrite(&dest) => *action,
+            Action::Ask(_) => return Ok(Way::Declined),
+            action => action,
+        };
         let is_real = !run.options.dry_run;
         let folder = task.folders.dest.fd();
-        let failed = |errno| Problem::of(What::Backup, self.dest_shown(), errno);
+        let failed = |errno| Problem::failed(ProblemKind::Backup, self.dest_shown(), errno);
         let existing = |replaced| {
             let dest = ExistingDestination { replaced, ..dest };
             Ok(Way::To(Destination::Existing(Box::new(dest))))
         };
         let new = |backup| Ok(Way::To(Destination::New { backup }));
-        match decision.action {
+        match action {
             Action::Nothing => Ok(Way::Same),
             Action::Keep => Ok(Way::Kept),
             Action::KeepLinked => self.keep_linked(source, &dest.stat).map(|()| Way::Kept),
-            Action::Refuse(what) => Err(self.refusal(what)),
+            Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
             Action::Replace => existing(Replaced::Discarded),
             Action::BackUpAndReplace => {
@@ -175,18 +177,18 @@ impl Entry<'_> {
                 self.remove(events)?;
                 new(None)
             }
-            Action::Create | Action::BackUp | Action::Remove => new(None),
+            Action::Create | Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
     }
 
-    fn refusal(&self, what: What) -> Problem {
+    fn refusal(&self, kind: ProblemKind) -> Problem {
         let (source, dest) = (self.source_shown(), self.dest_shown());
-        match what {
-            What::FileTwice => Problem::said(what, source).warning(),
-            What::OmittedDirectory => Problem::said(what, source),
-            What::SameFile => Problem::said(what, source).and(dest),
-            What::NotReplacing => Problem::said(what, dest),
-            _ => Problem::said(what, dest).and(source),
+        match kind {
+            ProblemKind::FileTwice => Problem::new(kind, source).warning(),
+            ProblemKind::OmittedDirectory => Problem::new(kind, source),
+            ProblemKind::SameFile => Problem::new(kind, source).with_other(dest),
+            ProblemKind::NotReplacing => Problem::new(kind, dest),
+            _ => Problem::new(kind, dest).with_other(source),
         }
     }
 
@@ -210,7 +212,11 @@ impl Entry<'_> {
                 Ok(())
             }
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Problem::of(What::Remove, self.dest_shown(), errno)),
+            Err(errno) => Err(Problem::failed(
+                ProblemKind::Remove,
+                self.dest_shown(),
+                errno,
+            )),
         }
     }
 
@@ -295,7 +301,7 @@ impl Entry<'_> {
             FileType::RegularFile => file::copy(self, source, dest, events),
             FileType::Symlink => special::symlink(self, source, &dest, events),
             _ if options.reads_specials() => file::copy(self, source, dest, events),
-            FileType::Unknown => Err(Problem::said(What::UnknownType, self.source_shown())),
+            FileType::Unknown => Err(Problem::new(ProblemKind::UnknownType, self.source_shown())),
             _ => special::node(self, source, events),
         }
     }
@@ -331,8 +337,8 @@ impl Entry<'_> {
             linked => linked,
         };
         linked.map_err(|errno| {
-            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
-            problem.and(copied.shown())
+            let problem = Problem::failed(ProblemKind::CreateHardLink, self.dest_shown(), errno);
+            problem.with_other(copied.shown())
         })
     }
 
@@ -353,7 +359,7 @@ impl Entry<'_> {
         if self.is_operand()
             && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
         {
-            events.problem(Problem::of(What::Sync, self.dest_shown(), errno));
+            events.problem(Problem::failed(ProblemKind::Sync, self.dest_shown(), errno));
         }
     }
 
@@ -368,7 +374,11 @@ impl Entry<'_> {
             }),
             Ok(()) => (),
             Err(errno) => {
-                events.problem(Problem::of(What::Restore, self.dest_shown(), errno));
+                events.problem(Problem::failed(
+                    ProblemKind::Restore,
+                    self.dest_shown(),
+                    errno,
+                ));
             }
         }
     }

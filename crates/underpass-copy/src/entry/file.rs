@@ -24,7 +24,7 @@ use crate::fs::stat::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{HolesSought, Outcome, Travel};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
 /// Copies what can be read from the source into a regular file, or whatever is in its place.
@@ -73,12 +73,12 @@ impl OpenSource {
             // What has taken the place of a file since may be a FIFO, which would block.
             flags |= OFlags::NONBLOCK;
         }
-        let failed = |errno| entry.at_source(What::Open, errno);
+        let failed = |errno| entry.at_source(ProblemKind::Open, errno);
         let folder = entry.task.folders.source.fd();
         let fd = openat(folder, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
-        let stat = fstat(&fd).map_err(|errno| failed(errno).by("fstat"))?;
+        let stat = fstat(&fd).map_err(|errno| failed(errno).by_call("fstat"))?;
         if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
-            return Err(Problem::said(What::Replaced, entry.source_shown()));
+            return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         if file_type(&stat) == FileType::Fifo {
             let waited = fifo::until_readable(&fd, || entry.run.stopped())
@@ -86,7 +86,7 @@ impl OpenSource {
             match waited {
                 Ok(Waited::Ready) => (),
                 Ok(Waited::Stopped) => return Err(entry.stopped(0)),
-                Err(errno) => return Err(failed(errno).by("poll")),
+                Err(errno) => return Err(failed(errno).by_call("poll")),
             }
         }
         let mut as_file = stat;
@@ -137,8 +137,8 @@ impl FileCopy<'_> {
         };
         let dest = &mut self.dest;
         if equal < there {
-            let failed = |errno| entry.at_dest(What::Resume, errno);
-            ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by("ftruncate"))?;
+            let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);
+            ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by_call("ftruncate"))?;
             dest.stat = fstat(&dest.fd).map_err(failed)?;
         }
         entry.run.context.progress.advanced(equal);
@@ -151,13 +151,13 @@ impl FileCopy<'_> {
         let input = match is_regular(&source.stat) {
             true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
             false => Source::whole(source.fd.as_fd())
-                .map_err(|errno| entry.at_source(What::Open, errno))?,
+                .map_err(|errno| entry.at_source(ProblemKind::Open, errno))?,
         };
         let input = from(input, kept);
         let output = match is_regular(&dest.stat) {
             true => Sink::of(dest.fd.as_fd(), endpoint(&dest.stat)),
             false => Sink::new(dest.fd.as_fd())
-                .map_err(|errno| entry.at_dest(What::CreateFile, errno))?,
+                .map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))?,
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
@@ -195,7 +195,7 @@ impl FileCopy<'_> {
         match synced {
             // Pipes and some devices have nothing to sync.
             Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
-            Err(errno) => Err(entry.at_dest(What::Sync, errno)),
+            Err(errno) => Err(entry.at_dest(ProblemKind::Sync, errno)),
         }
     }
 
@@ -206,7 +206,7 @@ impl FileCopy<'_> {
             return Ok(None);
         }
         compare::forget_pages(dest.fd.as_fd());
-        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(What::Read, errno))?;
+        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(ProblemKind::Read, errno))?;
         let copied = size(&is_now);
         let end = endpoint(&self.source.stat);
         // Files of /proc and /sys don't say how long they are: all that came is read again.
@@ -223,8 +223,8 @@ impl FileCopy<'_> {
             Compared::Equal(_) => len,
             Compared::DifferentAt(offset) => offset,
         };
-        let problem = Problem::said(What::Differs(offset), entry.dest_shown());
-        Err(problem.and(entry.source_shown()))
+        let problem = Problem::new(ProblemKind::Differs(offset), entry.dest_shown());
+        Err(problem.with_other(entry.source_shown()))
     }
 
     fn compare(&self, len: u64) -> Result<Compared, Problem> {
@@ -232,8 +232,8 @@ impl FileCopy<'_> {
         let (source, dest) = (self.source.fd.as_fd(), self.dest.fd.as_fd());
         let compared = compare::compare(source, dest, len, &mut |_| unless_stopped(entry));
         compared.map_err(|(side, errno)| match side {
-            Side::Source => entry.at_source(What::Read, errno),
-            Side::Sink => entry.at_dest(What::Read, errno),
+            Side::Source => entry.at_source(ProblemKind::Read, errno),
+            Side::Sink => entry.at_dest(ProblemKind::Read, errno),
         })
     }
 }
@@ -308,21 +308,21 @@ fn unmoved(account: &Account) -> u64 {
 fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;
-    let (what, path, other) = match error.fault {
+    let (kind, path, other) = match error.fault {
         Fault::Cancelled => return entry.stopped(kept + error.moved()),
-        Fault::Truncated => (What::Shrunk, source, dest),
-        Fault::Source => (What::Read, source, dest),
-        Fault::Sink | Fault::Full => (What::Write, dest, source),
-        _ if cloning => (What::Clone, dest, source),
+        Fault::Truncated => (ProblemKind::Shrunk, source, dest),
+        Fault::Source => (ProblemKind::Read, source, dest),
+        Fault::Sink | Fault::Full => (ProblemKind::Write, dest, source),
+        _ if cloning => (ProblemKind::Clone, dest, source),
         // Refused by one mechanism for its size, a file may suit another; where no other is left, it
         // is too large.
-        Fault::Refused if error.errno == Some(Errno::FBIG) => (What::Write, dest, source),
-        Fault::Refused => (What::Refused, source, dest),
-        _ => (What::Copy, source, dest),
+        Fault::Refused if error.errno == Some(Errno::FBIG) => (ProblemKind::Write, dest, source),
+        Fault::Refused => (ProblemKind::Refused, source, dest),
+        _ => (ProblemKind::Copy, source, dest),
     };
-    let mut problem = Problem::said(what, path).and(other);
+    let mut problem = Problem::new(kind, path).with_other(other);
     // A clone that was not tried is none of two regular files.
-    let untried = (problem.what == What::Clone).then_some(Errno::INVAL);
+    let untried = (problem.kind == ProblemKind::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(Mechanism::name);
     problem.moved = Some(error.moved());
@@ -344,6 +344,16 @@ fn holes_sought(
         Holes::Find if sparse => HolesSought::AskedAndZeros,
         Holes::Find => HolesSought::Zeros,
     }
+}
+
+/// Returns what a `stat` says of a regular file.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
 }
 
 #[cfg(test)]
@@ -379,14 +389,4 @@ mod tests {
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
-}
-
-/// Returns what a `stat` says of a regular file.
-fn endpoint(stat: &Stat) -> Endpoint {
-    Endpoint::of_file(FileStat {
-        device: stat.st_dev,
-        size: stat.st_size.cast_unsigned(),
-        allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize.cast_unsigned(),
-    })
 }

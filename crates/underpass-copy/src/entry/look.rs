@@ -12,7 +12,7 @@ use crate::fs::folder::Folder;
 use crate::fs::path::without_slashes;
 use crate::fs::stat::{identity, is_folder, is_link};
 use crate::options::{Backup, RemoveExisting};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::run::Sources;
 use crate::tree::inode_table::NamedFile;
 use crate::tree::level::DestinationOrigin;
@@ -25,7 +25,7 @@ pub(crate) fn source(entry: &Entry<'_>) -> Result<Stat, Problem> {
         true => folder.look_behind(name),
         false => folder.look_at(name),
     };
-    looked.map_err(|errno| Problem::of(What::Stat, entry.source_shown(), errno))
+    looked.map_err(|errno| Problem::failed(ProblemKind::Stat, entry.source_shown(), errno))
 }
 
 /// Whether a source other than a folder is on the command line for the second time.
@@ -66,7 +66,7 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
     if is_fresh {
         return Ok(None);
     }
-    let failed = |errno| Problem::of(What::StatDestination, entry.dest_shown(), errno);
+    let failed = |errno| Problem::failed(ProblemKind::StatDestination, entry.dest_shown(), errno);
     let found = |stat, link| ExistingDestination {
         stat,
         link,
@@ -82,7 +82,7 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
         return Ok(Some(found(stat, None)));
     }
     if task.role == Role::Inside && run.is_newer_than_run(&stat) {
-        return Err(Problem::said(What::Planted, entry.dest_shown()));
+        return Err(Problem::new(ProblemKind::Planted, entry.dest_shown()));
     }
     match folder.look_behind(&task.dest) {
         Ok(behind) => Ok(Some(found(behind, Some(stat)))),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::io::Errno;
 
 use super::file_handle::{FileHandle, MetadataError};
-use crate::report::problem::What;
+use crate::report::problem::ProblemKind;
 
 /// What nearly every list and value fits into.
 const USUAL_BYTES: usize = 1 << 10;
@@ -36,7 +36,7 @@ pub(super) fn copy_all(
     let names = match read(&mut buffer, |buffer| source.list(buffer)) {
         Ok(names) => names.to_vec(),
         Err(errno) if is_unsupported(errno) => return Vec::new(),
-        Err(errno) => return vec![MetadataError::new(What::Xattr, errno, "flistxattr")],
+        Err(errno) => return vec![MetadataError::new(ProblemKind::Xattr, errno, "flistxattr")],
     };
     let mut errors = Vec::new();
     let names = names.split_inclusive(|&byte| byte == 0);
@@ -44,7 +44,7 @@ pub(super) fn copy_all(
         if stays(name.to_bytes()) || (label == Label::Left && name == SELINUX) {
             continue;
         }
-        if let Err(error) = copy(source, dest, name, What::Xattr, &mut buffer) {
+        if let Err(error) = copy(source, dest, name, ProblemKind::Xattr, &mut buffer) {
             note(&mut errors, error);
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn copy_all(
 /// Copies the security context; a source that has none gives none.
 pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
-    let copied = copy(source, dest, SELINUX, What::Context, &mut buffer);
+    let copied = copy(source, dest, SELINUX, ProblemKind::Context, &mut buffer);
     copied.err().into_iter().collect()
 }
 
@@ -74,12 +74,12 @@ fn copy(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
     name: &CStr,
-    what: What,
+    kind: ProblemKind,
     buffer: &mut Vec<u8>,
 ) -> Result<(), MetadataError> {
     let error = |errno, call| MetadataError {
         attribute: Some(OsStr::from_bytes(name.to_bytes()).into()),
-        ..MetadataError::new(what.clone(), errno, call)
+        ..MetadataError::new(kind.clone(), errno, call)
     };
     match read(buffer, |buffer| source.get(name, buffer)) {
         Ok(value) => dest

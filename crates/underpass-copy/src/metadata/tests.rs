@@ -40,7 +40,7 @@ fn ordinary_process() -> Process {
     Process {
         umask: 0o022,
         user: NOBODY,
-        labels: Labels::None,
+        has_selinux: false,
     }
 }
 
@@ -563,8 +563,8 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
     let stale = |found: Vec<MetadataError>| {
         assert_eq!(found.len(), 1);
         assert_eq!(
-            (&found[0].what, found[0].errno),
-            (&What::Replaced, Errno::STALE)
+            (&found[0].kind, found[0].errno),
+            (&ProblemKind::Replaced, Errno::STALE)
         );
     };
     stale(put_named(&source, &dest, Creation::New(0o600), &all()));

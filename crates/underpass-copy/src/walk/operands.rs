@@ -18,7 +18,7 @@ use crate::fs::folder::{Folder, PLACE};
 use crate::fs::path::{joined, split, without_slashes};
 use crate::fs::stat::{is_folder, is_regular};
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::run::Run;
 use crate::tree::level::{DestinationOrigin, Folders, Level};
 use crate::tree::task::{Role, Task};
@@ -65,8 +65,8 @@ fn targets<'o>(
     match (&options.target, operands.split_last()) {
         (CopyTarget::Folder(folder), _) => {
             let folder = folder.as_os_str();
-            let fd =
-                open(folder).map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
+            let fd = open(folder)
+                .map_err(|errno| Problem::failed(ProblemKind::TargetDirectory, folder, errno))?;
             Ok((operands, To::Folder(folder.to_owned(), fd)))
         }
         (_, None) => Ok((nothing, To::Name(OsString::new()))),
@@ -74,7 +74,7 @@ fn targets<'o>(
         (CopyTarget::Last, Some((last, sources))) => match open(last) {
             Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
             Err(errno) if sources.len() > 1 || options.parents => {
-                Err(Problem::of(What::Target, last.clone(), errno))
+                Err(Problem::failed(ProblemKind::Target, last.clone(), errno))
             }
             Err(_) => Ok((sources, To::Name(last.clone()))),
         },
@@ -125,7 +125,7 @@ impl OperandWalk<'_> {
         match made {
             Ok(task) => self.begin(task),
             Err(errno) => {
-                let problem = Problem::of(What::Stat, source.clone(), errno);
+                let problem = Problem::failed(ProblemKind::Stat, source.clone(), errno);
                 self.run.reporter.problem(problem);
             }
         }

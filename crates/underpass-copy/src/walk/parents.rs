@@ -14,7 +14,7 @@ use crate::fs::path::append;
 use crate::fs::stat::is_folder;
 use crate::metadata::{self, Creation, MetadataTarget};
 use crate::report::event::{Curiosity, Event};
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::Run;
 use crate::tree::level::{DestinationOrigin, Folders, Level};
@@ -146,8 +146,9 @@ impl Descent<'_> {
     ) -> Result<(), Problem> {
         let shown = OsString::from_vec(self.dest.clone());
         let is_dots = matches!(name, b"." | b"..");
-        let name = CString::new(name)
-            .map_err(|_nul| Problem::of(What::MakeParent, shown.clone(), Errno::INVAL))?;
+        let name = CString::new(name).map_err(|_nul| {
+            Problem::failed(ProblemKind::MakeParent, shown.clone(), Errno::INVAL)
+        })?;
         let place = match self.passed.last() {
             None => Some(target.as_fd()),
             Some(Passed {
@@ -160,15 +161,20 @@ impl Descent<'_> {
             statat(place, &name, AtFlags::empty())
         });
         if there.is_ok_and(|there| !is_folder(&there)) {
-            return Err(Problem::said(What::ParentNotDirectory, shown));
+            return Err(Problem::new(ProblemKind::ParentNotDirectory, shown));
         }
         let source = self.open_source(path, &name).map_err(|errno| match there {
             // Where the target has such a folder, nobody has asked for the source's yet.
-            Ok(_) => Problem::of(What::Stat, OsString::from_vec(self.operand.clone()), errno),
-            Err(_) => Problem::of(What::ParentAttributes, self.source_shown(), errno),
+            Ok(_) => Problem::failed(
+                ProblemKind::Stat,
+                OsString::from_vec(self.operand.clone()),
+                errno,
+            ),
+            Err(_) => Problem::failed(ProblemKind::ParentAttributes, self.source_shown(), errno),
         })?;
-        let stat = fstat(&source)
-            .map_err(|errno| Problem::of(What::ParentAttributes, self.source_shown(), errno))?;
+        let stat = fstat(&source).map_err(|errno| {
+            Problem::failed(ProblemKind::ParentAttributes, self.source_shown(), errno)
+        })?;
         let (dest, creation) = match (place, self.run.options.dry_run) {
             (Some(place), false) => self.make_or_open(place, &name, &stat)?,
             (Some(place), true) if there.is_ok() => {
@@ -217,12 +223,12 @@ impl Descent<'_> {
         let creation = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
             Ok(()) => Creation::New(mode),
             Err(Errno::EXIST) => Creation::Existing,
-            Err(errno) => return Err(Problem::of(What::MakeParent, shown(), errno)),
+            Err(errno) => return Err(Problem::failed(ProblemKind::MakeParent, shown(), errno)),
         };
         match open(place, name) {
             Ok(dest) => Ok((Folder::Open(dest), creation)),
-            Err(Errno::NOTDIR) => Err(Problem::said(What::ParentNotDirectory, shown())),
-            Err(errno) => Err(Problem::of(What::MakeParent, shown(), errno)),
+            Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown())),
+            Err(errno) => Err(Problem::failed(ProblemKind::MakeParent, shown(), errno)),
         }
     }
 
@@ -231,13 +237,13 @@ impl Descent<'_> {
     }
 
     fn root(&self) -> Result<OwnedFd, Problem> {
-        open(CWD, c"/").map_err(|errno| Problem::of(What::Stat, "/", errno))
+        open(CWD, c"/").map_err(|errno| Problem::failed(ProblemKind::Stat, "/", errno))
     }
 
     fn again(&self, fd: &OwnedFd) -> Result<OwnedFd, Problem> {
         let shown = || OsString::from_vec(self.dest.clone());
         let cloned = rustix::io::fcntl_dupfd_cloexec(fd, 0);
-        cloned.map_err(|errno| Problem::of(What::Stat, shown(), errno))
+        cloned.map_err(|errno| Problem::failed(ProblemKind::Stat, shown(), errno))
     }
 }
 

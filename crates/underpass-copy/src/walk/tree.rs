@@ -20,7 +20,7 @@ use crate::fs::path::{append, plain};
 use crate::fs::stat::{Identity, file_type, identity, is_link};
 use crate::metadata::Creation;
 use crate::report::event::Outcome;
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::Run;
 use crate::tree::inode_table::KnownFolder;
@@ -103,7 +103,7 @@ impl<'a> TreeWalk<'a> {
         };
         let Some(folders) = top.folders.clone() else {
             // It was closed and can't be found again.
-            let moved = Problem::said(What::Moved, top.level.source());
+            let moved = Problem::new(ProblemKind::Moved, top.level.source());
             self.run.reporter.problem(moved);
             return self.leave();
         };
@@ -111,7 +111,7 @@ impl<'a> TreeWalk<'a> {
             Ok(Some((name, hint))) => self.name(&folders, name, hint),
             Ok(None) => self.leave(),
             Err(errno) => {
-                let unread = Problem::of(What::ReadDirectory, top.level.source(), errno);
+                let unread = Problem::failed(ProblemKind::ReadDirectory, top.level.source(), errno);
                 self.run.reporter.problem(unread);
                 self.leave();
             }
@@ -222,7 +222,7 @@ impl<'a> TreeWalk<'a> {
         }
         let folder = match open_source(entry, source) {
             Ok(folder) => folder,
-            Err(problem) if problem.what == What::Replaced => return Err(problem),
+            Err(problem) if problem.kind == ProblemKind::Replaced => return Err(problem),
             Err(problem) => {
                 events.problem(problem);
                 self.close_at_once(entry, source, copy);
@@ -280,7 +280,7 @@ impl<'a> TreeWalk<'a> {
             return Err(self.copied_into_itself());
         }
         if self.above.contains(&identity(source)) {
-            return Err(Problem::said(What::Cycle, entry.source_shown()));
+            return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
         }
         let (folder, name) = match self.run.inodes.folder(identity(source)) {
             None => return Ok(true),
@@ -290,14 +290,14 @@ impl<'a> TreeWalk<'a> {
         let here = entry.task.folders.dest.identity();
         if here == Some(folder) && name == entry.task.dest.to_bytes() {
             let (operand, _) = &self.operand;
-            events.problem(Problem::said(What::DirectoryTwice, operand.clone()).warning());
+            events.problem(Problem::new(ProblemKind::DirectoryTwice, operand.clone()).warning());
             return Ok(false);
         }
         if entry.follows() {
             return Ok(true);
         }
-        let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
-        Err(problem.and(entry.source_shown()))
+        let problem = Problem::new(ProblemKind::HardLinkToDirectory, entry.dest_shown());
+        Err(problem.with_other(entry.source_shown()))
     }
 
     fn note_operand(&self, entry: &Entry<'_>, source: &Stat) {
@@ -355,7 +355,7 @@ impl<'a> TreeWalk<'a> {
 
     fn copied_into_itself(&self) -> Problem {
         let (source, dest) = &self.operand;
-        Problem::said(What::IntoItself, source.clone()).and(dest.clone())
+        Problem::new(ProblemKind::IntoItself, source.clone()).with_other(dest.clone())
     }
 
     /// A folder that is not entered has its copy all the same, which gets its metadata.
@@ -431,7 +431,7 @@ impl<'a> TreeWalk<'a> {
         self.open_from += 1;
         if let Err(errno) = outermost.listing.read_all(folders.source.fd()) {
             let shown = outermost.level.source();
-            let problem = Problem::of(What::ReadDirectory, shown, errno);
+            let problem = Problem::failed(ProblemKind::ReadDirectory, shown, errno);
             self.run.reporter.problem(problem);
         }
     }
