@@ -21,15 +21,15 @@ use underpass::drive::blocking::Shielded;
 
 use crate::fs::path::joined;
 use crate::options::Backup;
-use crate::report::event::{Outcome, Travel};
+use crate::report::event::{EntryOutcome, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::run::Run;
+use crate::run::CopyRun;
 use crate::tree::task::{Role, Task};
 
 /// An entry that is being copied, and by which thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a CopyRun<'a>,
     pub(crate) task: &'a Task,
     pub(crate) shielded: &'a Shielded,
 }
@@ -87,14 +87,14 @@ impl Destination {
 
 /// What came of an entry.
 pub(crate) struct EntryResult {
-    pub(crate) outcome: Outcome,
-    pub(crate) travel: Option<Box<Travel>>,
+    pub(crate) outcome: EntryOutcome,
+    pub(crate) travel: Option<Box<TransferReport>>,
     pub(crate) resumed: u64,
     pub(crate) hash: Option<String>,
 }
 
 impl EntryResult {
-    pub(crate) const fn of(outcome: Outcome) -> Self {
+    pub(crate) const fn of(outcome: EntryOutcome) -> Self {
         Self {
             outcome,
             travel: None,

@@ -30,7 +30,7 @@ pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessFacts {
     /// Permission bits that new files lack.
     pub(crate) umask: u32,
     /// The effective user.
@@ -39,7 +39,7 @@ pub(crate) struct Process {
     pub(crate) has_selinux: bool,
 }
 
-impl Process {
+impl ProcessFacts {
     /// Asks the kernel. Where it doesn't tell the umask (`/proc` is not mounted), the umask is set
     /// and set back, which files that other threads create in that moment would feel.
     pub(crate) fn read() -> Self {
@@ -80,7 +80,7 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// The permission bits to create a copy with: private as long as its final mode or owner is still
 /// to be set. Folders can be filled, and files get their attributes, before they become read-only.
-pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process) -> u32 {
+pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessFacts) -> u32 {
     let mut mode = mode_unasked(source, wishes);
     match file_type(source) {
         FileType::Symlink => return PERMISSIONS,
@@ -123,9 +123,9 @@ pub(crate) fn preserve(
     dest: MetadataTarget<'_>,
     creation: Creation,
     wishes: &Preserve,
-    process: &Process,
+    process: &ProcessFacts,
 ) -> Vec<MetadataError> {
-    let job = Job {
+    let job = MetadataCopy {
         stat,
         creation,
         wishes,
@@ -148,11 +148,11 @@ pub(crate) fn preserve(
 }
 
 /// What one copy is to get.
-struct Job<'a> {
+struct MetadataCopy<'a> {
     stat: &'a Stat,
     creation: Creation,
     wishes: &'a Preserve,
-    process: &'a Process,
+    process: &'a ProcessFacts,
     mode: FinalMode,
 }
 
@@ -171,7 +171,7 @@ enum FinalMode {
 }
 
 impl FinalMode {
-    fn of(stat: &Stat, creation: Creation, wishes: &Preserve, process: &Process) -> Self {
+    fn of(stat: &Stat, creation: Creation, wishes: &Preserve, process: &ProcessFacts) -> Self {
         if file_type(stat) == FileType::Symlink {
             return Self::AsMade;
         }
@@ -194,14 +194,14 @@ impl FinalMode {
 
 /// Whether a copy has its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum OwnerState {
     /// It has, or isn't to have one.
     Settled,
     /// It hasn't: bits that would lend the owner's rights must not be set.
     Refused,
 }
 
-impl Job<'_> {
+impl MetadataCopy<'_> {
     fn is_done(&self) -> bool {
         let Preserve {
             mode: _,
@@ -221,18 +221,18 @@ impl Job<'_> {
         self.wishes.context.is_wanted() && self.process.has_selinux
     }
 
-    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> Owner {
+    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> OwnerState {
         let wish = self.wishes.ownership;
         if !wish.is_wanted() {
-            return Owner::Settled;
+            return OwnerState::Settled;
         }
         let Err((errno, call)) = self.change_owner(dest) else {
-            return Owner::Settled;
+            return OwnerState::Settled;
         };
         if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
             errors.push(MetadataError::new(ProblemKind::Ownership, errno, call));
         }
-        Owner::Refused
+        OwnerState::Refused
     }
 
     fn change_owner(&self, dest: &FileHandle<'_>) -> Result<(), (Errno, &'static str)> {
@@ -260,7 +260,7 @@ impl Job<'_> {
         &self,
         source: MetadataTarget<'_>,
         dest: &FileHandle<'_>,
-        owner: Owner,
+        owner: OwnerState,
         errors: &mut Vec<MetadataError>,
     ) {
         let reads =
@@ -287,9 +287,9 @@ impl Job<'_> {
     ) {
         if self.wishes.xattr.is_wanted() {
             let label = if self.wants_label() {
-                attributes::Label::Left
+                attributes::ContextHandling::Left
             } else {
-                attributes::Label::Copied
+                attributes::ContextHandling::Copied
             };
             let found = attributes::copy_all(source, dest, label);
             errors.extend(to_tell(self.wishes.xattr, found));
@@ -304,7 +304,7 @@ impl Job<'_> {
         &self,
         source: Option<&FileHandle<'_>>,
         dest: &FileHandle<'_>,
-        owner: Owner,
+        owner: OwnerState,
         errors: &mut Vec<MetadataError>,
     ) {
         let found = match (self.mode, source) {
@@ -332,7 +332,7 @@ impl Job<'_> {
     }
 
     /// A source folder without set-id and sticky bits says nothing of them.
-    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: Owner) -> u32 {
+    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: OwnerState) -> u32 {
         let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL);
         if mode & SPECIAL == 0 {
             mode | self.inherited(dest)
@@ -399,10 +399,10 @@ fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
 
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes
 /// rights away and stays.
-fn lent(stat: &Stat, owner: Owner) -> u32 {
+fn lent(stat: &Stat, owner: OwnerState) -> u32 {
     match (owner, file_type(stat)) {
-        (Owner::Settled, _) => 0,
-        (Owner::Refused, FileType::Directory) => SET_ID,
-        (Owner::Refused, _) => SPECIAL,
+        (OwnerState::Settled, _) => 0,
+        (OwnerState::Refused, FileType::Directory) => SET_ID,
+        (OwnerState::Refused, _) => SPECIAL,
     }
 }

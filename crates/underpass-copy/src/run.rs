@@ -14,16 +14,16 @@ use underpass::Kernel;
 
 use crate::fs::folder::Folder;
 use crate::fs::stat::changed_at;
-use crate::metadata::{self, Creation, MetadataTarget, Process};
+use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
 use crate::options::{CopyOptions, Fsync, PreserveLevel};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::progress::Progress;
+use crate::report::progress::CopyProgress;
 use crate::report::reporter::{EventBuffer, OrderedReporter};
-use crate::report::summary::{Ended, Summary};
-use crate::tree::filter::Filter;
+use crate::report::summary::{CopyEnd, CopySummary};
+use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{Closing, DestinationOrigin, Folders, Level};
+use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
@@ -35,22 +35,22 @@ pub struct CopyContext<'a> {
     /// Receives the events.
     pub observer: &'a dyn Observer,
     /// Counts what is done.
-    pub progress: &'a Progress,
+    pub progress: &'a CopyProgress,
     /// Set by another thread, stops the copy within 100 ms.
     pub stop: &'a AtomicBool,
 }
 
 /// A copy that is going on.
-pub(crate) struct Run<'a> {
+pub(crate) struct CopyRun<'a> {
     pub(crate) options: &'a CopyOptions,
     pub(crate) context: CopyContext<'a>,
     pub(crate) reporter: OrderedReporter<'a>,
     pub(crate) inodes: InodeTable,
-    pub(crate) process: Process,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) process: ProcessFacts,
+    pub(crate) filter: Option<NameFilter>,
     pub(crate) throttle: Option<Throttle>,
     pub(crate) pool: WorkerPool,
-    pub(crate) sources: Sources,
+    pub(crate) sources: SourceCount,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
@@ -62,28 +62,28 @@ pub(crate) struct Run<'a> {
 
 /// How many sources there are, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sources {
+pub(crate) enum SourceCount {
     /// One, to the name that was given.
     One,
     /// Each into the target folder.
     IntoFolder,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CopyRun<'a> {
     pub(crate) fn new(
         options: &'a CopyOptions,
         context: CopyContext<'a>,
         reporter: OrderedReporter<'a>,
         pool: WorkerPool,
-        filter: Option<Filter>,
-        sources: Sources,
+        filter: Option<NameFilter>,
+        sources: SourceCount,
     ) -> Self {
         Self {
             options,
             context,
             reporter,
             inodes: InodeTable::default(),
-            process: Process::read(),
+            process: ProcessFacts::read(),
             filter,
             throttle: options.bytes_per_second_max.map(Throttle::to),
             pool,
@@ -144,8 +144,8 @@ impl<'a> Run<'a> {
         events.submit();
     }
 
-    fn finish_folder(&self, level: &Level, closing: &Closing, events: &mut EventBuffer<'_>) {
-        let Folders { source, dest, .. } = &*closing.folders;
+    fn finish_folder(&self, level: &Level, closing: &FolderFinish, events: &mut EventBuffer<'_>) {
+        let FolderPair { source, dest, .. } = &*closing.folders;
         self.preserve(
             MetadataTarget::of_folder(source),
             &closing.stat,
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
     }
 
     /// Syncs what is to be synced at the end, and returns the sum.
-    pub(crate) fn finish(self) -> Summary {
+    pub(crate) fn finish(self) -> CopySummary {
         let to_sync = self.to_sync.into_inner();
         let mut events = self.reporter.buffer(self.reporter.sequence());
         for fd in to_sync.unwrap_or_else(PoisonError::into_inner).values() {
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
         events.submit();
         let mut summary = self.reporter.finish();
         if self.context.stop.load(Relaxed) {
-            summary.ended = Ended::Stopped;
+            summary.ended = CopyEnd::Stopped;
         }
         summary
     }

@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use underpass_copy::{Charset, CopyOptions, Dereference, Preserve, PreserveLevel, Word};
+use underpass_copy::{Charset, CopyOptions, Dereference, Preserve, PreserveLevel, QuotedWord};
 
-use super::mistake::Mistake;
+use super::mistake::UsageError;
 use super::rate;
-use super::words::{self, Attribute, Choices, When, choose};
+use super::words::{self, Choices, PreservedAttribute, When, choose};
 
 /// What was read so far. Facts that belong together are combined when all is read.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct Draft {
     pub(super) target_is_name: bool,
     pub(super) demands_context: bool,
     pub(super) progress: Option<When>,
-    pub(super) detail: Detail,
+    pub(super) detail: OutputDetail,
     pub(super) dialect: Dialect,
     pub(super) information: Option<Information>,
     pub(super) warnings: Vec<&'static str>,
@@ -47,7 +47,7 @@ pub(super) enum Clobber {
 
 /// What standard output gets; the most that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Detail {
+pub(super) enum OutputDetail {
     #[default]
     Nothing,
     /// `-v`
@@ -80,28 +80,28 @@ impl Draft {
         self.options.recursive = true;
         self.options.dereference = Dereference::Never;
         let Preserve { context, xattr, .. } = self.options.preserve;
-        self.preserve(Attribute::All, PreserveLevel::Required);
+        self.preserve(PreservedAttribute::All, PreserveLevel::Required);
         // Where these can't be preserved, -a is silent.
         self.options.preserve.context = context.max(PreserveLevel::BestEffort);
         self.options.preserve.xattr = xattr.max(PreserveLevel::BestEffort);
     }
 
-    pub(super) fn set_suffix(&mut self, suffix: OsString) -> Result<(), Mistake> {
+    pub(super) fn set_suffix(&mut self, suffix: OsString) -> Result<(), UsageError> {
         self.makes_backups = true;
         self.suffix = Some(suffix);
         Ok(())
     }
 
-    pub(super) fn set_backup(&mut self, names: Option<OsString>) -> Result<(), Mistake> {
+    pub(super) fn set_backup(&mut self, names: Option<OsString>) -> Result<(), UsageError> {
         self.makes_backups = true;
         self.backup_names = names.or(self.backup_names.take());
         Ok(())
     }
 
-    pub(super) fn set_context(&mut self, context: Option<OsString>) -> Result<(), Mistake> {
+    pub(super) fn set_context(&mut self, context: Option<OsString>) -> Result<(), UsageError> {
         if self.has_selinux {
             let message = "-Z and --context are not supported; --preserve=context is";
-            return Err(Mistake::plain(message));
+            return Err(UsageError::without_hint(message));
         }
         if context.is_some() {
             let warning = "warning: ignoring --context; it requires an SELinux-enabled kernel";
@@ -110,39 +110,41 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn set_target_directory(&mut self, directory: OsString) -> Result<(), Mistake> {
+    pub(super) fn set_target_directory(&mut self, directory: OsString) -> Result<(), UsageError> {
         match self.target_directory.replace(directory) {
             None => Ok(()),
-            Some(_) => Err(Mistake::plain("multiple target directories specified")),
+            Some(_) => Err(UsageError::without_hint(
+                "multiple target directories specified",
+            )),
         }
     }
 
-    pub(super) fn set_jobs(&mut self, jobs: OsString) -> Result<(), Mistake> {
+    pub(super) fn set_jobs(&mut self, jobs: OsString) -> Result<(), UsageError> {
         let number = jobs.to_str().and_then(|jobs| jobs.parse().ok());
         let most = CopyOptions::JOBS_MAX;
         let number = number.filter(|number: &NonZeroUsize| number.get() <= most);
-        let shown = Word(jobs.as_bytes(), self.charset);
+        let shown = QuotedWord(jobs.as_bytes(), self.charset);
         let message = format_args!("invalid number of jobs {shown}: use 1 to {most}");
-        self.options.jobs = Some(number.ok_or_else(|| Mistake::usage(message))?);
+        self.options.jobs = Some(number.ok_or_else(|| UsageError::with_hint(message))?);
         Ok(())
     }
 
-    pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), Mistake> {
-        let shown = Word(rate.as_bytes(), self.charset);
+    pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), UsageError> {
+        let shown = QuotedWord(rate.as_bytes(), self.charset);
         let message = format_args!("invalid rate {shown}");
-        let read = rate::read(&rate).ok_or_else(|| Mistake::usage(message))?;
+        let read = rate::read(&rate).ok_or_else(|| UsageError::with_hint(message))?;
         self.options.bytes_per_second_max = read;
         Ok(())
     }
 
-    pub(super) fn set_preserve(&mut self, list: Option<OsString>) -> Result<(), Mistake> {
+    pub(super) fn set_preserve(&mut self, list: Option<OsString>) -> Result<(), UsageError> {
         let list = list
             .as_deref()
             .unwrap_or("mode,ownership,timestamps".as_ref());
         self.preserve_list(list, "--preserve", PreserveLevel::Required)
     }
 
-    pub(super) fn set_no_preserve(&mut self, list: OsString) -> Result<(), Mistake> {
+    pub(super) fn set_no_preserve(&mut self, list: OsString) -> Result<(), UsageError> {
         self.preserve_list(&list, "--no-preserve", PreserveLevel::Never)
     }
 
@@ -151,28 +153,28 @@ impl Draft {
         list: &OsStr,
         about: &str,
         level: PreserveLevel,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), UsageError> {
         for word in list.as_bytes().split(|byte| *byte == b',') {
             let attribute = self.choose(OsStr::from_bytes(word), about, words::ATTRIBUTES)?;
             self.preserve(attribute, level);
             self.demands_context |=
-                (attribute, level) == (Attribute::Context, PreserveLevel::Required);
+                (attribute, level) == (PreservedAttribute::Context, PreserveLevel::Required);
         }
         Ok(())
     }
 
     /// `all` only warns where the context or the extended attributes can't be preserved; naming
     /// one of them makes that an error.
-    fn preserve(&mut self, attribute: Attribute, level: PreserveLevel) {
+    fn preserve(&mut self, attribute: PreservedAttribute, level: PreserveLevel) {
         let preserve = &mut self.options.preserve;
         match attribute {
-            Attribute::Mode => preserve.mode = level,
-            Attribute::Timestamps => preserve.timestamps = level,
-            Attribute::Ownership => preserve.ownership = level,
-            Attribute::Links => preserve.links = level,
-            Attribute::Context => preserve.context = level,
-            Attribute::Xattr => preserve.xattr = level,
-            Attribute::All => {
+            PreservedAttribute::Mode => preserve.mode = level,
+            PreservedAttribute::Timestamps => preserve.timestamps = level,
+            PreservedAttribute::Ownership => preserve.ownership = level,
+            PreservedAttribute::Links => preserve.links = level,
+            PreservedAttribute::Context => preserve.context = level,
+            PreservedAttribute::Xattr => preserve.xattr = level,
+            PreservedAttribute::All => {
                 let at_most_warned = |before: PreserveLevel| match level {
                     PreserveLevel::Required => before.max(PreserveLevel::Warn),
                     level => level,
@@ -195,7 +197,7 @@ impl Draft {
         word: &OsStr,
         about: &str,
         choices: Choices<T>,
-    ) -> Result<T, Mistake> {
+    ) -> Result<T, UsageError> {
         choose(word, about, choices, self.charset)
     }
 
@@ -206,18 +208,18 @@ impl Draft {
         about: &str,
         choices: Choices<T>,
         unless_given: T,
-    ) -> Result<T, Mistake> {
+    ) -> Result<T, UsageError> {
         word.map_or(Ok(unless_given), |word| self.choose(&word, about, choices))
     }
 
-    pub(super) fn pattern(&self, pattern: OsString) -> Result<String, Mistake> {
+    pub(super) fn pattern(&self, pattern: OsString) -> Result<String, UsageError> {
         String::from_utf8(pattern.into_vec()).map_err(|error| {
-            let shown = Word(error.as_bytes(), self.charset);
-            Mistake::usage(format_args!("pattern {shown} is not UTF-8"))
+            let shown = QuotedWord(error.as_bytes(), self.charset);
+            UsageError::with_hint(format_args!("pattern {shown} is not UTF-8"))
         })
     }
 
-    pub(super) fn show(&mut self, detail: Detail) {
+    pub(super) fn show(&mut self, detail: OutputDetail) {
         self.detail = self.detail.max(detail);
     }
 }

@@ -5,18 +5,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::environment::ArgumentOrder;
-use super::mistake::Mistake;
-use super::table::{Argument, OPTIONS, OptionDefinition, OptionGroup};
+use super::mistake::UsageError;
+use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
 /// An option with its argument, or an operand.
-pub(super) enum Item {
+pub(super) enum ParsedWord {
     Option(&'static OptionDefinition, Option<OsString>),
     Operand(OsString),
 }
 
 /// A command line that is being read.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct Getopt {
     rest: VecDeque<OsString>,
     /// Letters left of a bundle (`-abc`).
     letters: VecDeque<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Words {
     only_operands: bool,
 }
 
-impl Words {
+impl Getopt {
     pub(super) fn new(words: impl IntoIterator<Item = OsString>, order: ArgumentOrder) -> Self {
         Self {
             rest: words.into_iter().collect(),
@@ -35,7 +35,7 @@ impl Words {
         }
     }
 
-    fn long(&mut self, word: &OsStr) -> Result<Item, Mistake> {
+    fn long(&mut self, word: &OsStr) -> Result<ParsedWord, UsageError> {
         let text = &word.as_bytes()[2..];
         let (name, given) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -45,19 +45,21 @@ impl Words {
         let long = definition.long.unwrap_or_default();
         let given = given.map(|given| OsString::from_vec(given.to_vec()));
         let given = match (definition.argument, given) {
-            (Argument::None(_), Some(_)) => {
+            (OptionArgument::None(_), Some(_)) => {
                 let message = format!("option '--{long}' doesn't allow an argument");
-                return Err(Mistake::usage(message));
+                return Err(UsageError::with_hint(message));
             }
-            (Argument::Required(..), None) => Some(self.rest.pop_front().ok_or_else(|| {
-                Mistake::usage(format!("option '--{long}' requires an argument"))
-            })?),
+            (OptionArgument::Required(..), None) => {
+                Some(self.rest.pop_front().ok_or_else(|| {
+                    UsageError::with_hint(format!("option '--{long}' requires an argument"))
+                })?)
+            }
             (_, given) => given,
         };
-        Ok(Item::Option(definition, given))
+        Ok(ParsedWord::Option(definition, given))
     }
 
-    fn short(&mut self, letter: u8) -> Result<Item, Mistake> {
+    fn short(&mut self, letter: u8) -> Result<ParsedWord, UsageError> {
         let byte = [letter];
         let shown = OsStr::from_bytes(&byte);
         let is_meant =
@@ -65,23 +67,22 @@ impl Words {
         let definition = OPTIONS
             .iter()
             .find(is_meant)
-            .ok_or_else(|| Mistake::about("invalid option -- '", shown, "'"))?;
-        let given =
-            match definition.argument {
-                Argument::Required(..) if !self.letters.is_empty() => {
-                    Some(OsString::from_vec(self.letters.drain(..).collect()))
-                }
-                Argument::Required(..) => Some(self.rest.pop_front().ok_or_else(|| {
-                    Mistake::about("option requires an argument -- '", shown, "'")
-                })?),
-                Argument::None(_) | Argument::Optional(..) => None,
-            };
-        Ok(Item::Option(definition, given))
+            .ok_or_else(|| UsageError::about("invalid option -- '", shown, "'"))?;
+        let given = match definition.argument {
+            OptionArgument::Required(..) if !self.letters.is_empty() => {
+                Some(OsString::from_vec(self.letters.drain(..).collect()))
+            }
+            OptionArgument::Required(..) => Some(self.rest.pop_front().ok_or_else(|| {
+                UsageError::about("option requires an argument -- '", shown, "'")
+            })?),
+            OptionArgument::None(_) | OptionArgument::Optional(..) => None,
+        };
+        Ok(ParsedWord::Option(definition, given))
     }
 }
 
-impl Iterator for Words {
-    type Item = Result<Item, Mistake>;
+impl Iterator for Getopt {
+    type Item = Result<ParsedWord, UsageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(letter) = self.letters.pop_front() {
@@ -89,7 +90,7 @@ impl Iterator for Words {
         }
         let word = self.rest.pop_front()?;
         match word.as_bytes() {
-            _ if self.only_operands => Some(Ok(Item::Operand(word))),
+            _ if self.only_operands => Some(Ok(ParsedWord::Operand(word))),
             b"--" => {
                 self.only_operands = true;
                 self.next()
@@ -103,7 +104,7 @@ impl Iterator for Words {
                 if self.order == ArgumentOrder::OptionsFirst {
                     self.only_operands = true;
                 }
-                Some(Ok(Item::Operand(word)))
+                Some(Ok(ParsedWord::Operand(word)))
             }
         }
     }
@@ -111,7 +112,7 @@ impl Iterator for Words {
 
 /// The long option that a name, or the beginning of one, means. Ours are considered only where none
 /// of GNU's begins so: an abbreviation of GNU's stays one.
-fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, Mistake> {
+fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, UsageError> {
     let named = |definition: &&OptionDefinition| definition.long.map(str::as_bytes) == Some(name);
     if let Some(exact) = OPTIONS.iter().find(named) {
         return Ok(exact);
@@ -126,7 +127,7 @@ fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, Mistake>
         .partition(|definition| definition.is_gnu());
     let candidates = if gnu.is_empty() { ours } else { gnu };
     let Some((first, others)) = candidates.split_first() else {
-        return Err(Mistake::about("unrecognized option '", word, "'"));
+        return Err(UsageError::about("unrecognized option '", word, "'"));
     };
     let others: Vec<_> = others
         .iter()
@@ -141,7 +142,7 @@ fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, Mistake>
         .map(|long| format!(" '--{long}'"))
         .collect();
     let after = format!("' is ambiguous; possibilities:{longs}");
-    Err(Mistake::about("option '", word, &after))
+    Err(UsageError::about("option '", word, &after))
 }
 
 #[cfg(test)]
@@ -151,12 +152,14 @@ mod tests {
     /// Options by their names, operands without one.
     type Read = (Option<&'static str>, OsString);
 
-    fn read(words: &[&str], order: ArgumentOrder) -> Result<Vec<Read>, Mistake> {
+    fn read(words: &[&str], order: ArgumentOrder) -> Result<Vec<Read>, UsageError> {
         let read = |item| match item {
-            Item::Option(option, argument) => (Some(option.name()), argument.unwrap_or_default()),
-            Item::Operand(operand) => (None, operand),
+            ParsedWord::Option(option, argument) => {
+                (Some(option.name()), argument.unwrap_or_default())
+            }
+            ParsedWord::Operand(operand) => (None, operand),
         };
-        let words = Words::new(words.iter().map(OsString::from), order);
+        let words = Getopt::new(words.iter().map(OsString::from), order);
         words.map(|item| item.map(read)).collect()
     }
 

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
 
 use super::environment::CalledAs;
-use super::table::{Argument, OPTIONS, OptionDefinition, OptionGroup};
+use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
 /// Where the explanations begin.
 const COLUMN: usize = 30;
@@ -73,9 +73,9 @@ fn line(text: &mut String, option: &OptionDefinition) {
         .map(|short| format!("-{short}"))
         .collect();
     let long = option.long.map(|long| match option.argument {
-        Argument::None(_) => format!("--{long}"),
-        Argument::Required(value, _) => format!("--{long}={value}"),
-        Argument::Optional(value, _) => format!("--{long}[={value}]"),
+        OptionArgument::None(_) => format!("--{long}"),
+        OptionArgument::Required(value, _) => format!("--{long}={value}"),
+        OptionArgument::Optional(value, _) => format!("--{long}[={value}]"),
     });
     let indent = if letters.is_empty() { "      " } else { "  " };
     let names: Vec<_> = letters.into_iter().chain(long).collect();
@@ -136,9 +136,9 @@ fn argument(option: &OptionDefinition) -> Arg {
         argument = argument.short(letter).visible_short_aliases(letters);
     }
     argument = match option.argument {
-        Argument::None(_) => argument.action(ArgAction::SetTrue),
-        Argument::Required(value, _) => argument.value_name(value).action(ArgAction::Append),
-        Argument::Optional(value, _) => argument
+        OptionArgument::None(_) => argument.action(ArgAction::SetTrue),
+        OptionArgument::Required(value, _) => argument.value_name(value).action(ArgAction::Append),
+        OptionArgument::Optional(value, _) => argument
             .value_name(value)
             .num_args(0..=1)
             .require_equals(true)

@@ -27,12 +27,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use underpass::Kernel;
-use underpass_copy::{CopyContext, Ended, Progress, Summary};
+use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
-use draft::{Detail, Dialect, Information};
+use draft::{Dialect, Information, OutputDetail};
 use environment::CpEnvironment;
 use messages::Messages;
-use mistake::Hint;
+use mistake::UsageHint;
 use printer::EventPrinter;
 use progress::ProgressDisplay;
 use request::{CopyCommand, CpRequest, parse};
@@ -55,7 +55,7 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
         Ok(CpRequest::Show(Information::Version)) => messages.print(&help::version(called_as)),
         Err(mistake) => {
             messages.complain(mistake.message.as_encoded_bytes());
-            if mistake.hint == Hint::TryHelp {
+            if mistake.hint == UsageHint::TryHelp {
                 messages.hint();
             }
             ExitCode::FAILURE
@@ -76,7 +76,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
         },
     };
     let kernel = Kernel::probe();
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let display = ProgressDisplay::new(command.progress);
     let printer = EventPrinter::new(messages, command, display.bar());
     let context = CopyContext {
@@ -99,13 +99,13 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
 fn conclude(
     command: &CopyCommand,
     messages: &Messages,
-    summary: &Summary,
+    summary: &CopySummary,
     mut printer: EventPrinter<'_>,
     stop: &StopSignal,
 ) -> ExitCode {
     match command.detail {
-        Detail::Json => printer.line(&json::summary(summary)),
-        Detail::Explain => printer.line(&explain::summary(summary)),
+        OutputDetail::Json => printer.line(&json::summary(summary)),
+        OutputDetail::Explain => printer.line(&explain::summary(summary)),
         _ => {}
     }
     let written = printer.finish();
@@ -119,7 +119,7 @@ fn conclude(
         messages.complain(explain::ended(summary));
     }
     match (summary.ended, stop.signal()) {
-        (Ended::Stopped, Some(signal)) => ExitCode::from(128 + signal),
+        (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
         // A declined question is a failure, as with GNU's since 9.2.
         _ if summary.errors + summary.declined > 0 || written.is_err() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
@@ -127,11 +127,11 @@ fn conclude(
 }
 
 /// After many names with errors the counts are reported at the end: the messages may be far above.
-fn needs_summary(command: &CopyCommand, summary: &Summary) -> bool {
+fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
     let is_many = command.options.recursive || command.operands.len() > 2;
     match summary.ended {
-        _ if command.detail == Detail::Json => false,
-        Ended::Stopped => true,
-        Ended::ByItself => is_many && summary.errors > 0,
+        _ if command.detail == OutputDetail::Json => false,
+        CopyEnd::Stopped => true,
+        CopyEnd::ByItself => is_many && summary.errors > 0,
     }
 }

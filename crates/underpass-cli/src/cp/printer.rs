@@ -8,9 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::io::Errno;
-use underpass_copy::{CopyMode, Curiosity, Event, Finished, Observer, Overwriting, Problem};
+use underpass_copy::{
+    CopyMode, Event, EventDetail, Finished, Observer, OverwriteQuestion, Problem,
+};
 
-use super::draft::Detail;
+use super::draft::OutputDetail;
 use super::environment::CalledAs;
 use super::messages::Messages;
 use super::request::CopyCommand;
@@ -18,7 +20,7 @@ use super::{debug, explain, json};
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
-    detail: Detail,
+    detail: OutputDetail,
     copy_mode: CopyMode,
     /// Is drawn where problems are written, and suspended meanwhile.
     bar: ProgressBar,
@@ -41,7 +43,7 @@ impl<'a> EventPrinter<'a> {
         Self {
             messages,
             detail: match options.dry_run {
-                true => command.detail.max(Detail::Names),
+                true => command.detail.max(OutputDetail::Names),
                 false => command.detail,
             },
             copy_mode: options.copy_mode,
@@ -105,24 +107,24 @@ impl<'a> EventPrinter<'a> {
             self.flush();
             self.bar.suspend(|| self.messages.problem(problem));
         }
-        if self.detail == Detail::Json {
+        if self.detail == OutputDetail::Json {
             self.line(&json::problem(problem));
         }
     }
 
     fn finished(&self, finished: &Finished) {
         match self.detail {
-            Detail::Nothing | Detail::Names => {}
-            Detail::Debug if self.copy_mode == CopyMode::Copy => {
+            OutputDetail::Nothing | OutputDetail::Names => {}
+            OutputDetail::Debug if self.copy_mode == CopyMode::Copy => {
                 if let Some(line) = debug::line(finished) {
                     self.line(&line);
                 }
             }
-            Detail::Debug => {}
-            Detail::Explain => explain::lines(finished)
+            OutputDetail::Debug => {}
+            OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
-            Detail::Json => self.line(&json::finished(finished)),
+            OutputDetail::Json => self.line(&json::finished(finished)),
         }
     }
 
@@ -150,9 +152,9 @@ impl<'a> EventPrinter<'a> {
 }
 
 impl Observer for EventPrinter<'_> {
-    fn told(&self, event: Event) {
-        let shows_names = !matches!(self.detail, Detail::Nothing | Detail::Json);
-        let shows_skipped = matches!(self.detail, Detail::Debug | Detail::Explain);
+    fn on_event(&self, event: Event) {
+        let shows_names = !matches!(self.detail, OutputDetail::Nothing | OutputDetail::Json);
+        let shows_skipped = matches!(self.detail, OutputDetail::Debug | OutputDetail::Explain);
         match event {
             Event::Making {
                 source,
@@ -180,7 +182,7 @@ impl Observer for EventPrinter<'_> {
         }
     }
 
-    fn may_overwrite(&self, overwriting: &Overwriting) -> bool {
+    fn confirm_overwrite(&self, overwriting: &OverwriteQuestion) -> bool {
         self.flush();
         let question = question(overwriting, self.messages);
         self.bar.suspend(|| {
@@ -192,11 +194,13 @@ impl Observer for EventPrinter<'_> {
         })
     }
 
-    fn curiosity(&self) -> Curiosity {
+    fn event_detail(&self) -> EventDetail {
         match self.detail {
-            Detail::Nothing => Curiosity::Problems,
-            Detail::Names => Curiosity::Changes,
-            Detail::Debug | Detail::Explain | Detail::Json => Curiosity::Everything,
+            OutputDetail::Nothing => EventDetail::Problems,
+            OutputDetail::Names => EventDetail::Changes,
+            OutputDetail::Debug | OutputDetail::Explain | OutputDetail::Json => {
+                EventDetail::Everything
+            }
         }
     }
 }
@@ -232,7 +236,7 @@ impl StandardOutput {
     }
 }
 
-fn question(overwriting: &Overwriting, messages: &Messages) -> String {
+fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {
     let dest = messages.quoted(&overwriting.dest);
     match (overwriting.unwritable_mode, overwriting.replaces) {
         (None, _) => format!("overwrite {dest}? "),
@@ -281,7 +285,7 @@ mod tests {
         let environment = CpEnvironment::read(CalledAs::Cp);
         let messages = Messages::new("cp".into(), &environment);
         let ask = |unwritable_mode, replaces| {
-            let overwriting = Overwriting {
+            let overwriting = OverwriteQuestion {
                 dest: "b".into(),
                 unwritable_mode,
                 replaces,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use underpass_copy::Progress;
+use underpass_copy::CopyProgress;
 
 use super::words::When;
 
@@ -45,7 +45,7 @@ impl ProgressDisplay {
     /// do, until its flag is set.
     pub(super) fn watch<T>(
         &self,
-        progress: &Progress,
+        progress: &CopyProgress,
         survey: impl Fn(&AtomicBool) + Sync,
         act: impl FnOnce() -> T,
     ) -> T {
@@ -65,7 +65,7 @@ impl ProgressDisplay {
         })
     }
 
-    fn draw(&self, progress: &Progress, until: &Receiver<()>, surveyor: impl Fn()) {
+    fn draw(&self, progress: &CopyProgress, until: &Receiver<()>, surveyor: impl Fn()) {
         let mut samples = RateSamples::new();
         let mut first = Some(());
         while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -103,7 +103,7 @@ impl ProgressDisplay {
         }
     }
 
-    fn sample(&self, progress: &Progress, samples: &RateSamples) {
+    fn sample(&self, progress: &CopyProgress, samples: &RateSamples) {
         let (found, done) = (
             progress.bytes_found.load(Relaxed),
             progress.bytes_done.load(Relaxed),
@@ -121,7 +121,7 @@ impl ProgressDisplay {
     }
 }
 
-fn line(progress: &Progress, samples: &RateSamples) -> String {
+fn line(progress: &CopyProgress, samples: &RateSamples) -> String {
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
     let (done, found) = (read(&progress.bytes_done), read(&progress.bytes_found));
     let (files, files_found) = (read(&progress.files_done), read(&progress.files_found));
@@ -146,7 +146,7 @@ fn line(progress: &Progress, samples: &RateSamples) -> String {
 }
 
 /// The last line: what was found is left out, since it may not be all.
-fn at_the_end(progress: &Progress, samples: &RateSamples) -> String {
+fn at_the_end(progress: &CopyProgress, samples: &RateSamples) -> String {
     let bytes = HumanBytes(progress.bytes_done.load(Relaxed));
     let files = match progress.files_done.load(Relaxed) {
         1 => "1 file".to_owned(),

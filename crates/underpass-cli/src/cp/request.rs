@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, OverwritePolicy, Quoted};
 
-use super::draft::{Clobber, Detail, Dialect, Draft, Information};
+use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
 use super::environment::{ArgumentOrder, CalledAs, CpEnvironment};
-use super::getopt::{Item, Words};
-use super::mistake::Mistake;
+use super::getopt::{Getopt, ParsedWord};
+use super::mistake::UsageError;
 use super::words::{BACKUPS, BackupNames, When, choose};
 
 /// As many files at once as pay off on file systems of one machine.
@@ -29,7 +29,7 @@ pub(super) enum CpRequest {
 pub(super) struct CopyCommand {
     pub(super) operands: Vec<OsString>,
     pub(super) options: CopyOptions,
-    pub(super) detail: Detail,
+    pub(super) detail: OutputDetail,
     pub(super) progress: When,
     /// Whether an option was used that `cp` does not have.
     pub(super) dialect: Dialect,
@@ -40,7 +40,7 @@ pub(super) fn parse(
     words: impl IntoIterator<Item = OsString>,
     environment: &CpEnvironment,
     warn: &mut dyn FnMut(&str),
-) -> Result<CpRequest, Mistake> {
+) -> Result<CpRequest, UsageError> {
     let mut draft = Draft {
         charset: environment.charset,
         has_selinux: environment.has_selinux,
@@ -62,11 +62,11 @@ fn read(
     draft: &mut Draft,
     words: impl IntoIterator<Item = OsString>,
     order: ArgumentOrder,
-) -> Result<(), Mistake> {
-    for item in Words::new(words, order) {
+) -> Result<(), UsageError> {
+    for item in Getopt::new(words, order) {
         match item? {
-            Item::Operand(operand) => draft.operands.push(operand),
-            Item::Option(option, argument) => option.apply(draft, argument)?,
+            ParsedWord::Operand(operand) => draft.operands.push(operand),
+            ParsedWord::Option(option, argument) => option.apply(draft, argument)?,
         }
         if draft.information.is_some() {
             break;
@@ -76,24 +76,24 @@ fn read(
 }
 
 /// The checks come in GNU's order, since the first fault is the one that is reported.
-fn command(draft: Draft, environment: &CpEnvironment) -> Result<CopyCommand, Mistake> {
+fn command(draft: Draft, environment: &CpEnvironment) -> Result<CopyCommand, UsageError> {
     let copy_mode = copy_mode(&draft)?;
     let overwrite = overwrite_policy(&draft);
     if draft.makes_backups
         && (draft.clobber == Clobber::No || draft.options.overwrite == OverwritePolicy::Fail)
     {
-        return Err(Mistake::usage(
+        return Err(UsageError::with_hint(
             "--backup is mutually exclusive with -n or --update=none-fail",
         ));
     }
     let options = &draft.options;
     if options.cloning == Cloning::Always && options.holes != Holes::Keep {
         let message = "--reflink can be used only with --sparse=auto";
-        return Err(Mistake::usage(message));
+        return Err(UsageError::with_hint(message));
     }
     let backup = backup(&draft, environment)?;
     if draft.demands_context && !environment.has_selinux {
-        return Err(Mistake::plain(
+        return Err(UsageError::without_hint(
             "cannot preserve security context without an SELinux-enabled kernel",
         ));
     }
@@ -133,13 +133,15 @@ fn default_jobs(environment: &CpEnvironment) -> NonZeroUsize {
     NonZeroUsize::new(jobs).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn copy_mode(draft: &Draft) -> Result<CopyMode, Mistake> {
+fn copy_mode(draft: &Draft) -> Result<CopyMode, UsageError> {
     match (
         draft.hard_links,
         draft.symbolic_links,
         draft.attributes_only,
     ) {
-        (true, true, _) => Err(Mistake::usage("cannot make both hard and symbolic links")),
+        (true, true, _) => Err(UsageError::with_hint(
+            "cannot make both hard and symbolic links",
+        )),
         (true, false, _) => Ok(CopyMode::HardLink),
         (false, true, _) => Ok(CopyMode::SymbolicLink),
         (false, false, true) => Ok(CopyMode::AttributesOnly),
@@ -156,7 +158,7 @@ fn overwrite_policy(draft: &Draft) -> OverwritePolicy {
     }
 }
 
-fn backup(draft: &Draft, environment: &CpEnvironment) -> Result<Backup, Mistake> {
+fn backup(draft: &Draft, environment: &CpEnvironment) -> Result<Backup, UsageError> {
     if !draft.makes_backups {
         return Ok(Backup::None);
     }
@@ -181,7 +183,7 @@ fn backup(draft: &Draft, environment: &CpEnvironment) -> Result<Backup, Mistake>
 }
 
 /// Our options that contradict each other.
-fn contradictions(options: &CopyOptions) -> Result<(), Mistake> {
+fn contradictions(options: &CopyOptions) -> Result<(), UsageError> {
     let Some(only) = options.only else {
         return Ok(());
     };
@@ -192,27 +194,27 @@ fn contradictions(options: &CopyOptions) -> Result<(), Mistake> {
         _ => return Ok(()),
     };
     let message = format!("--only={only} contradicts --reflink={reflink}");
-    Err(Mistake::usage(message))
+    Err(UsageError::with_hint(message))
 }
 
-fn target(draft: &Draft) -> Result<CopyTarget, Mistake> {
+fn target(draft: &Draft) -> Result<CopyTarget, UsageError> {
     let quoted = |word: &OsString| Quoted(word.as_bytes(), draft.charset).to_string();
     match (draft.operands.as_slice(), &draft.target_directory) {
-        ([], _) => return Err(Mistake::usage("missing file operand")),
+        ([], _) => return Err(UsageError::with_hint("missing file operand")),
         ([only], None) => {
-            return Err(Mistake::usage(format_args!(
+            return Err(UsageError::with_hint(format_args!(
                 "missing destination file operand after {}",
                 quoted(only)
             )));
         }
         (_, Some(_)) if draft.target_is_name => {
-            return Err(Mistake::plain(
+            return Err(UsageError::without_hint(
                 "cannot combine --target-directory (-t) and --no-target-directory (-T)",
             ));
         }
         ([_, _, extra, ..], None) if draft.target_is_name => {
             let message = format!("extra operand {}", quoted(extra));
-            return Err(Mistake::usage(message));
+            return Err(UsageError::with_hint(message));
         }
         (_, Some(directory)) => return Ok(CopyTarget::Folder(PathBuf::from(directory))),
         _ => {}
@@ -222,7 +224,7 @@ fn target(draft: &Draft) -> Result<CopyTarget, Mistake> {
         && !is_directory(dest)
     {
         let message = "with --parents, the destination must be a directory";
-        return Err(Mistake::usage(message));
+        return Err(UsageError::with_hint(message));
     }
     Ok(match draft.target_is_name {
         true => CopyTarget::LastAsName,

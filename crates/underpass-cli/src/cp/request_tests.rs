@@ -306,12 +306,12 @@ fn as_cp_nothing_goes_on_beside() {
 #[test]
 fn what_is_shown() {
     for (words, expected) in [
-        ("a b", Detail::Nothing),
-        ("-v a b", Detail::Names),
-        ("-v --debug a b", Detail::Debug),
-        ("--debug -v a b", Detail::Debug),
-        ("--explain a b", Detail::Explain),
-        ("--json --explain -v a b", Detail::Json),
+        ("a b", OutputDetail::Nothing),
+        ("-v a b", OutputDetail::Names),
+        ("-v --debug a b", OutputDetail::Debug),
+        ("--debug -v a b", OutputDetail::Debug),
+        ("--explain a b", OutputDetail::Explain),
+        ("--json --explain -v a b", OutputDetail::Json),
     ] {
         let detail = parsed(words, CalledAs::Cp).map(|copying| copying.detail);
         assert_eq!(detail, Ok(expected), "{words}");

@@ -7,22 +7,22 @@ use underpass_copy::{
     Dereference, FilterRule, Fsync, OverwritePolicy, PreserveLevel, RemoveExisting,
 };
 
-use super::draft::{Clobber, Detail, Dialect, Draft, Information};
-use super::mistake::Mistake;
+use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
+use super::mistake::UsageError;
 use super::words::{self, When, names};
 
 /// What follows an option, and what it then does.
 #[derive(Clone, Copy)]
-pub(super) enum Argument {
+pub(super) enum OptionArgument {
     None(fn(&mut Draft)),
     Required(
         &'static str,
-        fn(&mut Draft, OsString) -> Result<(), Mistake>,
+        fn(&mut Draft, OsString) -> Result<(), UsageError>,
     ),
     /// Follows `=`; a letter has none.
     Optional(
         &'static str,
-        fn(&mut Draft, Option<OsString>) -> Result<(), Mistake>,
+        fn(&mut Draft, Option<OsString>) -> Result<(), UsageError>,
     ),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct OptionDefinition {
     /// The letters; the first one is the usual one.
     pub(super) short: &'static str,
     pub(super) long: Option<&'static str>,
-    pub(super) argument: Argument,
+    pub(super) argument: OptionArgument,
     pub(super) group: OptionGroup,
     /// The possible arguments, where there is a list of them.
     pub(super) words: fn() -> Vec<&'static str>,
@@ -51,7 +51,7 @@ const fn gnu(short: &'static str, long: &'static str) -> OptionDefinition {
     OptionDefinition {
         short,
         long: if long.is_empty() { None } else { Some(long) },
-        argument: Argument::None(|_| ()),
+        argument: OptionArgument::None(|_| ()),
         group: OptionGroup::Gnu,
         words: Vec::new,
         help: "",
@@ -82,25 +82,25 @@ impl OptionDefinition {
     }
 
     const fn flag(mut self, apply: fn(&mut Draft)) -> Self {
-        self.argument = Argument::None(apply);
+        self.argument = OptionArgument::None(apply);
         self
     }
 
     const fn required(
         mut self,
         name: &'static str,
-        apply: fn(&mut Draft, OsString) -> Result<(), Mistake>,
+        apply: fn(&mut Draft, OsString) -> Result<(), UsageError>,
     ) -> Self {
-        self.argument = Argument::Required(name, apply);
+        self.argument = OptionArgument::Required(name, apply);
         self
     }
 
     const fn optional(
         mut self,
         name: &'static str,
-        apply: fn(&mut Draft, Option<OsString>) -> Result<(), Mistake>,
+        apply: fn(&mut Draft, Option<OsString>) -> Result<(), UsageError>,
     ) -> Self {
-        self.argument = Argument::Optional(name, apply);
+        self.argument = OptionArgument::Optional(name, apply);
         self
     }
 
@@ -118,17 +118,17 @@ impl OptionDefinition {
         &self,
         draft: &mut Draft,
         argument: Option<OsString>,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), UsageError> {
         if !self.is_gnu() {
             draft.dialect = Dialect::Underpass;
         }
         match self.argument {
-            Argument::None(apply) => {
+            OptionArgument::None(apply) => {
                 apply(draft);
                 Ok(())
             }
-            Argument::Required(_, apply) => apply(draft, argument.unwrap_or_default()),
-            Argument::Optional(_, apply) => apply(draft, argument),
+            OptionArgument::Required(_, apply) => apply(draft, argument.unwrap_or_default()),
+            OptionArgument::Optional(_, apply) => apply(draft, argument),
         }
     }
 }
@@ -150,7 +150,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .flag(|draft| draft.options.copy_contents = true),
     gnu("", "debug")
         .help("show how each file was copied, in GNU's terms; includes -v")
-        .flag(|draft| draft.show(Detail::Debug)),
+        .flag(|draft| draft.show(OutputDetail::Debug)),
     gnu("L", "dereference")
         .help("follow all symbolic links in SOURCE")
         .flag(|draft| draft.options.dereference = Dereference::Always),
@@ -247,7 +247,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .words(|| names(words::UPDATES)),
     gnu("v", "verbose")
         .help("name every file")
-        .flag(|draft| draft.show(Detail::Names)),
+        .flag(|draft| draft.show(OutputDetail::Names)),
     gnu("Z", "context")
         .help("set the security context of the copy; ignored without SELinux in the kernel")
         .optional("CONTEXT", Draft::set_context),
@@ -325,10 +325,10 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .words(|| names(words::MECHANISMS)),
     ours("", "explain")
         .help("show for each file what was planned, what was refused and how its bytes moved")
-        .flag(|draft| draft.show(Detail::Explain)),
+        .flag(|draft| draft.show(OutputDetail::Explain)),
     ours("", "json")
         .help("write all of it to standard output, one object per line")
-        .flag(|draft| draft.show(Detail::Json)),
+        .flag(|draft| draft.show(OutputDetail::Json)),
     ours("", "bwlimit")
         .help(
             "limit all files together to RATE per second: KiB, or with a suffix K, M, G, T \

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use underpass::{Cloning, Holes, Mechanism};
-use underpass_copy::{Charset, Fsync, OverwritePolicy, Word};
+use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
 
-use super::mistake::Mistake;
+use super::mistake::UsageError;
 
 /// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
@@ -23,7 +23,7 @@ pub(super) enum BackupNames {
 
 /// What `--preserve` can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attribute {
+pub(super) enum PreservedAttribute {
     Mode,
     Timestamps,
     Ownership,
@@ -59,14 +59,14 @@ pub(super) const BACKUPS: Choices<BackupNames> = &[
     ("t", BackupNames::Numbered),
 ];
 
-pub(super) const ATTRIBUTES: Choices<Attribute> = &[
-    ("mode", Attribute::Mode),
-    ("timestamps", Attribute::Timestamps),
-    ("ownership", Attribute::Ownership),
-    ("links", Attribute::Links),
-    ("context", Attribute::Context),
-    ("xattr", Attribute::Xattr),
-    ("all", Attribute::All),
+pub(super) const ATTRIBUTES: Choices<PreservedAttribute> = &[
+    ("mode", PreservedAttribute::Mode),
+    ("timestamps", PreservedAttribute::Timestamps),
+    ("ownership", PreservedAttribute::Ownership),
+    ("links", PreservedAttribute::Links),
+    ("context", PreservedAttribute::Context),
+    ("xattr", PreservedAttribute::Xattr),
+    ("all", PreservedAttribute::All),
 ];
 
 pub(super) const SPARSE: Choices<Holes> = &[
@@ -107,7 +107,7 @@ pub(super) fn choose<T: Copy + PartialEq>(
     about: &str,
     choices: Choices<T>,
     charset: Charset,
-) -> Result<T, Mistake> {
+) -> Result<T, UsageError> {
     let word = word.as_bytes();
     if let Some((_, exact)) = choices.iter().find(|(name, _)| name.as_bytes() == word) {
         return Ok(*exact);
@@ -121,9 +121,12 @@ pub(super) fn choose<T: Copy + PartialEq>(
         Some(_) => "ambiguous",
         None => "invalid",
     };
-    let (word, about) = (Word(word, charset), Word(about.as_bytes(), charset));
+    let (word, about) = (
+        QuotedWord(word, charset),
+        QuotedWord(about.as_bytes(), charset),
+    );
     let valid = list(choices, charset);
-    Err(Mistake::usage(format_args!(
+    Err(UsageError::with_hint(format_args!(
         "{fault} argument {word} for {about}\nValid arguments are:{valid}"
     )))
 }
@@ -142,7 +145,7 @@ fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
             false => "\n  - ",
         };
         // Writing to a string can't fail.
-        let _ = write!(list, "{lead}{}", Word(name.as_bytes(), charset));
+        let _ = write!(list, "{lead}{}", QuotedWord(name.as_bytes(), charset));
         before = Some(meaning);
     }
     list

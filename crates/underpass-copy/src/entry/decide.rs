@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use rustix::fs::{FileType, Stat};
 
 use crate::entry::ExistingDestination;
-use crate::entry::same_file::{Pair, Sameness, sameness};
+use crate::entry::same_file::{FilePair, Sameness, sameness};
 use crate::fs::stat::{file_type, is_folder};
 use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
@@ -79,10 +79,10 @@ impl CopyOptions {
 
 /// What is known of an existing destination.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct DestinationFacts {
     pub(crate) dest: ExistingDestination,
     /// Source and destination, where they may be the same file.
-    pub(crate) pair: Option<Pair>,
+    pub(crate) pair: Option<FilePair>,
     /// It is the copy of an earlier operand, and not to be overwritten by another one.
     pub(crate) is_just_created: bool,
     /// Its backup would replace the source.
@@ -132,7 +132,7 @@ pub(crate) fn refuse_source(
 /// What becomes of a source whose destination is as `facts` say, or not there.
 pub(crate) fn decide(
     source: &Stat,
-    facts: Option<&Facts>,
+    facts: Option<&DestinationFacts>,
     options: &CopyOptions,
     role: Role,
 ) -> Action {
@@ -166,7 +166,7 @@ pub(crate) fn decide(
 }
 
 /// How a source gets into the place of an existing destination.
-fn overwrite(source: &Stat, facts: &Facts, options: &CopyOptions, role: Role) -> Action {
+fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
         (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
@@ -237,8 +237,8 @@ mod tests {
         stat
     }
 
-    fn facts(kind: FileType) -> Facts {
-        Facts {
+    fn facts(kind: FileType) -> DestinationFacts {
+        DestinationFacts {
             dest: ExistingDestination {
                 stat: stat(kind),
                 link: None,
@@ -254,7 +254,7 @@ mod tests {
     const FOLDER: FileType = FileType::Directory;
 
     /// What becomes of a file or folder in the place of another one.
-    fn action(source: FileType, facts: &Facts, options: &CopyOptions) -> Action {
+    fn action(source: FileType, facts: &DestinationFacts, options: &CopyOptions) -> Action {
         decide(&stat(source), Some(facts), options, Role::Operand)
     }
 
@@ -316,13 +316,13 @@ mod tests {
 
     #[test]
     fn nothing_is_overwritten_that_would_be_lost() {
-        let just_created = Facts {
+        let just_created = DestinationFacts {
             is_just_created: true,
             ..facts(FILE)
         };
         let got = action(FILE, &just_created, &CopyOptions::default());
         assert_eq!(got, Action::Refuse(ProblemKind::JustCreated));
-        let source_is_backup = Facts {
+        let source_is_backup = DestinationFacts {
             backup_is_source: true,
             ..facts(FILE)
         };

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat, readlin
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
-use crate::fs::atomic_file::{AtomicFile, Over};
+use crate::fs::atomic_file::{AtomicFile, CommitMode};
 use crate::fs::backup;
 use crate::fs::fifo;
 use crate::fs::stat::{changed_at, file_type, identity, is_regular};
@@ -31,7 +31,7 @@ pub(crate) struct OpenDestination {
 /// How a complete file gets its name.
 struct PendingName {
     file: AtomicFile,
-    over: Over,
+    over: CommitMode,
     /// What it replaces is backed up first.
     backs_up: bool,
 }
@@ -241,8 +241,8 @@ fn create_nameless(
     opened.pending = Some(PendingName {
         file,
         over: match existing {
-            Some(_) => Over::Anything,
-            None => Over::Nothing,
+            Some(_) => CommitMode::Anything,
+            None => CommitMode::Nothing,
         },
         backs_up: existing.is_some_and(|there| matches!(there.replaced, Replaced::BackedUp(_))),
     });

@@ -7,29 +7,31 @@ use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Shielded;
 
-use crate::entry::decide::{Action, Facts, decide, refuse_source};
+use crate::entry::decide::{Action, DestinationFacts, decide, refuse_source};
 use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
 use crate::entry::{file, look, special};
 use crate::fs::backup;
 use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
 use crate::fs::temporary::replace;
 use crate::options::{CopyMode, RemoveExisting};
-use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
+use crate::report::event::{
+    EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
+};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::run::{Run, Sources};
+use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
 use crate::tree::task::Task;
 use crate::workers::pool::Batch;
 
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a CopyRun<'a>,
     shielded: Shielded,
 }
 
 /// How far an entry has come.
-pub(crate) enum Progressed {
+pub(crate) enum EntryProgress {
     /// It is done, well or not.
     Done,
     /// It is a folder: its copy is still to be made or found, and its entries to be copied.
@@ -37,7 +39,7 @@ pub(crate) enum Progressed {
 }
 
 /// Where the copy goes, if there is to be one.
-enum Way {
+enum Prepared {
     To(Destination),
     /// The destination stays.
     Kept,
@@ -49,7 +51,7 @@ enum Way {
 
 impl<'a> CopyWorker<'a> {
     /// The calling thread.
-    pub(crate) fn of(run: &'a Run<'a>) -> Self {
+    pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
         Self {
             run,
             shielded: Shielded::thread(),
@@ -83,7 +85,7 @@ impl<'a> CopyWorker<'a> {
     fn copy(&self, task: Task) {
         let mut events = self.run.reporter.buffer(task.sequence);
         let entry = self.entry(&task);
-        if let Progressed::Folder(_) = entry.execute(&mut events) {
+        if let EntryProgress::Folder(_) = entry.execute(&mut events) {
             events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         events.submit();
@@ -93,38 +95,38 @@ impl<'a> CopyWorker<'a> {
 
 impl Entry<'_> {
     /// Does all that can be done without entering a folder.
-    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> Progressed {
+    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> EntryProgress {
         if self.run.stopped() {
-            return Progressed::Done;
+            return EntryProgress::Done;
         }
         let source = match self.admitted_source() {
             Ok(source) => source,
             Err(problem) => {
                 events.problem(problem);
-                return Progressed::Done;
+                return EntryProgress::Done;
             }
         };
         let result = match self.make_way(&source, events) {
-            Ok(Way::To(dest)) if is_folder(&source) => {
-                return Progressed::Folder(Box::new((source, dest)));
+            Ok(Prepared::To(dest)) if is_folder(&source) => {
+                return EntryProgress::Folder(Box::new((source, dest)));
             }
-            Ok(Way::To(dest)) => self.create(&source, dest, events),
+            Ok(Prepared::To(dest)) => self.create(&source, dest, events),
             Ok(way) => {
-                if !matches!(way, Way::Same) {
+                if !matches!(way, Prepared::Same) {
                     events.counts.skipped += 1;
-                    events.counts.declined += u64::from(matches!(way, Way::Declined));
+                    events.counts.declined += u64::from(matches!(way, Prepared::Declined));
                     self.skipped(&source, events);
                 }
-                Ok(EntryResult::of(Outcome::Skipped))
+                Ok(EntryResult::of(EntryOutcome::Skipped))
             }
             Err(problem) => Err(problem),
         };
         let result = result.unwrap_or_else(|problem| {
             events.problem(problem);
-            EntryResult::of(Outcome::Failed)
+            EntryResult::of(EntryOutcome::Failed)
         });
         self.finished(&source, result, events);
-        Progressed::Done
+        EntryProgress::Done
     }
 
     fn admitted_source(&self) -> Result<Stat, Problem> {
@@ -137,16 +139,16 @@ impl Entry<'_> {
     }
 
     /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Way, Problem> {
+    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Prepared, Problem> {
         let (run, task) = (self.run, self.task);
         let facts = look::destination(self, source)?;
         let action = decide(source, facts.as_ref(), run.options, task.role);
-        let Some(Facts { dest, .. }) = facts else {
-            return Ok(Way::To(Destination::New { backup: None }));
+        let Some(DestinationFacts { dest, .. }) = facts else {
+            return Ok(Prepared::To(Destination::New { backup: None }));
         };
         let action = match action {
-            Action::Ask(action) if self.may_overwrite(&dest) => *action,
-            Action::Ask(_) => return Ok(Way::Declined),
+            Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
+            Action::Ask(_) => return Ok(Prepared::Declined),
             action => action,
         };
         let is_real = !run.options.dry_run;
@@ -154,13 +156,15 @@ impl Entry<'_> {
         let failed = |errno| Problem::failed(ProblemKind::Backup, self.dest_shown(), errno);
         let existing = |replaced| {
             let dest = ExistingDestination { replaced, ..dest };
-            Ok(Way::To(Destination::Existing(Box::new(dest))))
+            Ok(Prepared::To(Destination::Existing(Box::new(dest))))
         };
-        let new = |backup| Ok(Way::To(Destination::New { backup }));
+        let new = |backup| Ok(Prepared::To(Destination::New { backup }));
         match action {
-            Action::Nothing => Ok(Way::Same),
-            Action::Keep => Ok(Way::Kept),
-            Action::KeepLinked => self.keep_linked(source, &dest.stat).map(|()| Way::Kept),
+            Action::Nothing => Ok(Prepared::Same),
+            Action::Keep => Ok(Prepared::Kept),
+            Action::KeepLinked => self
+                .keep_linked(source, &dest.stat)
+                .map(|()| Prepared::Kept),
             Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
             Action::Replace => existing(Replaced::Discarded),
@@ -192,22 +196,25 @@ impl Entry<'_> {
         }
     }
 
-    fn may_overwrite(&self, dest: &ExistingDestination) -> bool {
+    fn confirm_overwrite(&self, dest: &ExistingDestination) -> bool {
         let task = self.task;
         let is_writable =
             is_link(&dest.stat) || special::is_writable(&task.folders.dest, &task.dest);
-        self.run.reporter.observer().may_overwrite(&Overwriting {
-            dest: self.dest_shown(),
-            unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
-            replaces: self.run.options.remove_existing != RemoveExisting::Never,
-        })
+        self.run
+            .reporter
+            .observer()
+            .confirm_overwrite(&OverwriteQuestion {
+                dest: self.dest_shown(),
+                unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
+                replaces: self.run.options.remove_existing != RemoveExisting::Never,
+            })
     }
 
     /// Removes what is in the place of the copy.
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
-            Ok(()) if events.wants(Curiosity::Changes) => {
+            Ok(()) if events.wants(EventDetail::Changes) => {
                 events.push(Event::Removed(self.dest_shown()));
                 Ok(())
             }
@@ -244,7 +251,7 @@ impl Entry<'_> {
         let renamed = dest.renamed().map(CStr::to_owned);
         self.say_making(dest.backup(), events);
         if self.run.options.dry_run {
-            return Ok(EntryResult::of(Outcome::Planned));
+            return Ok(EntryResult::of(EntryOutcome::Planned));
         }
         match self.link_or_make(source, dest, events) {
             Ok(result) => {
@@ -255,7 +262,7 @@ impl Entry<'_> {
             Err(problem) => {
                 events.problem(problem);
                 self.restore(renamed.as_deref(), events);
-                Ok(EntryResult::of(Outcome::Failed))
+                Ok(EntryResult::of(EntryOutcome::Failed))
             }
         }
     }
@@ -273,7 +280,7 @@ impl Entry<'_> {
         if let Some(copied) = inodes.begin_file(identity(source)) {
             self.link_to(&copied)?;
             events.counts.hard_links += 1;
-            return Ok(EntryResult::of(Outcome::Linked));
+            return Ok(EntryResult::of(EntryOutcome::Linked));
         }
         let made = self.make(source, dest, events);
         let task = self.task;
@@ -346,7 +353,7 @@ impl Entry<'_> {
     pub(crate) fn note_created(&self) {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if self.is_operand()
-            && self.run.sources == Sources::IntoFolder
+            && self.run.sources == SourceCount::IntoFolder
             && let Ok(stat) = folder.look_at(name)
         {
             let named = NamedFile::new(folder, name, &stat);
@@ -368,7 +375,7 @@ impl Entry<'_> {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
-            Ok(()) if events.wants(Curiosity::Changes) => events.push(Event::Restored {
+            Ok(()) if events.wants(EventDetail::Changes) => events.push(Event::Restored {
                 backup: self.beside_dest_shown(backup),
                 dest: self.dest_shown(),
             }),
@@ -384,7 +391,7 @@ impl Entry<'_> {
     }
 
     pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
-        if events.wants(Curiosity::Changes) {
+        if events.wants(EventDetail::Changes) {
             events.push(Event::Making {
                 source: self.source_shown(),
                 dest: self.dest_shown(),
@@ -395,7 +402,7 @@ impl Entry<'_> {
 
     fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
         self.run.context.progress.passed_over(source);
-        if events.wants(Curiosity::Changes) {
+        if events.wants(EventDetail::Changes) {
             events.push(Event::Skipped {
                 source: self.source_shown(),
                 dest: self.dest_shown(),
@@ -411,10 +418,10 @@ impl Entry<'_> {
         events: &mut EventBuffer<'_>,
     ) {
         let kind = EntryKind::of(source);
-        if result.outcome == Outcome::Copied {
+        if result.outcome == EntryOutcome::Copied {
             events.counts.count_copied(kind);
         }
-        if !events.wants(Curiosity::Everything) {
+        if !events.wants(EventDetail::Everything) {
             return;
         }
         events.push(Event::Finished(Box::new(Finished {

@@ -16,14 +16,14 @@ use underpass::{
     Policy, Side, Sink, Source,
 };
 
-use crate::compare::{self, Compared};
+use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::fifo::{self, Waited};
+use crate::fs::fifo::{self, FifoWait};
 use crate::fs::stat::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
-use crate::report::event::{HolesSought, Outcome, Travel};
+use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
@@ -84,8 +84,8 @@ impl OpenSource {
             let waited = fifo::until_readable(&fd, || entry.run.stopped())
                 .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
             match waited {
-                Ok(Waited::Ready) => (),
-                Ok(Waited::Stopped) => return Err(entry.stopped(0)),
+                Ok(FifoWait::Ready) => (),
+                Ok(FifoWait::Stopped) => return Err(entry.stopped(0)),
                 Err(errno) => return Err(failed(errno).by_call("poll")),
             }
         }
@@ -104,7 +104,7 @@ struct FileCopy<'a> {
 
 impl FileCopy<'_> {
     fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<EntryResult, Problem> {
-        let mut result = EntryResult::of(Outcome::Copied);
+        let mut result = EntryResult::of(EntryOutcome::Copied);
         let options = self.entry.run.options;
         if options.copy_mode != CopyMode::AttributesOnly {
             if options.resume {
@@ -131,9 +131,9 @@ impl FileCopy<'_> {
         }
         let both = there.min(size(&self.source.stat));
         let equal = match self.compare(both)? {
-            Compared::Equal(_) => both,
-            Compared::DifferentAt(offset) => offset,
-            Compared::Stopped => return Err(entry.stopped(there)),
+            Comparison::Equal(_) => both,
+            Comparison::DifferentAt(offset) => offset,
+            Comparison::Stopped => return Err(entry.stopped(there)),
         };
         let dest = &mut self.dest;
         if equal < there {
@@ -146,7 +146,7 @@ impl FileCopy<'_> {
     }
 
     /// Transfers the bytes from `kept` on.
-    fn transfer(&self, kept: u64) -> Result<Travel, Problem> {
+    fn transfer(&self, kept: u64) -> Result<TransferReport, Problem> {
         let (entry, source, dest) = (self.entry, &self.source, &self.dest);
         let input = match is_regular(&source.stat) {
             true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
@@ -170,7 +170,7 @@ impl FileCopy<'_> {
             .plan(&input, &output);
         let account =
             drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
-        Ok(Travel {
+        Ok(TransferReport {
             plan,
             holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
             account,
@@ -215,19 +215,19 @@ impl FileCopy<'_> {
             Owed::ToEnd => copied,
         };
         let offset = match self.compare(len)? {
-            Compared::Stopped => return Err(entry.stopped(len)),
-            Compared::Equal(hash) if copied == len => {
+            Comparison::Stopped => return Err(entry.stopped(len)),
+            Comparison::Equal(hash) if copied == len => {
                 events.counts.verified += 1;
                 return Ok(Some(hash));
             }
-            Compared::Equal(_) => len,
-            Compared::DifferentAt(offset) => offset,
+            Comparison::Equal(_) => len,
+            Comparison::DifferentAt(offset) => offset,
         };
         let problem = Problem::new(ProblemKind::Differs(offset), entry.dest_shown());
         Err(problem.with_other(entry.source_shown()))
     }
 
-    fn compare(&self, len: u64) -> Result<Compared, Problem> {
+    fn compare(&self, len: u64) -> Result<Comparison, Problem> {
         let entry = self.entry;
         let (source, dest) = (self.source.fd.as_fd(), self.dest.fd.as_fd());
         let compared = compare::compare(source, dest, len, &mut |_| unless_stopped(entry));
@@ -334,15 +334,15 @@ fn holes_sought(
     sink: &Endpoint,
     account: &Account,
     holes: Holes,
-) -> HolesSought {
+) -> HoleDetection {
     let files = source.kind == Kind::File && sink.kind == Kind::File;
     let sparse = source.allocated < source.size;
     let cloned = account.of(Mechanism::Clone).bytes > 0;
     match holes {
-        Holes::Keep if files && sparse && !cloned => HolesSought::Asked,
-        Holes::Keep | Holes::Fill => HolesSought::No,
-        Holes::Find if sparse => HolesSought::AskedAndZeros,
-        Holes::Find => HolesSought::Zeros,
+        Holes::Keep if files && sparse && !cloned => HoleDetection::Asked,
+        Holes::Keep | Holes::Fill => HoleDetection::No,
+        Holes::Find if sparse => HoleDetection::AskedAndZeros,
+        Holes::Find => HoleDetection::Zeros,
     }
 }
 
@@ -377,13 +377,13 @@ mod tests {
         let mut sparse = dense;
         sparse.allocated = 0;
         for (source, sink, holes, sought) in [
-            (&sparse, &dense, Holes::Keep, HolesSought::Asked),
-            (&dense, &dense, Holes::Keep, HolesSought::No),
-            (&sparse, &pipe, Holes::Keep, HolesSought::No),
-            (&pipe, &dense, Holes::Keep, HolesSought::No),
-            (&sparse, &dense, Holes::Fill, HolesSought::No),
-            (&sparse, &dense, Holes::Find, HolesSought::AskedAndZeros),
-            (&dense, &dense, Holes::Find, HolesSought::Zeros),
+            (&sparse, &dense, Holes::Keep, HoleDetection::Asked),
+            (&dense, &dense, Holes::Keep, HoleDetection::No),
+            (&sparse, &pipe, Holes::Keep, HoleDetection::No),
+            (&pipe, &dense, Holes::Keep, HoleDetection::No),
+            (&sparse, &dense, Holes::Fill, HoleDetection::No),
+            (&sparse, &dense, Holes::Find, HoleDetection::AskedAndZeros),
+            (&dense, &dense, Holes::Find, HoleDetection::Zeros),
         ] {
             let told = holes_sought(source, sink, &Account::default(), holes);
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");

@@ -9,7 +9,7 @@ use crate::tree::task::Role;
 
 /// A source and an existing destination, looked at in several ways.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct FilePair {
     /// The source, followed as the copy follows it.
     pub(crate) source: Stat,
     /// The destination, followed where it would be written through.
@@ -33,7 +33,7 @@ pub(crate) enum Sameness {
     SameFile,
 }
 
-pub(crate) fn sameness(pair: &Pair, options: &CopyOptions, role: Role) -> Sameness {
+pub(crate) fn sameness(pair: &FilePair, options: &CopyOptions, role: Role) -> Sameness {
     let follows = options.follows(role);
     let same = identity(&pair.source) == identity(&pair.dest);
     if same && options.copy_mode == CopyMode::HardLink {
@@ -139,7 +139,7 @@ mod tests {
             false => names,
             true => referents,
         };
-        let pair = Pair {
+        let pair = FilePair {
             source,
             dest,
             names: Some(names.into()),

@@ -13,11 +13,11 @@ use crate::fs::stat::file_type;
 use crate::fs::temporary::replace;
 use crate::metadata::{self, Creation, MetadataTarget};
 use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
-use crate::report::event::Outcome;
+use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
-const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(Outcome::Copied));
+const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(EntryOutcome::Copied));
 
 /// Whether the process may write a file, as `access(2)` decides for its effective user.
 pub(crate) fn is_writable(folder: &Folder, name: &CStr) -> bool {

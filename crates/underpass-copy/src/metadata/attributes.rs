@@ -18,7 +18,7 @@ const SELINUX: &CStr = c"security.selinux";
 
 /// What becomes of the security context among the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
+pub(super) enum ContextHandling {
     /// It is an attribute like the others.
     Copied,
     /// It is seen to elsewhere.
@@ -30,7 +30,7 @@ pub(super) enum Label {
 pub(super) fn copy_all(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
-    label: Label,
+    label: ContextHandling,
 ) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let names = match read(&mut buffer, |buffer| source.list(buffer)) {
@@ -41,7 +41,7 @@ pub(super) fn copy_all(
     let mut errors = Vec::new();
     let names = names.split_inclusive(|&byte| byte == 0);
     for name in names.filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
-        if stays(name.to_bytes()) || (label == Label::Left && name == SELINUX) {
+        if stays(name.to_bytes()) || (label == ContextHandling::Left && name == SELINUX) {
             continue;
         }
         if let Err(error) = copy(source, dest, name, ProblemKind::Xattr, &mut buffer) {

@@ -36,18 +36,18 @@ fn as_ordinary_user<T: Send>(does: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
 }
 
-fn ordinary_process() -> Process {
-    Process {
+fn ordinary_process() -> ProcessFacts {
+    ProcessFacts {
         umask: 0o022,
         user: NOBODY,
         has_selinux: false,
     }
 }
 
-fn process() -> Process {
-    Process {
+fn process() -> ProcessFacts {
+    ProcessFacts {
         umask: 0o022,
-        ..Process::read()
+        ..ProcessFacts::read()
     }
 }
 
@@ -94,7 +94,7 @@ fn put(
     dest: &Path,
     creation: Creation,
     wishes: &Preserve,
-    who: &Process,
+    who: &ProcessFacts,
 ) -> Vec<MetadataError> {
     let (from, to) = (File::open(source).unwrap(), File::open(dest).unwrap());
     let (from, to) = (
@@ -120,7 +120,7 @@ fn put_named(
 }
 
 /// A copy's empty file, as the kernel makes it under a umask of 022.
-fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &Process) -> Creation {
+fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
     fs::set_permissions(dest, Permissions::from_mode(created & !who.umask)).unwrap();
@@ -162,8 +162,8 @@ const DEFAULT: &str = "system.posix_acl_default";
 fn the_umask_is_read_and_not_touched() {
     assert_eq!(umask_of("Name:\tx\nUmask:\t0027\nState:\tR\n"), Some(0o027));
     assert_eq!(umask_of("Name:\tx\n"), None);
-    assert_eq!(Process::read().umask, Process::read().umask);
-    assert_eq!(Process::read().user, geteuid().as_raw());
+    assert_eq!(ProcessFacts::read().umask, ProcessFacts::read().umask);
+    assert_eq!(ProcessFacts::read().user, geteuid().as_raw());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn an_owner_goes_along_or_takes_the_set_id_bits_with_it() {
 #[test]
 fn an_owner_that_root_can_not_give_is_an_error() {
     let errno = Errno::PERM;
-    let root = Process {
+    let root = ProcessFacts {
         user: 0,
         ..ordinary_process()
     };

@@ -5,8 +5,9 @@ use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
+use serde::Serialize;
 
-use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
+use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 
 /// An error or a warning about one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,8 @@ pub struct Problem {
 }
 
 /// Whether a problem is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It is: the exit code is 1.
     Error,
@@ -278,7 +280,7 @@ impl fmt::Display for ProblemMessage<'_> {
                     Some(other) => write!(f, " {}", Quoted(other, charset))?,
                     None => f.write_char('s')?,
                 },
-                "a in prose" => Word(path, charset).fmt(f)?,
+                "a in prose" => QuotedWord(path, charset).fmt(f)?,
                 "a bare" => QuotedIfNeeded(path, charset).fmt(f)?,
                 _ => problem.kind.detail(f)?,
             }

@@ -23,11 +23,11 @@ use rustix::fs::FileType;
 
 /// Patterns, read.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct NameFilter {
     patterns: Gitignore,
 }
 
-impl Filter {
+impl NameFilter {
     /// Reads patterns; none of them where there are no rules.
     ///
     /// # Errors
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
 
     /// Rules written as lines of a `.gitignore`.
-    fn filter(lines: &[&str]) -> Filter {
+    fn filter(lines: &[&str]) -> NameFilter {
         let rule = |line: &&str| match line.strip_prefix('!') {
             Some(pattern) => FilterRule::Include(pattern.into()),
             None => FilterRule::Exclude((*line).into()),
         };
         let rules: Vec<_> = lines.iter().map(rule).collect();
-        Filter::of(&rules).unwrap().unwrap()
+        NameFilter::of(&rules).unwrap().unwrap()
     }
 
     /// Whether a path takes part; one that ends in a slash is a folder.
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_pattern_without_sense_is_named() {
-        assert!(Filter::of(&[]).unwrap().is_none());
+        assert!(NameFilter::of(&[]).unwrap().is_none());
         for pattern in ["", "  ", "!a", "a{b", "[z-a]"] {
             for rule in [FilterRule::Exclude, FilterRule::Include] {
-                let error = Filter::of(&[rule(pattern.into())]).unwrap_err();
+                let error = NameFilter::of(&[rule(pattern.into())]).unwrap_err();
                 assert!(error.contains(&format!("'{pattern}'")), "{error}");
             }
         }

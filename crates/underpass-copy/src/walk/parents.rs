@@ -13,21 +13,21 @@ use crate::fs::folder::{Folder, PLACE, READ};
 use crate::fs::path::append;
 use crate::fs::stat::is_folder;
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::report::event::{Curiosity, Event};
+use crate::report::event::{Event, EventDetail};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::run::Run;
-use crate::tree::level::{DestinationOrigin, Folders, Level};
+use crate::run::CopyRun;
+use crate::tree::level::{DestinationOrigin, FolderPair, Level};
 
 /// Folders that were walked through, source beside destination.
 pub(crate) struct Parents {
     pub(crate) level: Arc<Level>,
-    pub(crate) folders: Arc<Folders>,
+    pub(crate) folders: Arc<FolderPair>,
     /// Outermost first.
-    passed: Vec<Passed>,
+    passed: Vec<ParentFolder>,
 }
 
-struct Passed {
+struct ParentFolder {
     source: OwnedFd,
     stat: Stat,
     dest: Folder,
@@ -40,7 +40,7 @@ struct Passed {
 impl Parents {
     /// Goes down `path` below the working folder and below `target`, and makes what lacks there.
     pub(crate) fn make(
-        run: &Run<'_>,
+        run: &CopyRun<'_>,
         (path, last): (&[u8], &[u8]),
         target: &OsStr,
         fd: &Arc<OwnedFd>,
@@ -60,10 +60,10 @@ impl Parents {
     }
 
     /// All that is in them is done.
-    pub(crate) fn finish(self, run: &Run<'_>) {
+    pub(crate) fn finish(self, run: &CopyRun<'_>) {
         let mut events = run.reporter.buffer(run.reporter.sequence());
         let real = !run.options.dry_run;
-        let copies = |passed: &&Passed| real && !passed.is_dots;
+        let copies = |passed: &&ParentFolder| real && !passed.is_dots;
         for passed in self.passed.iter().rev().filter(copies) {
             run.preserve(
                 MetadataTarget::Open(passed.source.as_fd()),
@@ -78,8 +78,8 @@ impl Parents {
 }
 
 struct Descent<'a> {
-    run: &'a Run<'a>,
-    passed: Vec<Passed>,
+    run: &'a CopyRun<'a>,
+    passed: Vec<ParentFolder>,
     /// Both, as they are shown.
     source: Vec<u8>,
     dest: Vec<u8>,
@@ -112,14 +112,14 @@ impl Descent<'_> {
             None => Folder::Place(self.root()?),
         };
         let (dest, origin) = match self.passed.last() {
-            Some(Passed {
+            Some(ParentFolder {
                 dest: Folder::Open(fd) | Folder::Place(fd),
                 ..
             }) => (Folder::Place(self.again(fd)?), DestinationOrigin::Old),
             Some(_) => (Folder::Imagined, DestinationOrigin::Imagined),
             None => (Folder::Target(Arc::clone(target)), DestinationOrigin::Old),
         };
-        let folders = Arc::new(Folders {
+        let folders = Arc::new(FolderPair {
             source,
             dest,
             origin,
@@ -151,7 +151,7 @@ impl Descent<'_> {
         })?;
         let place = match self.passed.last() {
             None => Some(target.as_fd()),
-            Some(Passed {
+            Some(ParentFolder {
                 dest: Folder::Imagined,
                 ..
             }) => None,
@@ -186,13 +186,13 @@ impl Descent<'_> {
             }
             _ => (Folder::Imagined, Creation::New(0)),
         };
-        if matches!(creation, Creation::New(_)) && events.wants(Curiosity::Changes) {
+        if matches!(creation, Creation::New(_)) && events.wants(EventDetail::Changes) {
             events.push(Event::MadeParent {
                 source: self.source_shown(),
                 dest: shown.clone(),
             });
         }
-        self.passed.push(Passed {
+        self.passed.push(ParentFolder {
             source,
             stat,
             dest,

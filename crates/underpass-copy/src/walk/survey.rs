@@ -16,8 +16,8 @@ use crate::fs::listing::Listing;
 use crate::fs::path::append;
 use crate::fs::stat::{file_type, size};
 use crate::options::{CopyOptions, CopyTarget, Dereference};
-use crate::report::progress::Progress;
-use crate::tree::filter::Filter;
+use crate::report::progress::CopyProgress;
+use crate::tree::filter::NameFilter;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;
@@ -27,7 +27,7 @@ const DEPTH_MAX: usize = 128;
 pub fn survey(
     operands: &[OsString],
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     stop: &AtomicBool,
 ) {
     let sources = match (&options.target, operands.split_last()) {
@@ -36,7 +36,7 @@ pub fn survey(
         (_, None) => operands,
     };
     let survey = Survey {
-        filter: Filter::of(&options.filters).ok().flatten(),
+        filter: NameFilter::of(&options.filters).ok().flatten(),
         follows: match options.dereference {
             Dereference::Always => true,
             Dereference::Default => !options.recursive,
@@ -56,10 +56,10 @@ pub fn survey(
 }
 
 struct Survey<'a> {
-    filter: Option<Filter>,
+    filter: Option<NameFilter>,
     follows: bool,
     recursive: bool,
-    progress: &'a Progress,
+    progress: &'a CopyProgress,
     stop: &'a AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl Survey<'_> {
         if !matches!(kind, FileType::Directory | FileType::RegularFile) {
             return;
         }
-        let admitted = |filter: &Filter| path.is_empty() || filter.admits(&path, kind);
+        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(&path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
@@ -147,7 +147,7 @@ mod tests {
             ..CopyOptions::default()
         };
         let operands = [folder.path().into(), OsString::from("nowhere")];
-        let progress = Progress::default();
+        let progress = CopyProgress::default();
         survey(&operands, &options, &progress, stop);
         let all = [
             &progress.files_found,
