@@ -124,16 +124,16 @@ impl Draft {
         let most = CopyOptions::JOBS_MAX;
         let number = number.filter(|number: &NonZeroUsize| number.get() <= most);
         let shown = QuotedWord(jobs.as_bytes(), self.charset);
-        let message = format_args!("invalid number of jobs {shown}: use 1 to {most}");
-        self.options.jobs = Some(number.ok_or_else(|| UsageError::with_hint(message))?);
+        let invalid =
+            || UsageError::with_hint(format!("invalid number of jobs {shown}: use 1 to {most}"));
+        self.options.jobs = Some(number.ok_or_else(invalid)?);
         Ok(())
     }
 
     pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), UsageError> {
         let shown = QuotedWord(rate.as_bytes(), self.charset);
-        let message = format_args!("invalid rate {shown}");
-        let read = rate::read(&rate).ok_or_else(|| UsageError::with_hint(message))?;
-        self.options.bytes_per_second_max = read;
+        let invalid = || UsageError::with_hint(format!("invalid rate {shown}"));
+        self.options.bytes_per_second_max = rate::read(&rate).ok_or_else(invalid)?;
         Ok(())
     }
 
