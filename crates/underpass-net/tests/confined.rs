@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
-    Confine, Connection, ConnectionLimits, Error, Inherited, Protocol, ReadOutcome,
+    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
     Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine, start,
 };
 
@@ -42,6 +42,7 @@ impl AddAssign<&Nothing> for Nothing {
 
 impl Protocol for Obedient {
     type Worker = ();
+    type Service = ();
     type Summary = Nothing;
 
     fn confine(&self) -> Result<(), Error> {
@@ -50,7 +51,7 @@ impl Protocol for Obedient {
 
     fn worker(&self) {}
 
-    async fn serve_connection(_worker: Rc<()>, mut stream: Connection) {
+    async fn serve_connection(_worker: Rc<()>, _service: (), mut stream: Connection) {
         stream.start_deadline(HANG);
         loop {
             let end = stream.input().iter().position(|&byte| byte == b'\n');
@@ -128,7 +129,7 @@ impl Server {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let setup = ServerConfig {
             protocol,
-            listen: vec![any.into()],
+            listeners: vec![ListenerConfig::new(any.into(), ())],
             workers: 1,
             policy: Policy::default(),
             limits: ConnectionLimits::default(),

@@ -9,7 +9,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use underpass::limits::SPLICED_BYTES_MIN;
-use underpass::{Account, Kernel, Kind, Mechanism, Owed, Plan, Policy, Reason, Sink, Source};
+use underpass::{
+    Account, EndpointKind, Kernel, Mechanism, Owed, Plan, Policy, Reason, Sink, Source,
+};
 
 use crate::loopback::tcp_pair;
 
@@ -28,8 +30,11 @@ pub(super) struct BodyPlans {
 
 impl BodyPlans {
     pub(super) fn new(policy: &Policy) -> Self {
-        let (large, socket) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
-        let mut small = Source::sample(Kind::File);
+        let (large, socket) = (
+            Source::sample(EndpointKind::File),
+            Sink::sample(EndpointKind::Tcp),
+        );
+        let mut small = Source::sample(EndpointKind::File);
         small.owed = Owed::Exactly(TRIED_BYTES);
         let kernel = Kernel::probe();
         let plan = |source| kernel.plan(source, &socket, policy);
