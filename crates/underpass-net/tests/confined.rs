@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -22,8 +21,7 @@ use underpass_net::{
     Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
     Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine, start,
 };
-
-const HANG: Duration = Duration::from_secs(20);
+use underpass_testkit::WAIT_MAX;
 
 /// Does what each line says, on a worker's thread and then on one of its blocking threads, and
 /// answers with how both went.
@@ -52,7 +50,7 @@ impl Protocol for Obedient {
     fn worker(&self) {}
 
     async fn serve_connection(_worker: Rc<()>, _service: (), mut stream: Connection) {
-        stream.start_deadline(HANG);
+        stream.start_deadline(WAIT_MAX);
         loop {
             let end = stream.input().iter().position(|&byte| byte == b'\n');
             if let Some(end) = end {
@@ -136,7 +134,7 @@ impl Server {
         };
         let running = start(&setup, Inherited::default()).unwrap();
         let socket = TcpStream::connect(running.address().unwrap()).unwrap();
-        socket.set_read_timeout(Some(HANG)).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
         Server {
             running: Some(running),
             folder,

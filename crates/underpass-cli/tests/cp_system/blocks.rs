@@ -28,7 +28,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn reflink_says_what_is_shared() {
     for family in FAMILIES {
         let at = mounted(family, 320);
@@ -72,7 +72,7 @@ fn reflink_says_what_is_shared() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn sparse_says_what_is_allocated() {
     const DATA: u64 = MIB;
     for family in FAMILIES {
@@ -108,7 +108,7 @@ fn sparse_says_what_is_allocated() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn shared_blocks_are_no_bytes_to_a_limit() {
     for family in FAMILIES.into_iter().filter(|family| family.clones()) {
         let at = mounted(family, 320);

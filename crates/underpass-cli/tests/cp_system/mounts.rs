@@ -55,7 +55,7 @@ fn overlay() -> [std::path::PathBuf; 2] {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_tree_goes_from_file_system_to_file_system_and_comes_back_the_same() {
     let start = spot();
     sample(&start.join("tree"));
@@ -70,7 +70,7 @@ fn a_tree_goes_from_file_system_to_file_system_and_comes_back_the_same() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn overlays_are_copied_from_and_to_and_lower_files_stay() {
     let [lower, at] = overlay();
     let before = tree(&lower);
@@ -94,7 +94,7 @@ fn overlays_are_copied_from_and_to_and_lower_files_stay() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_reached_by_another_mount_is_the_same_file() {
     for family in [Family::Tmpfs, Family::Ext4] {
         let base = mounted(family, 64);
@@ -119,7 +119,7 @@ fn a_file_reached_by_another_mount_is_the_same_file() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn one_file_system_ends_at_mounts_which_become_empty_folders() {
     let source = spot().join("source");
     sample(&source);
@@ -148,7 +148,7 @@ fn one_file_system_ends_at_mounts_which_become_empty_folders() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_read_only_destination_is_told() {
     let base = mounted(Family::Ext4, 64);
     fs::create_dir(base.join("dest")).expect("a folder");
@@ -183,7 +183,7 @@ fn a_read_only_destination_is_told() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_replaces_a_file_has_its_owner() {
     for family in FAMILIES {
         let base = mounted(family, 320);

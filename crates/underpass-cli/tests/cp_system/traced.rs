@@ -19,7 +19,7 @@ fn traced(trace: &[&str], options: &[&str], operands: &[PathBuf]) -> (ExitReport
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
@@ -41,7 +41,7 @@ fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_quota_that_is_used_up_is_told_and_atomic_leaves_nothing() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
@@ -77,7 +77,7 @@ fn syncs(options: &[&str], from: &Path, to: &Path) -> (usize, usize) {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_is_to_be_on_disk_is_synced_and_nothing_else() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

@@ -45,7 +45,7 @@ fn count(folder: &OwnedFd) -> usize {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_hundred_thousand_levels_with_few_descriptors() {
     let root = spot();
     let mut at = down(CWD, root.to_str().expect("letters"));
@@ -95,7 +95,7 @@ fn a_hundred_thousand_levels_with_few_descriptors() {
 
 /// What the copy of a folder takes is bounded, and does not grow with the names in it.
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_wide_folder_takes_little_memory() {
     // What children have used is counted per process: so in one of its own.
     if let Some(root) = std::env::var_os(PART) {
@@ -150,7 +150,7 @@ fn copy_wide(root: &Path) {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let root = spot();
     let at = down(CWD, root.to_str().expect("letters"));

@@ -8,36 +8,37 @@ use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use super::modules::Module;
-
-pub(crate) type Lines = RangeInclusive<usize>;
+use super::modules::RustModule;
+use super::tokens::{
+    AttributeTokens, attributes_at, end_of_item, first_line, is_test, is_test_only, last_line,
+};
 
 #[derive(Default)]
 pub(crate) struct Rust {
     /// Identifiers, punctuation, literals and opening brackets outside of documentation, in order.
-    pub(crate) words: Vec<Word>,
-    pub(crate) functions: Vec<Function>,
-    pub(crate) tests: Vec<Test>,
+    pub(crate) words: Vec<RustWord>,
+    pub(crate) functions: Vec<RustFunction>,
+    pub(crate) tests: Vec<RustTest>,
     /// What stands in the file's own attributes, without blanks: `forbid(unsafe_code)`.
     pub(crate) attributes: Vec<String>,
     /// Why the file could not be taken apart.
     pub(crate) error: Option<String>,
-    pub(super) module: Module,
-    test_lines: Vec<Lines>,
+    pub(super) module: RustModule,
+    test_lines: Vec<RangeInclusive<usize>>,
 }
 
-pub(crate) struct Word {
+pub(crate) struct RustWord {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
-pub(crate) struct Function {
+pub(crate) struct RustFunction {
     pub(crate) name: String,
-    pub(crate) lines: Lines,
+    pub(crate) lines: RangeInclusive<usize>,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Test {
+pub(crate) struct RustTest {
     pub(crate) name: String,
     pub(crate) line: usize,
     pub(crate) ignored: Ignored,
@@ -57,7 +58,7 @@ impl Rust {
             Ok(tokens) => {
                 let tokens = Vec::from_iter(tokens);
                 rust.scan(&tokens);
-                rust.module = Module::read(&tokens);
+                rust.module = RustModule::read(&tokens);
             }
             Err(error) => rust.error = Some(error.to_string()),
         }
@@ -76,7 +77,7 @@ impl Rust {
     }
 
     /// The words outside of tests.
-    pub(crate) fn shipped_words(&self) -> impl Iterator<Item = &Word> {
+    pub(crate) fn shipped_words(&self) -> impl Iterator<Item = &RustWord> {
         self.words
             .iter()
             .filter(|word| !self.is_for_tests(word.line))
@@ -104,7 +105,7 @@ impl Rust {
             match &siblings[at] {
                 TokenTree::Group(group) => {
                     let line = group.span_open().start().line;
-                    self.words.push(Word {
+                    self.words.push(RustWord {
                         text: opening(group).into(),
                         line,
                     });
@@ -112,7 +113,7 @@ impl Rust {
                 }
                 leaf => {
                     self.note_function(siblings, at);
-                    self.words.push(Word {
+                    self.words.push(RustWord {
                         text: leaf.to_string(),
                         line: first_line(leaf),
                     });
@@ -126,7 +127,7 @@ impl Rust {
         self.scan(&group.stream().into_iter().collect::<Vec<_>>());
     }
 
-    fn scan_attribute(&mut self, attribute: &Attribute) {
+    fn scan_attribute(&mut self, attribute: &AttributeTokens) {
         let is_doc = attribute.text.starts_with("doc=");
         if !is_doc {
             self.scan_group(&attribute.group);
@@ -138,7 +139,7 @@ impl Rust {
 
     /// Looks at the item from `start` for what its attributes make of it: a test, or an item that
     /// only tests see.
-    fn note_item(&mut self, attributes: &[Attribute], siblings: &[TokenTree], start: usize) {
+    fn note_item(&mut self, attributes: &[AttributeTokens], siblings: &[TokenTree], start: usize) {
         let mut outer = attributes.iter().filter(|attribute| !attribute.inner);
         let end = end_of_item(siblings, start);
         let is_test = outer.clone().any(|attribute| is_test(&attribute.text));
@@ -149,7 +150,7 @@ impl Rust {
         }
         if let (true, Some(function)) = (is_test, function_in(siblings, start, end)) {
             let ignored = outer.find_map(|attribute| ignored(&attribute.text));
-            self.tests.push(Test {
+            self.tests.push(RustTest {
                 name: function.name,
                 line: *function.lines.start(),
                 ignored: ignored.unwrap_or(Ignored::No),
@@ -165,57 +166,12 @@ impl Rust {
     }
 }
 
-pub(super) struct Attribute {
-    /// Without blanks, and without the brackets.
-    pub(super) text: String,
-    group: Group,
-    line: usize,
-    /// `#![…]`: of the file or block it stands in.
-    pub(super) inner: bool,
-}
-
-/// The attributes from `at`, doc comments included, and the index of what follows them.
-pub(super) fn attributes_at(siblings: &[TokenTree], mut at: usize) -> (Vec<Attribute>, usize) {
-    let mut attributes = Vec::new();
-    while is_punct(siblings.get(at), '#') {
-        let inner = is_punct(siblings.get(at + 1), '!');
-        let bracket = at + 1 + usize::from(inner);
-        let Some(TokenTree::Group(group)) = siblings.get(bracket) else {
-            break;
-        };
-        let text = group.stream().to_string();
-        let line = first_line(&siblings[at]);
-        attributes.push(Attribute {
-            text: without_blanks(&text),
-            group: group.clone(),
-            line,
-            inner,
-        });
-        at = bracket + 1;
-    }
-    (attributes, at)
-}
-
-/// The index of the item's body or of its semicolon; the last sibling where it has neither.
-pub(super) fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
-    let ends = |token: &TokenTree| match token {
-        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-        TokenTree::Punct(punct) => punct.as_char() == ';',
-        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
-    };
-    let found = siblings[start..]
-        .iter()
-        .position(ends)
-        .map(|distance| start + distance);
-    found.unwrap_or(siblings.len().saturating_sub(1))
-}
-
-fn function_in(siblings: &[TokenTree], start: usize, end: usize) -> Option<Function> {
+fn function_in(siblings: &[TokenTree], start: usize, end: usize) -> Option<RustFunction> {
     (start..end).find_map(|at| function_at(siblings, at, end))
 }
 
 /// The function whose `fn` stands at `at`, if one does and it has a body.
-fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<Function> {
+fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<RustFunction> {
     let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
         (siblings.get(at + 1), siblings.get(end))
     else {
@@ -223,7 +179,7 @@ fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<Function
     };
     let lines = first_line(&siblings[at])..=body.span_close().end().line;
     let is_function = is_fn(&siblings[at]) && body.delimiter() == Delimiter::Brace;
-    is_function.then(|| Function {
+    is_function.then(|| RustFunction {
         name: name.to_string(),
         lines,
     })
@@ -231,16 +187,6 @@ fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<Function
 
 fn is_fn(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Ident(word) if word == "fn")
-}
-
-/// `test`, `tokio::test`, with arguments or without.
-pub(super) fn is_test(attribute: &str) -> bool {
-    let path = attribute.split('(').next().unwrap_or_default();
-    path == "test" || path.ends_with("::test")
-}
-
-pub(super) fn is_test_only(attribute: &str) -> bool {
-    attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
 }
 
 fn is_test_file(path: &str) -> bool {
@@ -254,17 +200,6 @@ fn ignored(attribute: &str) -> Option<Ignored> {
     (rest.is_empty() || rest.starts_with('=')).then(|| Ignored::Because(reason.to_owned()))
 }
 
-/// Takes out the blanks between tokens, not those inside a string.
-fn without_blanks(text: &str) -> String {
-    let mut inside = false;
-    text.chars()
-        .filter(|character| {
-            inside ^= *character == '"';
-            inside || !character.is_whitespace()
-        })
-        .collect()
-}
-
 fn opening(group: &Group) -> &'static str {
     match group.delimiter() {
         Delimiter::Brace => "{",
@@ -272,18 +207,6 @@ fn opening(group: &Group) -> &'static str {
         Delimiter::Parenthesis => "(",
         Delimiter::None => "",
     }
-}
-
-pub(super) fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
-    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
-}
-
-pub(super) fn first_line(token: &TokenTree) -> usize {
-    token.span().start().line
-}
-
-fn last_line(token: &TokenTree) -> usize {
-    token.span().end().line
 }
 
 #[cfg(test)]
@@ -294,8 +217,8 @@ mod tests {
         Rust::parse("src/lib.rs", text)
     }
 
-    fn test(name: &str, line: usize, ignored: Ignored) -> Test {
-        Test {
+    fn test(name: &str, line: usize, ignored: Ignored) -> RustTest {
+        RustTest {
             name: name.into(),
             line,
             ignored,

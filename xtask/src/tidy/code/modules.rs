@@ -8,13 +8,13 @@ use std::mem;
 
 use proc_macro2::{Delimiter, TokenTree};
 
-use super::rust::{attributes_at, end_of_item, first_line, is_punct, is_test, is_test_only};
+use super::tokens::{attributes_at, end_of_item, first_line, is_punct, is_test, is_test_only};
 
 /// A module as it is written: a file, or `mod x { … }` in one.
 #[derive(Debug, Default)]
-pub(super) struct Module {
+pub(super) struct RustModule {
     /// `mod x { … }`, by name.
-    pub(super) inline: BTreeMap<String, Module>,
+    pub(super) inline: BTreeMap<String, RustModule>,
     /// `mod x;`, by name, with the value of its attribute `path`.
     pub(super) files: BTreeMap<String, Option<String>>,
     /// The names that can be imported: types, functions, constants, macros.
@@ -45,7 +45,7 @@ pub(super) struct ItemPath {
 
 /// Where an item stands.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum ItemPlace {
     Module,
     /// An alias is an associated type here, which is no name of the module, as a function is none.
     ImplOrTrait,
@@ -60,15 +60,15 @@ struct Before {
     path: Option<String>,
 }
 
-impl Module {
+impl RustModule {
     pub(super) fn read(siblings: &[TokenTree]) -> Self {
         let mut module = Self::default();
-        module.scan(siblings, Place::Module);
+        module.scan(siblings, ItemPlace::Module);
         module
     }
 
-    fn scan(&mut self, siblings: &[TokenTree], within: Place) {
-        let (mut at, mut next_body, mut before) = (0, Place::Other, Before::default());
+    fn scan(&mut self, siblings: &[TokenTree], within: ItemPlace) {
+        let (mut at, mut next_body, mut before) = (0, ItemPlace::Other, Before::default());
         while at < siblings.len() {
             let (attributes, after) = attributes_at(siblings, at);
             if after > at {
@@ -91,17 +91,18 @@ impl Module {
                     continue;
                 }
                 TokenTree::Ident(word) if word == "impl" || word == "trait" => {
-                    next_body = Place::ImplOrTrait;
+                    next_body = ItemPlace::ImplOrTrait;
                     at = self.scan_word(siblings, at, within, &before);
                 }
                 TokenTree::Ident(_) => at = self.scan_word(siblings, at, within, &before),
                 TokenTree::Group(group) => {
                     let is_body = group.delimiter() == Delimiter::Brace;
                     let siblings = Vec::from_iter(group.stream());
-                    match is_body {
-                        true => self.scan(&siblings, mem::replace(&mut next_body, Place::Other)),
-                        false => self.scan(&siblings, Place::Other),
-                    }
+                    let inside = match is_body {
+                        true => mem::replace(&mut next_body, ItemPlace::Other),
+                        false => ItemPlace::Other,
+                    };
+                    self.scan(&siblings, inside);
                     at += 1;
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => at += 1,
@@ -115,7 +116,7 @@ impl Module {
         &mut self,
         siblings: &[TokenTree],
         at: usize,
-        within: Place,
+        within: ItemPlace,
         before: &Before,
     ) -> usize {
         let keyword = siblings[at].to_string();
@@ -135,12 +136,12 @@ impl Module {
                 }
                 _ => drop(self.files.insert(name, before.path.clone())),
             },
-            ("type", Some(_)) if within == Place::ImplOrTrait => {}
+            ("type", Some(_)) if within == ItemPlace::ImplOrTrait => {}
             ("struct" | "enum" | "trait" | "type" | "fn" | "const" | "static", Some(name)) => {
                 if matches!(keyword.as_str(), "struct" | "enum" | "trait" | "type") {
                     self.types.push((name.clone(), first_line(&siblings[at])));
                 }
-                if within == Place::Module {
+                if within == ItemPlace::Module {
                     self.items.insert(name);
                 }
             }
@@ -251,9 +252,9 @@ fn is_generic_capture(siblings: &[TokenTree], at: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Module {
+    fn read(text: &str) -> RustModule {
         let tokens: proc_macro2::TokenStream = text.parse().expect("tokens");
-        Module::read(&Vec::from_iter(tokens))
+        RustModule::read(&Vec::from_iter(tokens))
     }
 
     fn imports(text: &str) -> Vec<String> {

@@ -7,39 +7,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Tree;
-use super::modules::{ItemPath, Module};
+use super::modules::{ItemPath, RustModule};
+use super::tree::Tree;
 use crate::workspace::Package;
 
 /// Re-exports of re-exports are followed this far; what is deeper is a circle of names.
 const REEXPORTS_MAX: usize = 16;
 
 /// The files of a crate that are compiled outside of tests.
-pub(super) struct Sources<'a> {
-    modules: Vec<Node<'a>>,
+pub(crate) struct CrateModules<'a> {
+    modules: Vec<ModuleNode<'a>>,
 }
 
-struct Node<'a> {
+struct ModuleNode<'a> {
     file: &'a str,
     parent: Option<usize>,
     children: BTreeMap<&'a str, usize>,
-    module: &'a Module,
+    module: &'a RustModule,
 }
 
 /// What a file imports from another: names with the lines of the file.
-pub(super) type Imports<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<(usize, String)>>;
+pub(crate) type Imports<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<(usize, String)>>;
 
 /// Where a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Found {
+enum PathTarget {
     Module(usize),
     ItemOf(usize),
 }
 
-impl<'a> Sources<'a> {
+impl<'a> CrateModules<'a> {
     /// Follows `mod` from the roots of the package's library and programs.
-    pub(super) fn of(tree: &'a Tree, package: &Package) -> Self {
-        let mut sources = Self {
+    pub(crate) fn of(tree: &'a Tree, package: &Package) -> Self {
+        let mut modules = Self {
             modules: Vec::new(),
         };
         let targets = package.targets.iter().filter(|target| target.is_shipped());
@@ -47,19 +47,19 @@ impl<'a> Sources<'a> {
             let root = tree.relative(&target.src_path);
             if let Some((path, _, rust)) = tree.rust().find(|(path, ..)| *path == root) {
                 let folder = parent(path).to_owned();
-                sources.add(tree, path, folder, None, &rust.module);
+                modules.add(tree, path, folder, None, &rust.module);
             }
         }
-        sources
+        modules
     }
 
     /// The paths of the files, without those that only tests see.
-    pub(super) fn files(&self) -> BTreeSet<&'a str> {
+    pub(crate) fn files(&self) -> BTreeSet<&'a str> {
         self.modules.iter().map(|node| node.file).collect()
     }
 
     /// The types that are defined: name, file and line.
-    pub(super) fn types(&self) -> impl Iterator<Item = (&'a str, &'a str, usize)> {
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&'a str, &'a str, usize)> {
         self.modules.iter().flat_map(|node| {
             let types = node.module.types.iter();
             types.map(|(name, line)| (name.as_str(), node.file, *line))
@@ -67,7 +67,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Every import of one file from another.
-    pub(super) fn imports(&self) -> Imports<'a> {
+    pub(crate) fn imports(&self) -> Imports<'a> {
         let mut imports = Imports::new();
         for (from, node) in self.modules.iter().enumerate() {
             let used = node.module.imports.iter().filter(|import| {
@@ -77,9 +77,9 @@ impl<'a> Sources<'a> {
             let paths = node.module.paths.iter().map(|path| (path, false));
             for (path, is_glob) in used.chain(paths) {
                 let to = match self.resolved(from, &path.segments, 0) {
-                    Some(Found::ItemOf(to)) => to,
-                    Some(Found::Module(to)) if is_glob => to,
-                    Some(Found::Module(_)) | None => continue,
+                    Some(PathTarget::ItemOf(to)) => to,
+                    Some(PathTarget::Module(to)) if is_glob => to,
+                    Some(PathTarget::Module(_)) | None => continue,
                 };
                 let to = self.modules[to].file;
                 if to != node.file {
@@ -97,10 +97,10 @@ impl<'a> Sources<'a> {
         file: &'a str,
         folder: String,
         parent: Option<usize>,
-        module: &'a Module,
+        module: &'a RustModule,
     ) -> usize {
         let this = self.modules.len();
-        self.modules.push(Node {
+        self.modules.push(ModuleNode {
             file,
             parent,
             children: BTreeMap::new(),
@@ -131,7 +131,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Follows a path that is written in the module `from`. `None` leads out of the crate.
-    fn resolved(&self, from: usize, path: &[String], depth: usize) -> Option<Found> {
+    fn resolved(&self, from: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             "crate" => self.within(self.root(from), rest, depth),
@@ -144,9 +144,9 @@ impl<'a> Sources<'a> {
     }
 
     /// Follows the rest of a path from the module it has reached.
-    fn within(&self, at: usize, path: &[String], depth: usize) -> Option<Found> {
+    fn within(&self, at: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let Some((first, rest)) = path.split_first() else {
-            return Some(Found::Module(at));
+            return Some(PathTarget::Module(at));
         };
         if first == "super" {
             return self.within(self.modules[at].parent?, rest, depth);
@@ -156,16 +156,16 @@ impl<'a> Sources<'a> {
         let is_item = node.module.items.contains(first);
         match child {
             Some(child) if !(rest.is_empty() && is_item) => self.within(*child, rest, depth),
-            _ if is_item => Some(Found::ItemOf(at)),
+            _ if is_item => Some(PathTarget::ItemOf(at)),
             _ => self
                 .imported(at, path, depth + 1)
                 // A macro, or an item of another crate: it comes by this file.
-                .or(Some(Found::ItemOf(at))),
+                .or(Some(PathTarget::ItemOf(at))),
         }
     }
 
     /// Follows the import of the module `at` that brings in the path's first segment.
-    fn imported(&self, at: usize, path: &[String], depth: usize) -> Option<Found> {
+    fn imported(&self, at: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         if depth > REEXPORTS_MAX {
             return None;
@@ -179,8 +179,8 @@ impl<'a> Sources<'a> {
         let mut globs = imports.iter().filter(|import| import.name == "*");
         globs.find_map(
             |glob| match self.resolved(at, &glob.path.segments, depth)? {
-                Found::Module(to) if self.knows(to, first) => self.within(to, path, depth),
-                Found::Module(_) | Found::ItemOf(_) => None,
+                PathTarget::Module(to) if self.knows(to, first) => self.within(to, path, depth),
+                PathTarget::Module(_) | PathTarget::ItemOf(_) => None,
             },
         )
     }

@@ -1,19 +1,14 @@
 //! Installs the Debian packages that tests lack, where this process may.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use super::needs::{self, Need, Program};
+use crate::needs::{self, Need};
 use crate::workspace::Fallible;
-
-/// What to do about packages that are missing.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Packages {
-    Install,
-    AsTheyAre,
-}
 
 /// Debian asks this program before a package starts its service; `101` means no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
@@ -21,7 +16,7 @@ const POLICY_TEXT: &str = "#!/bin/sh\n# Of `cargo xtask`, while it installs pack
 
 /// Installs what the needs miss and says so. What could not be installed shows when the needs
 /// are looked at again.
-pub(super) fn install_missing(needs: &[&Need]) -> Fallible<()> {
+pub(crate) fn install_missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Fallible<()> {
     install(&missing(needs))
 }
 
@@ -36,6 +31,7 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
         return Ok(());
     }
     println!("installing the packages {names}");
+    let begun = Instant::now();
     without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
         // One that can't be had must not keep the others out.
@@ -45,24 +41,13 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
             }
         }
     })?;
+    println!("installed in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
-    let is_missing = |need: &&'a Need| match need {
-        Need::Program(program) if !Program::is_there(program) => Some(program.package),
-        Need::Program(_)
-        | Need::Toolchain(_)
-        | Need::Root
-        | Need::Mounts
-        | Need::LoopDevices
-        | Need::GnuCp
-        | Need::Landlock => None,
-    };
-    let mut missing: Vec<_> = needs.iter().filter_map(is_missing).collect();
-    missing.sort_unstable();
-    missing.dedup();
-    missing
+fn missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<&'static str> {
+    let missing: BTreeSet<_> = needs.filter_map(Need::missing_package).collect();
+    missing.into_iter().collect()
 }
 
 /// Runs `work` while no package may start a service. A policy that somebody else set stays.
@@ -104,7 +89,6 @@ fn apt(arguments: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::needs::fake_program;
 
     #[test]
     fn services_are_forbidden_while_packages_are_installed() {
@@ -125,15 +109,9 @@ mod tests {
 
     #[test]
     fn missing_packages_are_named_once() {
-        let (one, other) = (
-            fake_program("underpass-none"),
-            fake_program("underpass-nothing"),
-        );
-        assert_eq!(
-            missing(&[&other, &one, &needs::ROOT, &one]),
-            ["underpass-none", "underpass-nothing"]
-        );
+        let [one, other] = ["underpass-none", "underpass-nothing"].map(needs::fake_program);
         let toolchain = needs::fake_toolchain();
-        assert!(missing(&[&needs::MOUNTS, &toolchain]).is_empty());
+        let needs = [&other, &one, &toolchain, &one].into_iter();
+        assert_eq!(missing(needs), ["underpass-none", "underpass-nothing"]);
     }
 }

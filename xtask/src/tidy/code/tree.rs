@@ -9,18 +9,18 @@ use crate::workspace::{Fallible, Metadata, Package, Workspace};
 
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
-    pub(crate) files: Vec<File>,
+    pub(crate) files: Vec<TreeFile>,
     pub(crate) metadata: Metadata,
 }
 
-pub(crate) struct File {
+pub(crate) struct TreeFile {
     /// From the root, with `/`.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    pub(crate) content: Content,
+    pub(crate) content: FileContent,
 }
 
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     /// Not UTF-8: only its name and size can be judged.
     Binary,
     Text(String),
@@ -36,7 +36,7 @@ impl Tree {
             let full = root.join(&path);
             // A file deleted but not yet committed is still listed; a link is not ours to follow.
             if full.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                files.push(File::new(path, fs::read(full)?));
+                files.push(TreeFile::new(path, fs::read(full)?));
             }
         }
         Ok(Self {
@@ -56,8 +56,10 @@ impl Tree {
     /// The Rust files: path, text and what is in it.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str, &Rust)> {
         self.files.iter().filter_map(|file| match &file.content {
-            Content::Rust(text, rust) => Some((file.path.as_str(), text.as_str(), rust.as_ref())),
-            Content::Text(_) | Content::Binary => None,
+            FileContent::Rust(text, rust) => {
+                Some((file.path.as_str(), text.as_str(), rust.as_ref()))
+            }
+            FileContent::Text(_) | FileContent::Binary => None,
         })
     }
 
@@ -78,16 +80,16 @@ impl Tree {
     }
 }
 
-impl File {
+impl TreeFile {
     fn new(path: String, bytes: Vec<u8>) -> Self {
         let length = bytes.len() as u64;
         let content = match String::from_utf8(bytes) {
             Ok(text) if path.ends_with(".rs") => {
                 let rust = Rust::parse(&path, &text);
-                Content::Rust(text, Box::new(rust))
+                FileContent::Rust(text, Box::new(rust))
             }
-            Ok(text) => Content::Text(text),
-            Err(_) => Content::Binary,
+            Ok(text) => FileContent::Text(text),
+            Err(_) => FileContent::Binary,
         };
         Self {
             path,
@@ -98,8 +100,8 @@ impl File {
 
     fn text(&self) -> Option<&str> {
         match &self.content {
-            Content::Text(text) | Content::Rust(text, _) => Some(text),
-            Content::Binary => None,
+            FileContent::Text(text) | FileContent::Rust(text, _) => Some(text),
+            FileContent::Binary => None,
         }
     }
 }
@@ -166,7 +168,7 @@ mod tests {
         pub(crate) fn of(files: &[(&str, &str)]) -> Self {
             let files = files
                 .iter()
-                .map(|(path, text)| File::new((*path).into(), text.as_bytes().to_vec()))
+                .map(|(path, text)| TreeFile::new((*path).into(), text.as_bytes().to_vec()))
                 .collect();
             Self {
                 root: "/w".into(),
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn git_and_a_walk_find_this_file() {
         let root = Workspace::here().root;
-        let this = "xtask/src/tidy/tree.rs".to_owned();
+        let this = "xtask/src/tidy/code/tree.rs".to_owned();
         assert!(tracked(&root).expect("a list").contains(&this));
         let walked = walked(&root).expect("a list");
         assert!(walked.contains(&this));
@@ -193,8 +195,8 @@ mod tests {
 
     #[test]
     fn what_is_not_text_is_binary() {
-        let file = File::new("logo.png".into(), vec![0xff, 0xfe]);
-        assert!(matches!(file.content, Content::Binary));
+        let file = TreeFile::new("logo.png".into(), vec![0xff, 0xfe]);
+        assert!(matches!(file.content, FileContent::Binary));
         assert_eq!(file.bytes, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a kit is there, and how it comes to be.
+//! Whether a kit is installed, and how it is installed or compiled.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,22 +6,23 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::table::{Kit, Source};
-use crate::test::{install_packages, search_path};
+use super::table::{KitSource, PeerKit};
+use crate::needs::search_path;
+use crate::packages;
 use crate::workspace::{Fallible, Workspace, output};
 
 /// Below the root of the workspace: everything that this module makes.
-pub(super) const SHOP: &str = "target/peers";
+pub(super) const FOLDER: &str = "target/peers";
 
 /// Where kits are found: what is below `target/peers` first, the machine's behind it.
-pub(super) struct Shop<'w> {
+pub(super) struct Installation<'w> {
     pub(super) workspace: &'w Workspace,
     path: OsString,
 }
 
-impl<'w> Shop<'w> {
+impl<'w> Installation<'w> {
     pub(super) fn open(workspace: &'w Workspace) -> Fallible<Self> {
-        let own = workspace.root.join(SHOP).join("bin");
+        let own = workspace.root.join(FOLDER).join("bin");
         fs::create_dir_all(&own)?;
         let path = env::join_paths(
             [own, build_directory()?]
@@ -42,8 +43,8 @@ impl<'w> Shop<'w> {
     }
 
     /// What the kit says of itself, or why it is not there.
-    pub(super) fn version(&self, kit: &Kit) -> Result<String, String> {
-        let output = self.command(kit.program).args(kit.version).output();
+    pub(super) fn version(&self, kit: &PeerKit) -> Result<String, String> {
+        let output = self.command(kit.program()).arg(&kit.version).output();
         let said = output.map_err(|_| kit.cure())?;
         let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
         let first = said.lines().find(|line| !line.trim().is_empty());
@@ -52,35 +53,34 @@ impl<'w> Shop<'w> {
     }
 
     /// Compiles what the kit has in `peers/`, if anything.
-    pub(super) fn build(&self, kit: &Kit) -> Result<(), String> {
-        for step in kit.build {
-            let [program, arguments @ ..] = step else {
-                continue;
-            };
-            let status = self.command(program).args(arguments).status();
+    pub(super) fn build(&self, kit: &PeerKit) -> Result<(), String> {
+        for step in &kit.build {
+            let mut words = step.split(' ');
+            let program = words.next().unwrap_or_default();
+            let status = self.command(program).args(words).status();
             let status = status.map_err(|error| format!("{program}: {error}"))?;
             if !status.success() {
-                return Err(format!("`{}`: {status}", step.join(" ")));
+                return Err(format!("`{step}`: {status}"));
             }
         }
         Ok(())
     }
 
     /// Installs the kits that are missing, as far as that is possible, and compiles the others.
-    pub(super) fn install(&self, kits: &[&Kit]) -> Fallible<()> {
+    pub(super) fn install(&self, kits: &[PeerKit]) -> Fallible<()> {
         let missing = kits.iter().filter(|kit| self.version(kit).is_err());
         let (mut packages, mut crates) = (Vec::new(), Vec::new());
         for kit in missing {
-            match kit.source {
-                Source::Workspace => build_underpass(self.workspace)?,
-                Source::Debian(package) => packages.push(package),
-                Source::CratesIo(name) => crates.push(name),
+            match &kit.from {
+                KitSource::Workspace => build_underpass(self.workspace)?,
+                KitSource::Debian(package) => packages.push(package.as_str()),
+                KitSource::CratesIo(name) => crates.push(name),
             }
         }
-        install_packages(&packages)?;
+        packages::install(&packages)?;
         for name in crates {
             let mut cargo = self.workspace.cargo("install");
-            cargo.args(["--root", SHOP, "--locked", name]);
+            cargo.args(["--root", FOLDER, "--locked", name]);
             let status = cargo.status()?;
             if !status.success() {
                 println!("{name}: `cargo install --locked {name}` failed: {status}");
@@ -95,12 +95,12 @@ impl<'w> Shop<'w> {
     }
 }
 
-impl Kit {
+impl PeerKit {
     fn cure(&self) -> String {
-        let from = match self.source {
-            Source::Workspace => "a build with the profile dist".to_owned(),
-            Source::Debian(package) => format!("Debian's package {package}"),
-            Source::CratesIo(name) => format!("crates.io's package {name}"),
+        let from = match &self.from {
+            KitSource::Workspace => "a build with the profile dist".to_owned(),
+            KitSource::Debian(package) => format!("Debian's package {package}"),
+            KitSource::CratesIo(name) => format!("crates.io's package {name}"),
         };
         format!("not there: `cargo xtask peers --install` makes it, from {from}")
     }
@@ -123,50 +123,7 @@ fn build_directory() -> Fallible<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{Experiment, KITS, PEERS, Part};
     use super::*;
-
-    #[test]
-    fn names_are_unique_where_they_meet() {
-        for (index, peer) in PEERS.iter().enumerate() {
-            let is_same = |other: &&super::super::table::Peer| {
-                (other.experiment, other.name) == (peer.experiment, peer.name)
-            };
-            assert!(
-                !PEERS[..index].iter().any(|other| is_same(&other)),
-                "{}",
-                peer.name
-            );
-            assert!(!peer.name.contains('='), "{}", peer.name);
-            let fits = match peer.experiment {
-                Experiment::Copy => peer.part != Part::Server,
-                Experiment::Socket => peer.part == Part::Porter,
-                Experiment::Tree => peer.part == Part::Program,
-                _ => peer.part == Part::Server,
-            };
-            assert!(fits, "{}", peer.name);
-            assert!(
-                KITS.iter().any(|kit| kit.name == peer.kit.name),
-                "{}",
-                peer.name
-            );
-        }
-    }
-
-    #[test]
-    fn files_that_commands_name_exist() {
-        let root = Workspace::here().root;
-        let commands = PEERS.iter().flat_map(|peer| peer.command.split(' '));
-        let steps = KITS.iter().flat_map(|kit| kit.build.concat());
-        for word in commands.chain(steps) {
-            let file = word
-                .strip_prefix("{file:")
-                .map_or(word, |file| &file[..file.len() - 1]);
-            if file.starts_with("peers/") {
-                assert!(root.join(file).exists(), "{file}");
-            }
-        }
-    }
 
     #[test]
     fn programs_fit_a_screen() {
@@ -191,16 +148,16 @@ mod tests {
     #[test]
     fn what_is_missing_says_where_it_comes_from() {
         let workspace = Workspace::here();
-        let shop = Shop::open(&workspace).expect("a shop");
-        let kit = Kit {
-            name: "none",
-            program: "underpass-no-such-program",
-            source: Source::CratesIo("none"),
-            version: &[],
-            build: &[&["false"]],
-        };
-        let lack = shop.version(&kit).expect_err("nothing");
+        let installation = Installation::open(&workspace).expect("an installation");
+        let kit = toml::from_str(
+            "name = 'underpass-no-such-program'\nfrom = { crates_io = 'none' }\nbuild = ['false']",
+        );
+        let kit: PeerKit = kit.expect("a kit");
+        let lack = installation.version(&kit).expect_err("nothing");
         assert!(lack.ends_with("from crates.io's package none"), "{lack}");
-        assert_eq!(shop.build(&kit), Err("`false`: exit status: 1".into()));
+        assert_eq!(
+            installation.build(&kit),
+            Err("`false`: exit status: 1".into())
+        );
     }
 }
