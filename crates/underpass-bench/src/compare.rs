@@ -1,9 +1,9 @@
-//! What changed between two runs, beyond what two runs of the same thing differ by.
+//! What changed between two runs, beyond the differences between two runs of the same program.
 //!
-//! Rounds of two runs can't be paired: the machine did different things to them. There are few of
-//! them, three to eleven, and hundreds of figures, so that what happens once in a hundred times by
-//! chance happens in every comparison. And two runs drift against each other as wholes. A figure
-//! is therefore called changed only if all of this holds, on a scale of logarithms:
+//! Rounds of two runs can't be paired, because the machine disturbed them in different ways. There
+//! are few rounds, three to eleven, and hundreds of figures, so an event with a probability of one
+//! in a hundred happens in every comparison. And all figures of a run drift together. A figure
+//! therefore counts as changed only if all of this holds, on a logarithmic scale:
 //!
 //! ```text
 //!   before   ├──●────┤                       the rounds' ranges don't touch, and
@@ -11,36 +11,37 @@
 //!                    ◄─gap─►
 //! ```
 //!
-//! - the gap is wider than the noise, times a factor that is larger the fewer rounds there are.
-//!   The noise is the widest of three: either range, and the median range of all figures of that
-//!   metric in that experiment in both runs. The last guards against rounds that lie close to
-//!   each other by luck, which few rounds often do;
-//! - the gap is wider than 5 %, which stands for drift.
+//! - the gap is wider than the noise, times a factor that is larger for fewer rounds. The noise is
+//!   the widest of three: either range, and the median range of all figures of that metric in that
+//!   experiment in both runs. The last one matters where a few rounds are close to each other by
+//!   chance;
+//! - the gap is wider than 5 %, an allowance for drift.
 //!
 //! The factors were found by simulating pairs of equal runs with 200 figures each: noise of 1 to
 //! 20 %, log-normal or to one side, and figures that drift by 2 % between the runs. Less than one
-//! pair in 200 then reports anything at all; a test holds that, without the drift. What it costs is
-//! sensitivity: with six rounds or more, a change has to be somewhat more than twice as large as
+//! pair in 200 then reports any change; a test checks that, without the drift. The price is
+//! sensitivity: with six rounds or more, a change has to be a little more than twice as large as
 //! the range of the rounds.
 //!
-//! Metrics of which neither way is better are not judged, nor are figures of 0.
+//! Metrics without a better direction are not judged, nor are figures of 0.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::document::{Better, Case, Document, Experiment, Figures, Measured, RunOutcome, Unit};
+use crate::document::{
+    Better, Case, Contender, Document, Experiment, Figures, Measured, RunOutcome, Unit,
+};
 use crate::machine::Machine;
 use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
 
 /// Gaps below this are drift.
 const DRIFT: f64 = 1.05;
-/// Fewer rounds than this tell nothing.
+/// Fewer rounds than this are not judged.
 const ROUNDS_MIN: usize = 3;
 
-/// How many times the noise the gap must be, for the smaller number of rounds of both runs.
+/// How many times as wide as the noise the gap must be, by the smaller number of rounds.
 fn margin(rounds: usize) -> f64 {
     match rounds {
         ..=3 => 5.0,
@@ -50,14 +51,14 @@ fn margin(rounds: usize) -> f64 {
     }
 }
 
-/// What two runs differ in.
+/// The differences between two runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     /// The earlier one.
     pub before: RunIdentity,
     /// The later one.
     pub after: RunIdentity,
-    /// What makes the comparison doubtful, in plain words.
+    /// What makes the comparison doubtful.
     pub doubts: Vec<String>,
     /// The largest change first.
     pub worse: Vec<Change>,
@@ -67,7 +68,7 @@ pub struct Changes {
     pub unchanged: usize,
     /// Figures of both runs with fewer than three rounds in one of them.
     pub too_few_rounds: usize,
-    /// Figures of both runs that no verdict is made of: neither way is better, or they are 0.
+    /// Figures of both runs that are not judged: no direction is better, or they are 0.
     pub not_judged: usize,
     /// What only the earlier run has.
     pub only_before: Vec<String>,
@@ -75,7 +76,7 @@ pub struct Changes {
     pub only_after: Vec<String>,
 }
 
-/// Which run it was.
+/// A run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunIdentity {
     /// The version of the tool.
@@ -91,7 +92,7 @@ pub struct RunIdentity {
 pub struct Change {
     /// Name of the experiment.
     pub experiment: String,
-    /// What sets it apart from others of its name.
+    /// Distinguishes it from others of its name.
     pub variant: String,
     /// Label of the case.
     pub case: String,
@@ -101,7 +102,7 @@ pub struct Change {
     pub label: String,
     /// What it counts.
     pub unit: Unit,
-    /// Who changed.
+    /// The contender.
     pub contender: String,
     /// Median of the later run divided by that of the earlier one.
     pub factor: f64,
@@ -115,8 +116,8 @@ pub struct Change {
 /// name. Runs that were interrupted are compared as far as they go.
 pub fn compare(before: &Document, after: &Document) -> Changes {
     let mut changes = Changes {
-        before: run(before),
-        after: run(after),
+        before: RunIdentity::of(before),
+        after: RunIdentity::of(after),
         doubts: doubts(before, after),
         worse: Vec::new(),
         better: Vec::new(),
@@ -132,12 +133,13 @@ pub fn compare(before: &Document, after: &Document) -> Changes {
         }
     }
     let size = |change: &Change| change.factor.ln().abs();
-    changes.worse.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    changes.better.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    for list in [&mut changes.worse, &mut changes.better] {
+        list.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    }
     changes
 }
 
-/// What may be said of one figure in two runs.
+/// What two runs of one figure show.
 enum FigureChange {
     Unchanged,
     TooFewRounds,
@@ -153,21 +155,22 @@ impl Changes {
     }
 
     fn add(&mut self, old: &Experiment, new: &Experiment) {
-        for name in metrics(old) {
-            let noise = typical_range(name, old, new);
-            for old_case in &old.cases {
-                let Some(new_case) = same_case(new, old_case) else {
+        for old_case in &old.cases {
+            let Some(new_case) = same_case(new, old_case) else {
+                continue;
+            };
+            for was in &old_case.metrics {
+                let Some(is) = metric(new_case, &was.metric) else {
                     continue;
                 };
-                let both = metric(old_case, name).zip(metric(new_case, name));
-                let Some((was, is)) = both else { continue };
+                let noise = typical_range(&was.metric, old, new);
                 for contender in &old.contenders {
                     let earlier = figures(old, was, &contender.name);
                     let later = figures(new, is, &contender.name);
                     let Some((earlier, later)) = earlier.zip(later) else {
                         continue;
                     };
-                    let make = |factor| Change {
+                    let change = |factor| Change {
                         experiment: old.name.clone(),
                         variant: old.variant.clone(),
                         case: old_case.label.clone(),
@@ -179,26 +182,19 @@ impl Changes {
                         before: earlier.spread,
                         after: later.spread,
                     };
-                    self.count(is.better, judge(is.better, earlier, later, noise), make);
+                    match judge(is.better, earlier, later, noise) {
+                        FigureChange::Unchanged => self.unchanged += 1,
+                        FigureChange::TooFewRounds => self.too_few_rounds += 1,
+                        FigureChange::NotJudged => self.not_judged += 1,
+                        FigureChange::Changed(factor) => {
+                            match (is.better == Some(Better::Higher)) == (factor > 1.0) {
+                                true => self.better.push(change(factor)),
+                                false => self.worse.push(change(factor)),
+                            }
+                        }
+                    }
                 }
             }
-        }
-    }
-
-    fn count(
-        &mut self,
-        better: Option<Better>,
-        judgement: FigureChange,
-        make: impl FnOnce(f64) -> Change,
-    ) {
-        match judgement {
-            FigureChange::Unchanged => self.unchanged += 1,
-            FigureChange::TooFewRounds => self.too_few_rounds += 1,
-            FigureChange::NotJudged => self.not_judged += 1,
-            FigureChange::Changed(factor) => match (better == Some(Better::Higher), factor > 1.0) {
-                (true, true) | (false, false) => self.better.push(make(factor)),
-                _ => self.worse.push(make(factor)),
-            },
         }
     }
 
@@ -208,25 +204,23 @@ impl Changes {
 }
 
 fn judge(better: Option<Better>, old: &Figures, new: &Figures, noise: f64) -> FigureChange {
-    if better.is_none() || range(old).is_none() || range(new).is_none() {
+    let (Some(_), Some(old_range), Some(new_range)) = (better, range(old), range(new)) else {
         return FigureChange::NotJudged;
-    }
+    };
     let rounds = old.rounds.len().min(new.rounds.len());
     if rounds < ROUNDS_MIN {
         return FigureChange::TooFewRounds;
     }
     let (old, new) = (&old.spread, &new.spread);
     let gap = (new.min / old.max).max(old.min / new.max).ln();
-    let widest = noise
-        .max((old.max / old.min).ln())
-        .max((new.max / new.min).ln());
+    let widest = noise.max(old_range).max(new_range);
     match gap > DRIFT.ln() && gap > margin(rounds) * widest {
         true => FigureChange::Changed(new.median / old.median),
         false => FigureChange::Unchanged,
     }
 }
 
-/// Logarithm of greatest over least; none where there is no such thing.
+/// The logarithm of the greatest divided by the least; `None` where there is none.
 fn range(figures: &Figures) -> Option<f64> {
     let Spread { min, max, .. } = figures.spread;
     (min > 0.0 && max.is_finite()).then(|| (max / min).ln())
@@ -242,33 +236,18 @@ fn typical_range(name: &str, old: &Experiment, new: &Experiment) -> f64 {
     ranges.get(ranges.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn run(document: &Document) -> RunIdentity {
-    RunIdentity {
-        version: document.tool.version.clone(),
-        date: document.date.clone(),
-        command: document.command.clone(),
-    }
-}
-
 fn same_experiment<'a>(document: &'a Document, like: &Experiment) -> Option<&'a Experiment> {
     let mut all = document.experiments.iter();
     all.find(|one| one.name == like.name && one.variant == like.variant)
 }
 
 fn same_case<'a>(experiment: &'a Experiment, like: &Case) -> Option<&'a Case> {
-    experiment
-        .cases
-        .iter()
-        .find(|case| case.label == like.label)
+    let mut all = experiment.cases.iter();
+    all.find(|case| case.label == like.label)
 }
 
 fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a Measured> {
     case.metrics.iter().find(|metric| metric.metric == name)
-}
-
-fn metrics(experiment: &Experiment) -> BTreeSet<&str> {
-    let all = experiment.cases.iter().flat_map(|case| &case.metrics);
-    all.map(|metric| metric.metric.as_str()).collect()
 }
 
 fn figures<'a>(
@@ -276,91 +255,70 @@ fn figures<'a>(
     measured: &'a Measured,
     contender: &str,
 ) -> Option<&'a Figures> {
-    let place = experiment
-        .contenders
-        .iter()
-        .position(|one| one.name == contender)?;
+    let mut contenders = experiment.contenders.iter();
+    let place = contenders.position(|one| one.name == contender)?;
     measured.figures.get(place)?.as_ref()
 }
 
-/// What makes figures of the two incomparable, or less comparable.
+/// What makes the figures of both runs less comparable or not comparable.
 fn doubts(before: &Document, after: &Document) -> Vec<String> {
-    let mut doubts = Vec::new();
-    for (document, which) in [(before, "earlier"), (after, "later")] {
-        if document.outcome == RunOutcome::Interrupted {
-            doubts.push(format!(
-                "the {which} run was interrupted: only its part is compared"
-            ));
-        }
-    }
-    let differing = of_machines(&before.machine, &after.machine).into_iter();
-    let differing = differing.filter(|(_, old, new)| old != new);
-    doubts.extend(differing.map(|(what, old, new)| differs(what, &old, &new)));
+    let differs = |what: &str, old: &str, new: &str| {
+        (old != new).then(|| format!("{what}: {old} before, {new} after"))
+    };
+    let runs = [(before, after, "earlier"), (after, before, "later")];
+    let interrupted = runs.into_iter().filter_map(|(run, _, which)| {
+        (run.outcome == RunOutcome::Interrupted)
+            .then(|| format!("the {which} run was interrupted: only its part is compared"))
+    });
+    let machines = properties(&before.machine)
+        .into_iter()
+        .zip(properties(&after.machine));
+    let machines = machines.filter_map(|((what, old), (_, new))| differs(what, &old, &new));
     let mut versions: Vec<String> = Vec::new();
     for old in &before.experiments {
-        let Some(new) = same_experiment(after, old) else {
-            continue;
-        };
-        for contender in &old.contenders {
-            let is = new.contenders.iter().find(|one| one.name == contender.name);
-            // That our own version changed is what one compares for.
-            let own = contender.name.starts_with(&before.tool.name);
-            let Some(is) = is.filter(|is| !own && is.version != contender.version) else {
-                continue;
-            };
-            let what = format!("version of {}", contender.name);
-            versions.push(differs(&what, &contender.version, &is.version));
+        let new = same_experiment(after, old).map_or(&[][..], |new| &new.contenders);
+        // Different versions of our own are what users compare.
+        let others = old.contenders.iter();
+        for was in others.filter(|one| !one.name.starts_with(&before.tool.name)) {
+            let is = new.iter().find(|one| one.name == was.name);
+            let what = format!("version of {}", was.name);
+            versions.extend(is.and_then(|is| differs(&what, &was.version, &is.version)));
         }
     }
     versions.sort();
     versions.dedup();
-    doubts.extend(versions);
-    for warning in &after.warnings {
-        if !before.warnings.contains(warning) {
-            doubts.push(format!("the later run alone warned: {warning}"));
-        }
-    }
-    for warning in &before.warnings {
-        if !after.warnings.contains(warning) {
-            doubts.push(format!("the earlier run alone warned: {warning}"));
-        }
-    }
-    doubts
+    let warnings = runs.into_iter().rev().flat_map(|(run, other, which)| {
+        let alone = run
+            .warnings
+            .iter()
+            .filter(|one| !other.warnings.contains(one));
+        alone.map(move |warning| format!("only the {which} run warned: {warning}"))
+    });
+    interrupted
+        .chain(machines)
+        .chain(versions)
+        .chain(warnings)
+        .collect()
 }
 
-fn differs(what: &str, old: &str, new: &str) -> String {
-    format!("{what}: {old} before, {new} after")
-}
-
-fn of_machines(old: &Machine, new: &Machine) -> Vec<(&'static str, String, String)> {
-    let kind = |machine: &Machine| match machine.virtual_machine {
-        true => "virtual".to_owned(),
-        false => "real".to_owned(),
+fn properties(machine: &Machine) -> [(&'static str, String); 7] {
+    let kind = match machine.virtual_machine {
+        true => "virtual",
+        false => "physical",
     };
-    let memory = |machine: &Machine| format!("{} GiB", machine.memory_bytes.div_ceil(1 << 30));
-    let texts = [
-        ("processor", &old.processor_model, &new.processor_model),
-        ("kernel", &old.kernel, &new.kernel),
-        (
-            "TCP congestion control",
-            &old.congestion_control,
-            &new.congestion_control,
-        ),
-        ("file system", &old.file_system, &new.file_system),
-    ];
-    let texts = texts.map(|(what, old, new)| (what, old.clone(), new.clone()));
-    let processors = [old, new].map(|machine| machine.processors.to_string());
-    let [processors_before, processors_after] = processors;
-    let mut all = vec![
-        ("machine", kind(old), kind(new)),
-        ("processors", processors_before, processors_after),
-        ("memory", memory(old), memory(new)),
-    ];
-    all.extend(texts);
-    all
+    let memory = format!("{} GiB", machine.memory_bytes.div_ceil(1 << 30));
+    [
+        ("machine", kind.to_owned()),
+        ("processors", machine.processors.to_string()),
+        ("memory", memory),
+        ("processor", machine.processor_model.clone()),
+        ("kernel", machine.kernel.clone()),
+        ("TCP congestion control", machine.congestion_control.clone()),
+        ("file system", machine.file_system.clone()),
+    ]
 }
 
-/// What `one` has and `other` lacks: each thing once, by the largest part that is missing.
+/// What `one` has and `other` lacks: each item once, as the largest part that is missing.
 fn only_in(one: &Document, other: &Document) -> Vec<String> {
     let mut only = Vec::new();
     for experiment in &one.experiments {
@@ -369,8 +327,13 @@ fn only_in(one: &Document, other: &Document) -> Vec<String> {
             only.push(format!("experiment {name}"));
             continue;
         };
-        let has = |contender: &str| theirs.contenders.iter().any(|one| one.name == contender);
-        let missing = experiment.contenders.iter().filter(|one| !has(&one.name));
+        let has = |contender: &&Contender| {
+            theirs
+                .contenders
+                .iter()
+                .any(|one| one.name == contender.name)
+        };
+        let missing = experiment.contenders.iter().filter(|one| !has(one));
         only.extend(missing.map(|contender| format!("{name}: contender {}", contender.name)));
         for case in &experiment.cases {
             let Some(their_case) = same_case(theirs, case) else {
@@ -383,9 +346,9 @@ fn only_in(one: &Document, other: &Document) -> Vec<String> {
                     only.push(at);
                     continue;
                 };
-                let shared = experiment.contenders.iter().filter(|one| has(&one.name));
-                let missing = shared.filter(|contender| {
-                    figures(experiment, measured, &contender.name).is_some()
+                let missing = experiment.contenders.iter().filter(|contender| {
+                    has(contender)
+                        && figures(experiment, measured, &contender.name).is_some()
                         && figures(theirs, is, &contender.name).is_none()
                 });
                 only.extend(missing.map(|contender| format!("{at} of {}", contender.name)));
@@ -403,7 +366,7 @@ fn named(name: &str, variant: &str) -> String {
 }
 
 impl Changes {
-    /// For a terminal of `width` columns: what got worse first.
+    /// For a terminal of `width` columns: first what got worse.
     pub fn text(&self, width: usize) -> String {
         let mut out = String::new();
         for (which, run) in [("before", &self.before), ("after", &self.after)] {
@@ -418,14 +381,12 @@ impl Changes {
             let _ = writeln!(out, "\n{heading}");
             for group in by_subject(changes) {
                 paragraph(&mut out, "  ", &group[0].subject(), width);
-                let label = group
-                    .iter()
-                    .map(|one| one.case.chars().count())
-                    .max()
-                    .unwrap_or(0);
+                let labels = group.iter().map(|one| one.case.chars().count());
+                let label = labels.max().unwrap_or(0);
                 for change in group {
-                    let (case, detail) = (&change.case, change.detail());
-                    let _ = writeln!(out, "    {case:<label$}  {detail}");
+                    let (case, factor) = (&change.case, ratio(change.factor));
+                    let [before, after] = change.sides();
+                    let _ = writeln!(out, "    {case:<label$}  ×{factor}  {before} → {after}");
                 }
             }
         }
@@ -449,18 +410,13 @@ impl Changes {
         }
         let _ = writeln!(out, "\n{}", self.summary());
         for (heading, changes) in self.groups() {
-            let _ = writeln!(out, "\n## {heading}\n");
-            let _ = writeln!(out, "| factor | what | case | before | after |");
-            let _ = writeln!(out, "|---:|---|---|---:|---:|");
+            let columns = "| factor | what | case | before | after |\n|---:|---|---|---:|---:|";
+            let _ = writeln!(out, "\n## {heading}\n\n{columns}");
             for change in by_subject(changes).into_iter().flatten() {
-                let [before, after] = change.sides();
-                let _ = writeln!(
-                    out,
-                    "| **×{}** | {} | {} | {before} | {after} |",
-                    ratio(change.factor),
-                    escaped(&change.subject()),
-                    escaped(&change.case)
-                );
+                let (factor, [before, after]) = (ratio(change.factor), change.sides());
+                let (subject, case) = (escaped(&change.subject()), escaped(&change.case));
+                let row = format!("| **×{factor}** | {subject} | {case} | {before} | {after} |");
+                let _ = writeln!(out, "{row}");
             }
         }
         for (heading, only) in self.unmatched() {
@@ -473,11 +429,9 @@ impl Changes {
     }
 
     fn groups(&self) -> impl Iterator<Item = (&'static str, &[Change])> {
-        let groups = [("Worse", &self.worse), ("Better", &self.better)];
-        let groups = groups.map(|(heading, changes)| (heading, &changes[..]));
-        groups
-            .into_iter()
-            .filter(|(_, changes)| !changes.is_empty())
+        let groups = [("Worse", &self.worse[..]), ("Better", &self.better[..])];
+        let groups = groups.into_iter();
+        groups.filter(|(_, changes)| !changes.is_empty())
     }
 
     fn unmatched(&self) -> impl Iterator<Item = (&'static str, &[String])> {
@@ -499,37 +453,46 @@ impl Changes {
                 self.unchanged
             ),
         };
-        for (count, why) in [
-            (self.too_few_rounds, "had fewer than three rounds"),
-            (self.not_judged, "are of a kind that is not judged"),
-        ] {
-            if count > 0 {
-                let _ = write!(text, "; {count} {why}");
-            }
+        if self.too_few_rounds > 0 {
+            let _ = write!(
+                text,
+                "; {} had fewer than three rounds",
+                self.too_few_rounds
+            );
+        }
+        if self.not_judged > 0 {
+            let _ = write!(
+                text,
+                "; {} are of a kind that is not judged",
+                self.not_judged
+            );
         }
         text + "."
     }
 }
 
 impl RunIdentity {
+    fn of(document: &Document) -> RunIdentity {
+        RunIdentity {
+            version: document.tool.version.clone(),
+            date: document.date.clone(),
+            command: document.command.clone(),
+        }
+    }
+
     fn describe(&self) -> String {
         format!("{} on {}, {}", self.version, self.date, self.command)
     }
 }
 
 impl Change {
-    /// What it is about, without the case.
+    /// The contender, the metric and the experiment.
     fn subject(&self) -> String {
         let experiment = named(&self.experiment, &self.variant);
         format!("{}: {}, {experiment}", self.contender, self.label)
     }
 
-    /// `×1.50  109 ms (107–111) → 164 ms (160–169)`.
-    fn detail(&self) -> String {
-        let [before, after] = self.sides();
-        format!("×{}  {before} → {after}", ratio(self.factor))
-    }
-
+    /// `109 ms (107–111)` before and after.
     fn sides(&self) -> [String; 2] {
         [&self.before, &self.after].map(|spread| {
             let median = figure(spread.median, self.unit);
@@ -538,16 +501,13 @@ impl Change {
     }
 }
 
-/// Changes of one contender in one metric of one experiment together, in the order in which the
-/// first of each comes.
+/// Groups changes by subject, in the order in which the first of each comes.
 fn by_subject(changes: &[Change]) -> Vec<Vec<&Change>> {
     let mut groups: Vec<Vec<&Change>> = Vec::new();
     for change in changes {
         let subject = change.subject();
-        match groups
-            .iter_mut()
-            .find(|group| group[0].subject() == subject)
-        {
+        let mut same = groups.iter_mut();
+        match same.find(|group| group[0].subject() == subject) {
             Some(group) => group.push(change),
             None => groups.push(vec![change]),
         }

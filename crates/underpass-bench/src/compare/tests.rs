@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::document::RunOutcome;
 use crate::render::tests::sample::{self, Chance};

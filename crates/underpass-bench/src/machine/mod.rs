@@ -1,4 +1,4 @@
-//! What this machine is, and what of it speaks against believing figures.
+//! This machine, and what makes its figures doubtful.
 
 pub(crate) mod network;
 pub(crate) mod noise;
@@ -9,33 +9,33 @@ pub(crate) mod window;
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use crate::machine::proc::parse_kib_field;
 
-/// The machine a run was made on: figures without it mean nothing.
+/// The machine of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// How many processors it has.
     pub processors: usize,
     /// The model of the first one, as the kernel names it.
     pub processor_model: String,
-    /// Whether a hypervisor shares it out.
+    /// Whether it runs under a hypervisor.
     pub virtual_machine: bool,
     /// The kernel's release.
     pub kernel: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Of TCP; some pace what they send by timers, which shows in processor time.
+    /// Of TCP; some pace packets with timers, which costs processor time.
     pub congestion_control: String,
-    /// Of the directory the files were in, unless an experiment says otherwise.
+    /// Of the directory of the test files, unless an experiment names another.
     pub file_system: String,
 }
 
 impl Machine {
-    /// Looks around.
+    /// Reads the properties of this machine.
     pub(crate) fn look(directory: &Path) -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -75,7 +75,7 @@ impl Machine {
     }
 }
 
-/// What of this machine makes figures doubtful, before anything was measured.
+/// What makes figures of this machine doubtful, before anything is measured.
 pub(crate) fn warnings() -> Vec<String> {
     [processor_quota(), frequency_scaling(), few_processors()]
         .into_iter()
@@ -94,8 +94,8 @@ fn processor_quota() -> Option<String> {
         .chain(["/sys/fs/cgroup/cpu.max"])
         .find_map(|path| parse_quota(&fs::read_to_string(path).ok()?))?;
     Some(format!(
-        "a control group lets this process use {limit:.1} processors at the most: what runs longer \
-         than its quota is stopped for a while, and that shows as slowness"
+        "a control group limits this process to {limit:.1} processors: the kernel pauses what exceeds \
+         its quota, which looks like slowness"
     ))
 }
 
@@ -110,8 +110,8 @@ fn frequency_scaling() -> Option<String> {
     let governor = governor.trim();
     (governor != "performance").then(|| {
         format!(
-            "the processors change their frequency (governor {governor}): what runs later may run \
-             faster or slower; `cpupower frequency-set -g performance` stops that"
+            "the processors change their frequency (governor {governor}), so later rounds may be \
+             faster or slower; `cpupower frequency-set -g performance` prevents that"
         )
     })
 }
@@ -119,37 +119,17 @@ fn frequency_scaling() -> Option<String> {
 fn few_processors() -> Option<String> {
     let mask = rustix::thread::sched_getaffinity(None).ok()?;
     (mask.count() < 2).then(|| {
-        "there is only one processor: sender and receiver take it from each other, so only \
-         processor time tells, not throughput"
+        "there is only one processor, which sender and receiver share: compare processor time, not \
+         throughput"
             .to_owned()
     })
 }
 
 /// Today in UTC, as RFC 3339 writes a date.
 pub(crate) fn today() -> String {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    let (year, month, day) = civil_date(since.as_secs() / 86_400);
-    format!("{year}-{month:02}-{day:02}")
-}
-
-/// Days since 1970 to year, month, day; eras of 400 years that begin in March, so that the leap
-/// day comes last. <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let mut time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    time.truncate("2026-01-31".len());
+    time
 }
 
 fn processors(cpuinfo: &str) -> usize {
@@ -180,14 +160,6 @@ pub(crate) fn file_system(directory: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_become_dates_across_leap_years() {
-        assert_eq!(civil_date(0), (1970, 1, 1));
-        assert_eq!(civil_date(11_016), (2000, 2, 29));
-        assert_eq!(civil_date(11_017), (2000, 3, 1));
-        assert_eq!(civil_date(20_819), (2027, 1, 1));
-    }
 
     #[test]
     fn a_quota_is_processors_and_max_is_none() {

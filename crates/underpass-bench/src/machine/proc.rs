@@ -1,4 +1,4 @@
-//! Reads `/proc`: what processes used, what the machine did.
+//! Reads `/proc`: what processes have used, and what the machine has done.
 //!
 //! The kernel keeps a process's run time in two places. `/proc/PID/task/TID/schedstat` has
 //! nanoseconds, but forgets a thread when it ends. `/proc/PID/stat` remembers ended threads, in
@@ -24,7 +24,7 @@ const TICK_SLACK: Duration = Duration::from_millis(30);
 /// The parent of all kernel threads; in a container there are none.
 const KTHREADD: u32 = 2;
 
-/// What a process and all its descendants used so far.
+/// What a process and its descendants have used so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuReading {
     by_thread: BTreeMap<u32, Duration>,
@@ -48,7 +48,7 @@ pub(crate) struct ResourceUsage {
     pub(crate) context_switches: u64,
 }
 
-/// Where a run time comes from.
+/// The source of a run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CpuSource {
     /// `/proc/PID/task/TID/schedstat`, nanoseconds.
@@ -57,7 +57,7 @@ pub(crate) enum CpuSource {
     Ticks,
 }
 
-/// The parts of `/proc/PID/stat` that matter here.
+/// The part of `/proc/PID/stat` that is used.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat {
     parent: u32,
@@ -66,7 +66,7 @@ struct ProcessStat {
     system: Duration,
 }
 
-/// The parts of `/proc/stat` that matter here, in ticks summed over all processors.
+/// The part of `/proc/stat` that is used, in ticks summed over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MachineTicks {
     pub(crate) busy: u64,
@@ -74,7 +74,7 @@ pub(crate) struct MachineTicks {
 }
 
 impl CpuReading {
-    /// Reads `root` and its descendants now. A process that ended meanwhile counts nothing.
+    /// Reads `root` and its descendants now. A process that has just ended counts as 0.
     pub(crate) fn of_tree(root: u32) -> Result<CpuReading> {
         let mut reading = CpuReading::default();
         for pid in process_tree(root)? {
@@ -106,20 +106,16 @@ impl CpuReading {
         })
     }
 
-    /// The run time between `earlier` and this reading, and how it is known.
+    /// The run time between `earlier` and this reading, and its source.
     pub(crate) fn since(&self, earlier: &CpuReading) -> (Duration, CpuSource) {
         let ticks = self.by_ticks().saturating_sub(earlier.by_ticks());
-        let precise: Duration = self
-            .by_thread
-            .iter()
-            .map(|(tid, &now)| {
-                now.saturating_sub(earlier.by_thread.get(tid).copied().unwrap_or_default())
-            })
+        let before = |tid| earlier.by_thread.get(tid).copied().unwrap_or_default();
+        let threads = self.by_thread.iter();
+        let precise: Duration = threads
+            .map(|(tid, now)| now.saturating_sub(before(tid)))
             .sum();
-        let thread_ended = earlier
-            .by_thread
-            .keys()
-            .any(|tid| !self.by_thread.contains_key(tid));
+        let mut threads = earlier.by_thread.keys();
+        let thread_ended = threads.any(|tid| !self.by_thread.contains_key(tid));
         if self.by_thread.is_empty() || thread_ended || precise + TICK_SLACK < ticks {
             (ticks, CpuSource::Ticks)
         } else {
@@ -151,34 +147,46 @@ impl CpuReading {
     }
 
     fn add_process(&mut self, pid: u32) {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(stat) = parse_process_stat(&stat) {
+        if let Some(stat) = process_stat(pid) {
             self.user += stat.user;
             self.system += stat.system;
             self.page_faults += stat.page_faults;
         }
         for tid in numbered_entries(&format!("/proc/{pid}/task")).unwrap_or_default() {
-            let path = format!("/proc/{pid}/task/{tid}/schedstat");
-            let text = fs::read_to_string(path).unwrap_or_default();
-            if let Some(run_time) = parse_schedstat(&text) {
+            let of_thread = |file: &str| read(pid, &format!("task/{tid}/{file}"));
+            if let Some(run_time) = parse_schedstat(&of_thread("schedstat")) {
                 self.by_thread.insert(tid, run_time);
             }
-            let path = format!("/proc/{pid}/task/{tid}/status");
-            let text = fs::read_to_string(path).unwrap_or_default();
-            self.context_switches += parse_context_switches(&text);
+            self.context_switches += parse_context_switches(&of_thread("status"));
         }
     }
+
+    /// Run time of all processes for which `is_counted`.
+    fn of_all(is_counted: impl Fn(u32) -> bool) -> Result<CpuReading> {
+        let all = numbered_entries("/proc").context(|| "reading /proc".into())?;
+        let mut reading = CpuReading::default();
+        let counted = all.into_iter().filter(|&pid| is_counted(pid));
+        counted.for_each(|pid| reading.add_process(pid));
+        Ok(reading)
+    }
+}
+
+/// Run time of the kernel threads that do network work outside of processes.
+pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
+    CpuReading::of_all(|pid| read(pid, "comm").starts_with("ksoftirqd/"))
+}
+
+/// Run time of all kernel threads, which do work for any program.
+pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
+    CpuReading::of_all(|pid| process_stat(pid).is_some_and(|stat| stat.parent == KTHREADD))
 }
 
 /// A process and its descendants, the root first.
 pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
     let all = numbered_entries("/proc").context(|| "reading /proc".into())?;
-    let parents: Vec<(u32, u32)> = all
-        .into_iter()
-        .filter_map(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, parse_process_stat(&stat)?.parent))
-        })
+    let parents = all.into_iter();
+    let parents: Vec<(u32, u32)> = parents
+        .filter_map(|pid| Some((pid, process_stat(pid)?.parent)))
         .collect();
     let mut tree = vec![root];
     let mut next = 0;
@@ -191,65 +199,61 @@ pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
     Ok(tree)
 }
 
-/// Peak resident memory of a process tree, in bytes. Pages that processes share count once each.
-pub(crate) fn peak_resident_bytes(root: u32) -> Result<u64> {
-    let peak = |pid| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        parse_kib_field(&status, "VmHWM:").unwrap_or(0) * 1024
-    };
-    Ok(process_tree(root)?.into_iter().map(peak).sum())
-}
-
-/// Peak resident memory of one process so far, in bytes; none of one that has ended.
+/// Peak resident memory of one process so far, in bytes; `None` if it has ended.
 pub(crate) fn peak_resident_of(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(parse_kib_field(&status, "VmHWM:")? * 1024)
+    Some(parse_kib_field(&read(pid, "status"), "VmHWM:")? * 1024)
 }
 
-/// Resident memory of a process tree now, in bytes, counted page by page: what `status` has may
-/// miss some pages of each thread. Pages that processes share count once each.
+/// Peak resident memory of a process tree, in bytes. Each process counts the pages that it shares
+/// with others.
+pub(crate) fn peak_resident_bytes(root: u32) -> Result<u64> {
+    Ok(process_tree(root)?
+        .into_iter()
+        .filter_map(peak_resident_of)
+        .sum())
+}
+
+/// Resident memory of a process tree now, in bytes. It is counted page by page, because `status`
+/// may miss some pages of each thread. Each process counts the pages that it shares with others.
 pub(crate) fn resident_bytes(root: u32) -> Result<u64> {
-    let resident = |pid| {
-        let exact = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
-        let exact = exact.and_then(|text| parse_kib_field(&text, "Rss:"));
-        exact.map_or_else(|| memory_of(&[pid]).resident_bytes, |kib| kib * 1024)
+    let resident = |pid| match parse_kib_field(&read(pid, "smaps_rollup"), "Rss:") {
+        Some(kib) => kib * 1024,
+        None => memory_of(&[pid]).resident_bytes,
     };
     Ok(process_tree(root)?.into_iter().map(resident).sum())
 }
 
-/// What processes have in memory.
+/// The memory of processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessMemory {
-    /// Pages that processes share count once each.
+    /// Each process counts the pages that it shares with others.
     pub(crate) resident_bytes: u64,
     /// So far, with and without input.
     pub(crate) page_faults: u64,
 }
 
-/// Of these processes now, without looking for any others: two small files for each.
+/// Of these processes now, from two small files for each.
 pub(crate) fn memory_of(processes: &[u32]) -> ProcessMemory {
     let mut memory = ProcessMemory::default();
-    for pid in processes {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        memory.resident_bytes += parse_kib_field(&status, "VmRSS:").unwrap_or(0) * 1024;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        memory.page_faults += parse_process_stat(&stat).map_or(0, |stat| stat.page_faults);
+    for &pid in processes {
+        memory.resident_bytes +=
+            parse_kib_field(&read(pid, "status"), "VmRSS:").unwrap_or(0) * 1024;
+        memory.page_faults += process_stat(pid).map_or(0, |stat| stat.page_faults);
     }
     memory
 }
 
-/// Bytes a process tree had read from storage so far; `None` where the kernel does not say.
+/// Bytes that a process tree has read from storage so far; `None` where the kernel doesn't count
+/// them.
 pub(crate) fn storage_read_bytes(root: u32) -> Result<Option<u64>> {
-    let read = |pid| {
-        let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-        io.lines().find_map(|line| {
-            line.strip_prefix("read_bytes: ")?
-                .trim()
-                .parse::<u64>()
-                .ok()
-        })
+    let stored = |pid| {
+        let io = read(pid, "io");
+        let bytes = io
+            .lines()
+            .find_map(|line| line.strip_prefix("read_bytes: "))?;
+        bytes.trim().parse::<u64>().ok()
     };
-    Ok(process_tree(root)?.into_iter().map(read).sum())
+    Ok(process_tree(root)?.into_iter().map(stored).sum())
 }
 
 /// Bytes of kernel memory in TCP buffers, machine-wide.
@@ -257,30 +261,6 @@ pub(crate) fn tcp_buffer_bytes() -> Option<u64> {
     let sockstat = fs::read_to_string("/proc/net/sockstat").ok()?;
     let pages = parse_tcp_pages(&sockstat)?;
     Some(pages * rustix::param::page_size() as u64)
-}
-
-/// Run time of the kernel threads that do network work which did not fit on top of a process.
-pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
-    let mut reading = CpuReading::default();
-    for pid in numbered_entries("/proc").context(|| "reading /proc".into())? {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if name.starts_with("ksoftirqd/") {
-            reading.add_process(pid);
-        }
-    }
-    Ok(reading)
-}
-
-/// Run time of all kernel threads: what they do is nobody's program.
-pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
-    let mut reading = CpuReading::default();
-    for pid in numbered_entries("/proc").context(|| "reading /proc".into())? {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if parse_process_stat(&stat).is_some_and(|stat| stat.parent == KTHREADD) {
-            reading.add_process(pid);
-        }
-    }
-    Ok(reading)
 }
 
 /// What all processors did since the machine started.
@@ -291,6 +271,15 @@ pub(crate) fn machine_ticks() -> Result<MachineTicks> {
 
 pub(crate) fn ticks(count: u64) -> Duration {
     TICK.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// A file of a process; empty if the process has ended.
+fn read(pid: u32, file: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
+fn process_stat(pid: u32) -> Option<ProcessStat> {
+    parse_process_stat(&read(pid, "stat"))
 }
 
 /// A field such as `VmHWM:   1234 kB` of `/proc/PID/status` or `/proc/meminfo`, in KiB.
@@ -324,20 +313,15 @@ fn parse_context_switches(status: &str) -> u64 {
 }
 
 fn parse_schedstat(text: &str) -> Option<Duration> {
-    text.split_whitespace()
-        .next()?
-        .parse()
-        .ok()
-        .map(Duration::from_nanos)
+    let nanoseconds = text.split_whitespace().next()?;
+    nanoseconds.parse().ok().map(Duration::from_nanos)
 }
 
 /// user nice system idle iowait irq softirq steal guest guest_nice; guest is within user.
 fn parse_machine_ticks(text: &str) -> Option<MachineTicks> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let fields = line.split_whitespace();
+    let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
     let field = |index: usize| fields.get(index).copied();
     let busy = field(0)? + field(1)? + field(2)? + field(5)? + field(6)?;
     Some(MachineTicks {
@@ -350,10 +334,8 @@ fn parse_tcp_pages(sockstat: &str) -> Option<u64> {
     let line = sockstat
         .lines()
         .find_map(|line| line.strip_prefix("TCP:"))?;
-    let mut words = line
-        .split_whitespace()
-        .skip_while(|word| *word != "mem")
-        .skip(1);
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == "mem")?;
     words.next()?.parse().ok()
 }
 

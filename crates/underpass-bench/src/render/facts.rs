@@ -1,17 +1,16 @@
-//! What is said beside the figures, in sentences that every form of the report shares.
+//! The sentences around the figures, which all forms of the report share.
 
 use super::figure::duration;
 use crate::document::{Case, Document, Experiment, RunOutcome};
 
-/// How to read any table, once for the page.
+/// How to read the tables.
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
     the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
-    ratios within each round, with the interval that holds the true one with 95 % confidence \
-    (sign test); where that interval contains 1, or there are too few rounds to tell, there is no \
-    ratio, and that is said.";
+    ratios within each round, with its interval of 95 % confidence (sign test); where that \
+    interval contains 1, or there are too few rounds, the table says so instead of a ratio.";
 
 pub(super) const TOO_FEW_ROUNDS: &str =
-    "Too few rounds to print any ratio here: it takes six at the least.";
+    "Too few rounds to print any ratio here: at least six are needed.";
 
 impl Document {
     /// `underpass 0.1.0 on 2026-01-31, in 4 min 12 s`.
@@ -21,16 +20,15 @@ impl Document {
         format!("{} {} on {date}, in {took}", tool.name, tool.version)
     }
 
-    /// Says that a run was broken off.
+    /// A warning if the run was interrupted.
     pub(super) fn interruption(&self) -> Option<&'static str> {
-        (self.outcome == RunOutcome::Interrupted).then_some(
-            "This run was interrupted: what was measured until then is here, the rest is missing.",
-        )
+        (self.outcome == RunOutcome::Interrupted)
+            .then_some("This run was interrupted: the report has what was complete by then.")
     }
 }
 
 impl Experiment {
-    /// The title, with what sets it apart from its kind.
+    /// The title, with the variant unless it is part of it.
     pub(super) fn heading(&self) -> String {
         match self.variant.as_str() {
             "" => self.title.clone(),
@@ -39,25 +37,32 @@ impl Experiment {
         }
     }
 
-    /// Notes of the experiment and of its cases, alike ones once with the cases they belong to.
+    /// The notes of the experiment and of its cases; equal ones once, with their cases.
     pub(super) fn all_notes(&self) -> Vec<String> {
         let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
-        let of_cases = self.cases.iter();
-        for (case, note) in of_cases.flat_map(|case| case.notes.iter().map(move |n| (case, n))) {
+        let cases = self.cases.iter();
+        for (case, note) in cases.flat_map(|case| case.notes.iter().map(move |n| (case, n))) {
             match lines.iter_mut().find(|(line, _)| line == note) {
                 Some((_, labels)) => labels.push(&case.label),
                 None => lines.push((note, vec![&case.label])),
             }
         }
         let everywhere = |labels: &[&str]| labels.len() == self.cases.len();
-        let told = lines.iter().map(|(note, labels)| match everywhere(labels) {
+        let of_cases = lines.iter().map(|(note, labels)| match everywhere(labels) {
             true => (*note).to_owned(),
             false => format!("{}: {note}", labels.join(", ")),
         });
-        self.notes.iter().cloned().chain(told).collect()
+        self.notes.iter().cloned().chain(of_cases).collect()
     }
 
-    /// The loads, alike ones once.
+    /// The names and versions of the contenders whose version is known.
+    pub(super) fn versions(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.contenders.iter();
+        let versions = all.map(|one| (one.name.as_str(), one.version.as_str()));
+        versions.filter(|(_, version)| !version.is_empty())
+    }
+
+    /// The loads, each once.
     pub(super) fn loads(&self) -> Vec<String> {
         let mut loads: Vec<&str> = Vec::new();
         for case in &self.cases {
@@ -68,17 +73,17 @@ impl Experiment {
         loads.into_iter().map(str::to_owned).collect()
     }
 
-    /// By which mechanisms each contender's payload went, for those that tell.
-    pub(super) fn travels(&self) -> Vec<String> {
-        self.by_contender(travel_of)
+    /// By which mechanisms each contender moved its payload, for those that count.
+    pub(super) fn payload_paths(&self) -> Vec<String> {
+        self.by_contender(paths_of)
     }
 
-    /// System calls of each contender for each operation.
+    /// The system calls per operation of each contender.
     pub(super) fn system_calls(&self) -> Vec<String> {
         self.by_contender(calls_of)
     }
 
-    /// `name: …` for each contender that has something to say, cases that say the same together.
+    /// `name: …` for each contender that has such a text; cases with the same text together.
     fn by_contender(&self, of: fn(&Case, usize) -> Option<String>) -> Vec<String> {
         let lines = self
             .contenders
@@ -119,7 +124,7 @@ fn first_to_last(labels: &[&str]) -> String {
     }
 }
 
-fn travel_of(case: &Case, contender: usize) -> Option<String> {
+fn paths_of(case: &Case, contender: usize) -> Option<String> {
     let own = || {
         case.travelled
             .iter()
@@ -128,33 +133,29 @@ fn travel_of(case: &Case, contender: usize) -> Option<String> {
     let bytes: u64 = own().map(|one| one.bytes).sum();
     let refusals: u64 = own().map(|one| one.refusals).sum();
     let shares = own().filter(|one| one.bytes > 0).map(|one| {
-        let percent = one.bytes as f64 / bytes as f64 * 100.0;
-        match percent {
+        match one.bytes as f64 / bytes as f64 * 100.0 {
             99.95.. => format!("all by {}", one.mechanism),
             percent => format!("{percent:.1} % by {}", one.mechanism),
         }
     });
     let shares = shares.collect::<Vec<_>>().join(", ");
-    match (bytes, refusals) {
-        (0, _) => None,
-        (_, 0) => Some(shares),
-        (_, 1) => Some(format!("{shares} (1 refusal)")),
-        (_, many) => Some(format!("{shares} ({many} refusals)")),
-    }
+    (bytes > 0).then_some(())?;
+    Some(match refusals {
+        0 => shares,
+        1 => format!("{shares} (1 refusal)"),
+        many => format!("{shares} ({many} refusals)"),
+    })
 }
 
-/// The most frequent first; what happens less than once in a thousand operations is left out.
+/// The most frequent first, without those below one in a thousand operations.
 fn calls_of(case: &Case, contender: usize) -> Option<String> {
     let calls = case.calls.iter().find(|one| one.contender == contender)?;
     let each = |count: u64| count as f64 / calls.operations.max(1) as f64;
     let sum: u64 = calls.by_name.iter().map(|(_, count)| count).sum();
-    let names = calls
-        .by_name
-        .iter()
-        .filter(|(_, count)| each(*count) >= 0.001);
-    let names: Vec<String> = names
-        .map(|(name, count)| format!("{name} {}", short(each(*count))))
-        .collect();
+    let names = calls.by_name.iter();
+    let names = names.filter(|(_, count)| each(*count) >= 0.001);
+    let names = names.map(|(name, count)| format!("{name} {}", short(each(*count))));
+    let names: Vec<String> = names.collect();
     Some(format!("{} ({})", short(each(sum)), names.join(", ")))
 }
 

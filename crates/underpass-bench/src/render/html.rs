@@ -10,7 +10,7 @@ use super::plots::{Legend, Plot, plots};
 use super::table::{Importance, Ratios, ReportTable, TableCell, groups};
 use crate::document::{Contender, Document, Experiment};
 
-/// More than this need smaller letters.
+/// More columns need smaller letters.
 const COLUMNS: usize = 9;
 
 impl Document {
@@ -39,9 +39,7 @@ impl Document {
             let _ = writeln!(out, "<p class=\"warn\"><strong>{interruption}</strong></p>");
         }
         if !self.warnings.is_empty() {
-            out.push_str(
-                "<div class=\"warn\"><strong>Speaks against believing the figures</strong>",
-            );
+            out.push_str("<div class=\"warn\"><strong>Reasons to doubt the figures</strong>");
             list(out, &self.warnings);
             out.push_str("</div>\n");
         }
@@ -91,10 +89,10 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
     }
     let distributions: Vec<&Plot> = plots.iter().filter(|plot| plot.group.is_empty()).collect();
     charts(out, experiment, &distributions);
-    titled_list(out, "How payload travelled", &experiment.travels());
+    titled_list(out, "Bytes by mechanism", &experiment.payload_paths());
     titled_list(
         out,
-        "System calls for each operation",
+        "System calls per operation",
         &experiment.system_calls(),
     );
     titled_list(out, "Notes", &experiment.all_notes());
@@ -102,7 +100,7 @@ fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
     out.push_str("</section>\n");
 }
 
-/// Charts that stand alone, and those that stand in pairs, each with its numbers.
+/// Charts over the whole width, and those in pairs, each with its numbers.
 fn charts(out: &mut String, experiment: &Experiment, plots: &[&Plot]) {
     for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
         let paired = run[0].is_small;
@@ -146,21 +144,19 @@ fn figure(out: &mut String, experiment: &Experiment, plot: &Plot) {
 }
 
 fn key(experiment: &Experiment, legend: &Legend) -> String {
-    let mut items = String::new();
-    match legend {
+    let item = |drawing: String, name: &str| format!("<li>{drawing}{}</li>\n", escaped(name));
+    let name = |place: usize| &experiment.contenders[place].name;
+    let items: String = match legend {
         Legend::None => return String::new(),
-        Legend::Lines(places) => {
-            for &place in places {
-                let name = escaped(&experiment.contenders[place].name);
-                let _ = writeln!(items, "<li>{}{name}</li>", swatch(place));
-            }
-        }
-        Legend::Parts(parts) => {
-            for (series, name) in parts {
-                let _ = writeln!(items, "<li>{}{}</li>", patch(*series), escaped(name));
-            }
-        }
-    }
+        Legend::Lines(places) => places
+            .iter()
+            .map(|&at| item(swatch(at), name(at)))
+            .collect(),
+        Legend::Parts(parts) => parts
+            .iter()
+            .map(|(at, name)| item(patch(*at), name))
+            .collect(),
+    };
     format!("<ul class=\"key\">{items}</ul>\n")
 }
 
@@ -178,7 +174,7 @@ fn table(out: &mut String, table: &ReportTable) {
          <table{class}>\n<thead><tr><th scope=\"col\">contender</th>"
     );
     for column in &table.columns {
-        // A number stays beside its sign.
+        // No line break between a number and its sign.
         let column = escaped(column).replace(" %", "\u{a0}%");
         let _ = write!(out, "<th scope=\"col\">{column}</th>");
     }
@@ -223,7 +219,7 @@ fn list(out: &mut String, lines: &[String]) {
     out.push_str("</ul>\n");
 }
 
-/// Escaped; what stands between backticks is code.
+/// Escapes text; parts between backticks become code.
 fn with_code(text: &str) -> String {
     let pieces: Vec<String> = text.split('`').map(escaped).collect();
     if pieces.len().is_multiple_of(2) {
@@ -236,9 +232,9 @@ fn with_code(text: &str) -> String {
     pieces.iter().enumerate().map(piece).collect()
 }
 
-/// Versions and command lines: what it takes to run them again.
+/// Versions and command lines, to repeat the measurement.
 fn contenders(out: &mut String, contenders: &[Contender]) {
-    out.push_str("<details><summary>Who was measured: versions and commands</summary>\n<ul>\n");
+    out.push_str("<details><summary>Contenders: versions and commands</summary>\n<ul>\n");
     for contender in contenders {
         let _ = write!(out, "<li><strong>{}</strong>", escaped(&contender.name));
         if !contender.version.is_empty() {

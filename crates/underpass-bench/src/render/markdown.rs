@@ -19,11 +19,7 @@ impl Document {
         if let Some(interruption) = self.interruption() {
             let _ = writeln!(out, "\n**{interruption}**");
         }
-        list(
-            &mut out,
-            "Speaks against believing the figures:",
-            &self.warnings,
-        );
+        list(&mut out, "Reasons to doubt the figures:", &self.warnings);
         for experiment in &self.experiments {
             of_experiment(&mut out, experiment);
         }
@@ -45,11 +41,8 @@ fn of_experiment(out: &mut String, experiment: &Experiment) {
         }
         several => list(out, "Loads:", several),
     }
-    let versioned = experiment
-        .contenders
-        .iter()
-        .filter(|one| !one.version.is_empty());
-    let versions = versioned.map(|one| format!("{}: {}", one.name, one.version));
+    let versions = experiment.versions();
+    let versions = versions.map(|(name, version)| format!("{name}: {version}"));
     list(out, "Versions:", &versions.collect::<Vec<_>>());
     for group in groups(experiment) {
         table(out, &group.figures);
@@ -61,10 +54,10 @@ fn of_experiment(out: &mut String, experiment: &Experiment) {
             None => {}
         }
     }
-    list(out, "How payload travelled:", &experiment.travels());
+    list(out, "Bytes by mechanism:", &experiment.payload_paths());
     list(
         out,
-        "System calls for each operation:",
+        "System calls per operation:",
         &experiment.system_calls(),
     );
     list(out, "Notes:", &experiment.all_notes());
@@ -101,7 +94,7 @@ fn cell(cell: &TableCell) -> String {
     }
 }
 
-/// What Markdown would take for its own.
+/// Escapes what has a meaning in Markdown.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

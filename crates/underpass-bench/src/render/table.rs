@@ -1,16 +1,16 @@
-//! The tables of an experiment, before anyone lays them out: what stands in which cell.
+//! The tables of an experiment before they are laid out: what each cell shows.
 //!
-//! A metric of several cases gets a table with a column for each case. Metrics that only one case
-//! has share a table with a column for each of them.
+//! A metric of several cases has a table with a column for each case. Metrics that only one case has
+//! share a table with a column for each of them.
 
 use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
-use crate::stats::{RatioEstimate, RatioVerdict, Spread};
+use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// How many metrics of several cases come first, with charts.
 const MAIN_MAX: usize = 2;
 
-/// Figures, and what may be said of their ratios.
+/// Figures, and their ratios as far as they are known.
 pub(super) struct TableGroup<'a> {
     /// The metric's label, or the case's.
     pub(super) title: String,
@@ -25,15 +25,15 @@ pub(super) struct TableGroup<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Importance {
-    /// Worth a chart, and the terminal's few lines.
+    /// With a chart, and on the terminal.
     Main,
-    /// For those who ask.
+    /// On demand.
     Further,
 }
 
 pub(super) enum Ratios {
     Table(ReportTable),
-    /// No cell could hold one.
+    /// All ratios need more rounds.
     TooFewRounds,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct TableRow {
 }
 
 pub(super) enum TableCell {
-    /// It can't be read off this contender.
+    /// This contender has no such figure.
     Absent,
     Figure {
         median: String,
@@ -67,30 +67,31 @@ pub(super) enum TableCell {
     Plain(String),
 }
 
-/// All tables of an experiment, the most telling first.
+/// All tables of an experiment, the most important first.
 pub(super) fn groups(experiment: &Experiment) -> Vec<TableGroup<'_>> {
-    let mut groups = Vec::new();
-    let mut done: Vec<&str> = Vec::new();
-    for name in metric_names(experiment) {
-        if done.contains(&name) {
+    let mut groups: Vec<TableGroup<'_>> = Vec::new();
+    let names = metric_names(experiment);
+    let mut of_cases = 0;
+    for &name in &names {
+        if groups.iter().any(|group| group.metrics.contains(&name)) {
             continue;
         }
         let cases = cases_with(experiment, name);
-        let group = match cases[..] {
+        groups.push(match cases[..] {
             [case] => {
-                let alike = metric_names(experiment)
-                    .into_iter()
-                    .filter(|other| cases_with(experiment, other) == [case]);
-                by_metric(experiment, case, alike.collect())
+                let mut alike = names.clone();
+                alike.retain(|other| cases_with(experiment, other) == [case]);
+                by_metric(experiment, case, alike)
             }
-            _ => by_case(experiment, name, cases),
-        };
-        done.extend(&group.metrics);
-        groups.push(group);
-    }
-    let of_cases = groups.iter_mut().filter(|group| group.cases.len() > 1);
-    for group in of_cases.skip(MAIN_MAX) {
-        group.importance = Importance::Further;
+            _ => {
+                of_cases += 1;
+                let importance = match of_cases > MAIN_MAX {
+                    true => Importance::Further,
+                    false => Importance::Main,
+                };
+                by_case(experiment, name, cases, importance)
+            }
+        });
     }
     groups
 }
@@ -117,32 +118,22 @@ fn cases_with(experiment: &Experiment, name: &str) -> Vec<usize> {
     having.map(|(index, _)| index).collect()
 }
 
-fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> TableGroup<'a> {
-    let chosen: Vec<&Case> = cases
-        .iter()
-        .map(|&index| &experiment.cases[index])
-        .collect();
-    let measured: Vec<&Measured> = chosen.iter().filter_map(|case| find(case, name)).collect();
-    let columns = chosen.iter().map(|case| case.label.clone()).collect();
-    let (label, better) = (measured[0].label.as_str(), measured[0].better);
+fn by_case<'a>(
+    experiment: &'a Experiment,
+    name: &'a str,
+    cases: Vec<usize>,
+    importance: Importance,
+) -> TableGroup<'a> {
+    let chosen = cases.iter().map(|&index| &experiment.cases[index]);
+    let column = |case: &'a Case| Some((case.label.clone(), find(case, name)?));
+    let columns: Vec<_> = chosen.filter_map(column).collect();
+    let (label, better) = (&columns[0].1.label, columns[0].1.better);
+    let caption = joined(label, direction(better));
     TableGroup {
-        title: label.to_owned(),
-        importance: Importance::Main,
-        figures: figures(
-            experiment,
-            &cases,
-            joined(label, direction(better)),
-            columns,
-            &measured,
-        ),
-        ratios: ratios(
-            experiment,
-            &cases,
-            &format!(" in {label}"),
-            better,
-            &measured,
-            |index| chosen[index].label.clone(),
-        ),
+        title: label.clone(),
+        importance,
+        figures: figures(experiment, caption, &columns),
+        ratios: ratios(experiment, &format!(" in {label}"), better, &columns),
         metrics: vec![name],
         cases,
     }
@@ -150,16 +141,17 @@ fn by_case<'a>(experiment: &'a Experiment, name: &'a str, cases: Vec<usize>) -> 
 
 fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -> TableGroup<'a> {
     let of = &experiment.cases[case];
-    let measured: Vec<&Measured> = names.iter().filter_map(|name| find(of, name)).collect();
-    let heading = |measured: &Measured| joined(&measured.label, direction(measured.better));
-    let columns = measured.iter().map(|measured| heading(measured)).collect();
+    let column = |measured: &'a Measured| {
+        let heading = joined(&measured.label, direction(measured.better));
+        (heading, measured)
+    };
+    let measured = names.iter().filter_map(|name| find(of, name));
+    let columns: Vec<_> = measured.map(column).collect();
     TableGroup {
         title: of.label.clone(),
         importance: Importance::Main,
-        figures: figures(experiment, &[case], of.label.clone(), columns, &measured),
-        ratios: ratios(experiment, &[case], "", None, &measured, |index| {
-            heading(measured[index])
-        }),
+        figures: figures(experiment, of.label.clone(), &columns),
+        ratios: ratios(experiment, "", None, &columns),
         metrics: names,
         cases: vec![case],
     }
@@ -172,77 +164,76 @@ fn joined(label: &str, direction: &str) -> String {
     }
 }
 
-/// The contenders that have any figures in these cases, with their places; one that failed has
+/// A heading and the figures below it.
+type Column<'a> = (String, &'a Measured);
+
+/// A row for each contender that has figures in the cases of these columns. One that failed has
 /// none.
-fn standing<'a>(
+fn rows<'a>(
     experiment: &'a Experiment,
-    cases: &'a [usize],
-) -> impl Iterator<Item = (usize, &'a Contender)> {
-    let has_figures = move |place: usize| {
-        let cases = cases.iter().map(|&case| &experiment.cases[case]);
-        let mut metrics = cases.flat_map(|case| &case.metrics);
+    columns: &[Column<'a>],
+    cell: impl Fn(&'a Measured, usize) -> Option<TableCell>,
+) -> Vec<(usize, TableRow)> {
+    let is_shown = |case: &&Case| {
+        let mut metrics = case.metrics.iter();
+        metrics.any(|one| columns.iter().any(|(_, shown)| std::ptr::eq(*shown, one)))
+    };
+    let cases: Vec<&Case> = experiment.cases.iter().filter(is_shown).collect();
+    let has_figures = |place: usize| {
+        let mut metrics = cases.iter().flat_map(|case| &case.metrics);
         metrics.any(|metric| matches!(metric.figures.get(place), Some(Some(_))))
     };
-    let all = experiment.contenders.iter().enumerate();
-    all.filter(move |(place, _)| has_figures(*place))
+    let row = |(place, contender): (usize, &Contender)| {
+        let cells = columns.iter().map(|(_, measured)| cell(measured, place));
+        let cells = cells.map(|cell| cell.unwrap_or(TableCell::Absent));
+        let row = TableRow {
+            name: contender.name.clone(),
+            cells: cells.collect(),
+        };
+        (place, row)
+    };
+    let contenders = experiment.contenders.iter().enumerate();
+    let standing = contenders.filter(|(place, _)| has_figures(*place));
+    standing.map(row).collect()
 }
 
-fn figures(
-    experiment: &Experiment,
-    cases: &[usize],
-    caption: String,
-    columns: Vec<String>,
-    measured: &[&Measured],
-) -> ReportTable {
-    let rows = standing(experiment, cases).map(|(index, contender)| {
-        let cells = measured.iter().map(|measured| {
-            let figures = measured.figures.get(index).and_then(Option::as_ref);
-            figures.map_or(TableCell::Absent, |figures| {
-                figure_cell(&figures.spread, measured)
-            })
-        });
-        let cells = cells.collect();
-        TableRow {
-            name: contender.name.clone(),
-            cells,
-        }
-    });
+fn table(caption: String, columns: &[Column<'_>], rows: Vec<(usize, TableRow)>) -> ReportTable {
     ReportTable {
         caption,
-        columns,
-        rows: rows.collect(),
+        columns: columns.iter().map(|(heading, _)| heading.clone()).collect(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
     }
 }
 
-fn figure_cell(spread: &Spread, measured: &Measured) -> TableCell {
-    let unit = match measured.unit {
-        // The heading says per what, the cells need not.
-        Unit::SecondsPerGib if measured.label.contains("GiB") => Unit::Seconds,
-        unit => unit,
-    };
-    TableCell::Figure {
-        median: figure(spread.median, unit),
-        range: range(spread, unit),
-        half_range: spread.half_range(),
-    }
+fn figures(experiment: &Experiment, caption: String, columns: &[Column<'_>]) -> ReportTable {
+    let rows = rows(experiment, columns, |measured, place| {
+        let spread = &measured.figures.get(place)?.as_ref()?.spread;
+        let unit = match measured.unit {
+            // The heading has the rest of the unit.
+            Unit::SecondsPerGib if measured.label.contains("GiB") => Unit::Seconds,
+            unit => unit,
+        };
+        Some(TableCell::Figure {
+            median: figure(spread.median, unit),
+            range: range(spread, unit),
+            half_range: spread.half_range(),
+        })
+    });
+    table(caption, columns, rows)
 }
 
 fn ratios(
     experiment: &Experiment,
-    cases: &[usize],
     of_what: &str,
     better: Option<Better>,
-    measured: &[&Measured],
-    heading: impl Fn(usize) -> String,
+    columns: &[Column<'_>],
 ) -> Option<Ratios> {
-    let is_compared = |one: &&Measured| one.comparisons.iter().any(Option::is_some);
-    let compared: Vec<usize> = (0..measured.len())
-        .filter(|&index| is_compared(&measured[index]))
-        .collect();
+    let mut columns = columns.to_vec();
+    columns.retain(|(_, measured)| measured.comparisons.iter().any(Option::is_some));
     let first = &experiment.contenders.first()?.name;
-    let all = compared
+    let all = columns
         .iter()
-        .flat_map(|&index| measured[index].comparisons.iter().flatten());
+        .flat_map(|(_, measured)| measured.comparisons.iter().flatten());
     let mut verdicts = all.map(|comparison| comparison.verdict).peekable();
     verdicts.peek()?;
     if verdicts.all(|verdict| verdict == RatioVerdict::TooFewRounds) {
@@ -253,25 +244,16 @@ fn ratios(
         Some(Better::Higher) => format!("; above 1 {first} is better"),
         None => String::new(),
     };
-    let others = standing(experiment, cases).filter(|&(index, _)| index > 0);
-    let rows = others.map(|(index, contender)| {
-        let cell = |&at: &usize| {
-            let comparison = measured[at].comparisons.get(index).and_then(Option::as_ref);
-            comparison.map_or(TableCell::Absent, ratio_cell)
-        };
-        TableRow {
-            name: contender.name.clone(),
-            cells: compared.iter().map(cell).collect(),
-        }
+    let mut rows = rows(experiment, &columns, |measured, place| {
+        let comparison = measured.comparisons.get(place)?.as_ref()?;
+        Some(ratio_cell(comparison))
     });
-    Some(Ratios::Table(ReportTable {
-        caption: format!("{first} divided by each of the others{of_what}{side}"),
-        columns: compared.iter().map(|&index| heading(index)).collect(),
-        rows: rows.collect(),
-    }))
+    rows.retain(|(place, _)| *place > 0);
+    let caption = format!("{first} divided by each of the others{of_what}{side}");
+    Some(Ratios::Table(table(caption, &columns, rows)))
 }
 
-/// A ratio whose spread swallows it is not printed: that is a promise.
+/// A ratio within its spread is never printed: that is a promise.
 fn ratio_cell(comparison: &RatioEstimate) -> TableCell {
     match comparison.verdict {
         RatioVerdict::Different => TableCell::Ratio {

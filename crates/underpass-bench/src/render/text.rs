@@ -1,34 +1,29 @@
-//! Tables for a terminal of any width: what does not fit beside goes below.
+//! Tables for a terminal of any width: columns that don't fit go below.
 
 use std::fmt::Write as _;
-use std::ops::Range;
 
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::plus_minus;
-use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
+use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, TableRow, groups};
 use crate::document::{Document, Experiment};
 use crate::stats::RatioVerdict;
 
-/// Narrower than this a table can't be read anyway.
+/// Narrower tables are not legible.
 const WIDTH_MIN: usize = 40;
-/// A heading of a column is broken into lines of about this.
+/// The heading of a column is broken into lines of about this width.
 const HEADING: usize = 12;
 const GAP: &str = "  ";
 
 impl Document {
-    /// The most telling tables, for a terminal of `width` columns. No colours.
+    /// The main tables, for a terminal of `width` columns, without colours.
     pub fn text(&self, width: usize) -> String {
         let width = width.max(WIDTH_MIN);
         let mut out = String::new();
         paragraph(&mut out, "", &self.origin(), width);
         paragraph(&mut out, "", &format!("command: {}", self.command), width);
         paragraph(&mut out, "", &self.machine.describe(), width);
-        for line in self
-            .interruption()
-            .iter()
-            .copied()
-            .chain(self.warnings.iter().map(|w| &**w))
-        {
+        let warnings = self.warnings.iter().map(String::as_str);
+        for line in self.interruption().into_iter().chain(warnings) {
             paragraph(&mut out, "! ", line, width);
         }
         for experiment in &self.experiments {
@@ -40,30 +35,17 @@ impl Document {
 
 fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
     let heading = experiment.heading();
-    let _ = writeln!(
-        out,
-        "\n{heading}\n{}",
-        "─".repeat(heading.chars().count().min(width))
-    );
+    let rule = "─".repeat(heading.chars().count().min(width));
+    let _ = writeln!(out, "\n{heading}\n{rule}");
     paragraph(out, "", &experiment.measured, width);
-    let loads = experiment.loads();
-    if let [load] = &loads[..] {
+    if let [load] = &experiment.loads()[..] {
         paragraph(out, "", &format!("load: {load}"), width);
     }
-    let versioned = experiment
-        .contenders
-        .iter()
-        .filter(|one| !one.version.is_empty());
-    let versions: Vec<String> = versioned
-        .map(|one| format!("{} ({})", one.name, one.version))
-        .collect();
+    let versions = experiment.versions();
+    let versions = versions.map(|(name, version)| format!("{name} ({version})"));
+    let versions = versions.collect::<Vec<_>>().join(", ");
     if !versions.is_empty() {
-        paragraph(
-            out,
-            "",
-            &format!("versions: {}", versions.join(", ")),
-            width,
-        );
+        paragraph(out, "", &format!("versions: {versions}"), width);
     }
     let groups = groups(experiment);
     let mut further = Vec::new();
@@ -103,50 +85,64 @@ fn of_group(out: &mut String, group: &TableGroup<'_>, width: usize) {
     }
 }
 
-/// What the signs in the cells of a table of ratios mean, where there are such.
+/// Explains the signs in the cells of a table of ratios.
 fn legend(out: &mut String, ratios: &ReportTable, width: usize) {
     let cells = || ratios.rows.iter().flat_map(|row| &row.cells);
     let has = |verdict| cells().any(|cell| matches!(cell, TableCell::Withheld(v) if *v == verdict));
     if has(RatioVerdict::NotDistinguishable) {
-        paragraph(
-            out,
-            "  ",
-            "= not distinguishable: the spread swallows the difference",
-            width,
-        );
+        let equal = "= not distinguishable: the difference is within the spread";
+        paragraph(out, "  ", equal, width);
     }
     if has(RatioVerdict::TooFewRounds) {
-        paragraph(out, "  ", "? too few rounds to tell", width);
+        paragraph(out, "  ", "? too few rounds", width);
     }
 }
 
-/// A table of lines of text: each row takes as many as its longest cell.
+/// A table of lines of text: each row is as high as its highest cell.
 struct TextGrid {
-    headings: Vec<Vec<String>>,
     names: Vec<String>,
-    /// By row, by column, by line.
-    cells: Vec<Vec<Vec<String>>>,
+    columns: Vec<TextColumn>,
 }
 
-/// Medians, and the widest spread of the row as its last column.
+struct TextColumn {
+    width: usize,
+    /// The heading, then the cells; each has lines.
+    cells: Vec<Vec<String>>,
+}
+
+impl TextColumn {
+    fn new(heading: Vec<String>, cells: impl Iterator<Item = Vec<String>>) -> TextColumn {
+        let cells: Vec<_> = [heading].into_iter().chain(cells).collect();
+        let width = cells.iter().flatten().map(|line| columns(line)).max();
+        TextColumn {
+            width: width.unwrap_or(0),
+            cells,
+        }
+    }
+}
+
+/// Medians, with the widest spread of the row as the last column.
 fn medians(table: &ReportTable) -> TextGrid {
+    if table.columns.len() == 1 {
+        return two_lines(table);
+    }
     let mut grid = grid(table, |cell| match cell {
         TableCell::Figure { median, .. } => vec![median.clone()],
         other => lines(other),
     });
-    if table.columns.len() > 1 {
-        grid.headings.push(vec!["spread".into(), "at most".into()]);
-        for (row, cells) in table.rows.iter().zip(&mut grid.cells) {
-            let spreads = row.cells.iter().filter_map(|cell| match cell {
-                TableCell::Figure { half_range, .. } => *half_range,
-                _ => None,
-            });
-            let widest = spreads.max_by(f64::total_cmp);
-            cells.push(vec![widest.map_or("–".into(), plus_minus)]);
-        }
-    } else {
-        return two_lines(table);
-    }
+    let widest = |row: &TableRow| {
+        let spreads = row.cells.iter().filter_map(|cell| match cell {
+            TableCell::Figure { half_range, .. } => *half_range,
+            _ => None,
+        });
+        let widest = spreads.max_by(f64::total_cmp);
+        vec![widest.map_or("–".into(), plus_minus)]
+    };
+    let spreads = TextColumn::new(
+        vec!["spread".into(), "at most".into()],
+        table.rows.iter().map(widest),
+    );
+    grid.columns.push(spreads);
     grid
 }
 
@@ -155,15 +151,16 @@ fn two_lines(table: &ReportTable) -> TextGrid {
 }
 
 fn grid(table: &ReportTable, lines: impl Fn(&TableCell) -> Vec<String>) -> TextGrid {
-    let row = |cells: &Vec<TableCell>| cells.iter().map(&lines).collect();
+    let column = |(index, heading): (usize, &String)| {
+        TextColumn::new(
+            broken(heading, HEADING),
+            table.rows.iter().map(|row| lines(&row.cells[index])),
+        )
+    };
+    let names = table.rows.iter().map(|row| row.name.clone());
     TextGrid {
-        headings: table
-            .columns
-            .iter()
-            .map(|column| broken(column, HEADING))
-            .collect(),
-        names: table.rows.iter().map(|row| row.name.clone()).collect(),
-        cells: table.rows.iter().map(|one| row(&one.cells)).collect(),
+        names: [String::new()].into_iter().chain(names).collect(),
+        columns: table.columns.iter().enumerate().map(column).collect(),
     }
 }
 
@@ -179,92 +176,59 @@ fn lines(cell: &TableCell) -> Vec<String> {
 }
 
 impl TextGrid {
-    /// In as few blocks as the width allows, with about as many columns each.
+    /// Writes as few blocks as the width allows, with about the same number of columns each.
     fn write(&self, out: &mut String, width: usize) {
-        let names = self
-            .names
-            .iter()
-            .map(|name| columns(name))
-            .max()
-            .unwrap_or(0);
-        let widths: Vec<usize> = (0..self.headings.len()).map(|at| self.width(at)).collect();
+        let names = self.names.iter().map(|name| columns(name)).max();
+        let names = names.unwrap_or(0);
         let room = width.saturating_sub(GAP.len() + names);
-        let fewest = blocks(&widths, room, widths.len()).len();
-        let columns_max = widths.len().div_ceil(fewest.max(1));
-        for (index, at) in blocks(&widths, room, columns_max).into_iter().enumerate() {
+        let fewest = blocks(&self.columns, room, self.columns.len()).len();
+        let columns_max = self.columns.len().div_ceil(fewest.max(1));
+        for (index, block) in blocks(&self.columns, room, columns_max).iter().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
-            self.block(out, names, &widths, at);
-        }
-    }
-
-    fn block(&self, out: &mut String, names: usize, widths: &[usize], at: Range<usize>) {
-        let headings = &self.headings[at.clone()];
-        let tallest = headings.iter().map(Vec::len).max().unwrap_or(0);
-        for line in 0..tallest {
-            // A short heading stands on the last line, next to its column.
-            let cell = |heading: &Vec<String>| {
-                let above = tallest - heading.len();
-                line.checked_sub(above)
-                    .map(|own| heading[own].clone())
-                    .unwrap_or_default()
-            };
-            let cells: Vec<String> = headings.iter().map(cell).collect();
-            write_line(out, "", names, &cells, &widths[at.clone()]);
-        }
-        for (name, row) in self.names.iter().zip(&self.cells) {
-            let cells = &row[at.clone()];
-            for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
-                let texts: Vec<String> = cells
-                    .iter()
-                    .map(|cell| cell.get(line).cloned().unwrap_or_default())
-                    .collect();
-                let name = if line == 0 { name } else { "" };
-                write_line(out, name, names, &texts, &widths[at.clone()]);
+            for (row, name) in self.names.iter().enumerate() {
+                write_row(out, row, &format!("{GAP}{name:<names$}"), block);
             }
         }
     }
-
-    fn width(&self, column: usize) -> usize {
-        let cells = self
-            .cells
-            .iter()
-            .map(|row| &row[column])
-            .chain([&self.headings[column]]);
-        cells.flatten().map(|line| columns(line)).max().unwrap_or(0)
-    }
 }
 
-/// Columns that stand beside each other: at least one, at most `columns_max`, and no more than fit.
-fn blocks(widths: &[usize], room: usize, columns_max: usize) -> Vec<Range<usize>> {
-    let mut blocks: Vec<Range<usize>> = Vec::new();
-    let mut used = 0;
-    for (index, width) in widths.iter().enumerate() {
-        let width = GAP.len() + width;
-        match blocks.last_mut() {
-            Some(last) if last.len() < columns_max && used + width <= room => {
-                last.end += 1;
-                used += width;
-            }
-            _ => {
-                blocks.push(index..index + 1);
-                used = width;
-            }
+fn write_row(out: &mut String, row: usize, name: &str, block: &[TextColumn]) {
+    let height = block.iter().map(|column| column.cells[row].len()).max();
+    let height = height.unwrap_or(0);
+    for line in 0..height {
+        let mut text = match line {
+            0 => name.to_owned(),
+            _ => " ".repeat(columns(name)),
+        };
+        for column in block {
+            let (cell, width) = (&column.cells[row], column.width);
+            // A short heading is on the last line, next to its column.
+            let above = if row == 0 { height - cell.len() } else { 0 };
+            let own = line.checked_sub(above).and_then(|line| cell.get(line));
+            let _ = write!(text, "{GAP}{:>width$}", own.map_or("", String::as_str));
         }
+        let _ = writeln!(out, "{}", text.trim_end());
     }
-    blocks
 }
 
-fn write_line(out: &mut String, name: &str, names: usize, cells: &[String], widths: &[usize]) {
-    let mut line = format!("{GAP}{name:<names$}");
-    for (cell, width) in cells.iter().zip(widths) {
-        let _ = write!(line, "{GAP}{cell:>width$}");
-    }
-    let _ = writeln!(out, "{}", line.trim_end());
+/// Columns beside each other: at least one, at most `columns_max`, and no more than fit.
+fn blocks(columns: &[TextColumn], room: usize, columns_max: usize) -> Vec<&[TextColumn]> {
+    let width = |column: &TextColumn| GAP.len() + column.width;
+    let (mut used, mut count) = (columns.first().map_or(0, width), 1);
+    let beside = |_: &TextColumn, next: &TextColumn| {
+        let fits = count < columns_max && used + width(next) <= room;
+        (used, count) = match fits {
+            true => (used + width(next), count + 1),
+            false => (width(next), 1),
+        };
+        fits
+    };
+    columns.chunk_by(beside).collect()
 }
 
-/// Text broken at spaces, further lines indented like what follows the first line's mark.
+/// Writes text in lines; the first one begins with a mark, and the others are indented.
 pub(crate) fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
     let indent = columns(mark);
     for (index, line) in broken(text, width - indent).iter().enumerate() {

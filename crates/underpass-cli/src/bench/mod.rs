@@ -18,7 +18,7 @@ use underpass_bench::{
     SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
 };
 
-use report::{CompareArguments, RenderArguments, ReportFiles, print, text_columns};
+use report::{CompareArguments, RenderArguments, ReportFiles, message, print, text_columns};
 
 /// The option with which the program restarts itself in its own network namespace.
 const ISOLATED: &str = "--isolated";
@@ -36,19 +36,19 @@ pub(crate) struct BenchArguments {
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     /// Send a file through a TCP socket, by size and mechanism
-    Socket(Measured<SocketOptions>),
+    Socket(MeasuredExperiment<SocketOptions>),
     /// Copy a file to a file, by size and mechanism
-    Copy(Measured<FileCopyOptions>),
+    Copy(MeasuredExperiment<FileCopyOptions>),
     /// Load servers with connections that request files again and again
-    Http(Measured<HttpOptions>),
+    Http(MeasuredExperiment<HttpOptions>),
     /// Find the body size up to which one write beats a head followed by sendfile
-    Small(Measured<SmallOptions>),
+    Small(MeasuredExperiment<SmallOptions>),
     /// Measure response times of a hot file while cold files stream
-    Cold(Measured<ColdOptions>),
+    Cold(MeasuredExperiment<ColdOptions>),
     /// Measure memory and response times with many slow readers or idle connections
-    Many(Measured<ManyOptions>),
+    Many(MeasuredExperiment<ManyOptions>),
     /// Copy trees, a large file, a sparse one and a clone with `underpass cp` and other programs
-    Tree(Measured<TreeOptions>),
+    Tree(MeasuredExperiment<TreeOptions>),
     Compare(CompareArguments),
     Render(RenderArguments),
     /// Receive from `bench socket --to` on another machine
@@ -67,7 +67,7 @@ enum BenchCommand {
 
 /// An experiment, how to measure it, and where the result goes.
 #[derive(Debug, Args)]
-struct Measured<E: Args> {
+struct MeasuredExperiment<E: Args> {
     #[command(flatten)]
     experiment: E,
     #[command(flatten)]
@@ -156,10 +156,6 @@ fn compared(outcome: Result<Changes, String>) -> ExitCode {
 fn receive(listen: &str) -> Result<(), String> {
     let report = |line: &str| print(&format!("{line}\n"));
     underpass_bench::receive_for_others(listen, report).map_err(message)
-}
-
-fn message(error: underpass_bench::Error) -> String {
-    error.to_string()
 }
 
 /// All experiments with their default options, but not `tree`, which creates millions of files.

@@ -7,7 +7,9 @@ use clap::Args;
 use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
 
-use super::message;
+pub(super) fn message(error: underpass_bench::Error) -> String {
+    error.to_string()
+}
 
 /// The files of a report.
 #[derive(Debug, Args)]

@@ -90,15 +90,15 @@ fn devices_and_pipes_take_what_they_can() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 3 * MIB + 5);
-    cp(&[], &[&source, Path::new("/dev/null")]).succeeded();
+    cp(&[], &[source.as_path(), Path::new("/dev/null")]).succeeded();
     cp(
         &["--atomic", "--fsync=dir", "--verify"],
-        &[&source, Path::new("/dev/null")],
+        &[source.as_path(), Path::new("/dev/null")],
     )
     .succeeded();
     let null = fs::metadata("/dev/null").expect("there");
     assert!(null.file_type().is_char_device(), "it is not replaced");
-    let ran = cp(&[], &[&source, Path::new("/dev/full")]);
+    let ran = cp(&[], &[source.as_path(), Path::new("/dev/full")]);
     let ran = ran.failed_with(&["error writing '/dev/full': No space left on device"]);
     assert_eq!(
         ran.errors.matches("/dev/full").count(),

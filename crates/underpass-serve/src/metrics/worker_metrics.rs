@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use underpass::{Account, Beside, Cause, Mechanism};
+use underpass::{Account, Cause, Mechanism, SendStats};
 use underpass_net::Rejected;
 
 use crate::limits::TALLIED_REFUSALS_MAX;
@@ -268,7 +268,7 @@ impl WorkerMetrics {
     }
 
     /// Counts what was sent of an answer.
-    pub(crate) fn sent(&self, account: &Account, beside: &Beside) {
+    pub(crate) fn sent(&self, account: &Account, beside: &SendStats) {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let tally = account.of(mechanism);
             if tally.calls > 0 {

@@ -18,7 +18,7 @@ use crate::sys::signals::Shield;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Sink, Source};
+use crate::vocabulary::endpoint::{EndpointKind, Sink, Source};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::mechanism::Mechanism;
 
@@ -90,7 +90,7 @@ impl Shielded {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(raised_by(Kind::File)),
+            _shield: Shield::against(raised_by(EndpointKind::File)),
             _here: PhantomData,
         }
     }
@@ -190,7 +190,7 @@ impl<'a> Driver<'a> {
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut buffers = RelayBuffers::default();
         let raised = match (self.shielded, sink.end.kind) {
-            (Some(_), Kind::File) => None,
+            (Some(_), EndpointKind::File) => None,
             (_, kind) => raised_by(kind),
         };
         let _shield = Shield::against(raised);

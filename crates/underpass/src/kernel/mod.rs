@@ -129,7 +129,7 @@ pub(crate) fn probe(mechanism: Mechanism) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::endpoint::Kind;
+    use crate::vocabulary::endpoint::EndpointKind;
 
     fn refusal(scope: Scope) -> Refusal {
         let cause = Cause::Errno(Errno::XDEV);
@@ -144,7 +144,7 @@ mod tests {
     fn on(device: u64) -> Endpoint {
         Endpoint {
             device,
-            ..Endpoint::sample(Kind::File)
+            ..Endpoint::sample(EndpointKind::File)
         }
     }
 

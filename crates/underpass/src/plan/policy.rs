@@ -98,8 +98,8 @@ pub enum Holes {
     /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
     /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
     /// which the last may be shorter where the transfer ends, if it is known beforehand where that
-    /// is ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are those that a short read tears
-    /// apart.
+    /// is ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are runs that
+    /// a short read splits.
     ///
     /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
     Find,

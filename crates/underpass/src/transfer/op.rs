@@ -7,14 +7,14 @@ use crate::vocabulary::mechanism::Mechanism;
 
 /// What bytes pass through between the two calls of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Middle {
+pub enum RelayBuffer {
     /// A pipe: pages pass by reference.
     Pipe,
     /// A buffer in user space.
     Buffer,
 }
 
-impl Middle {
+impl RelayBuffer {
     /// The mechanism whose middle it is.
     pub const fn mechanism(self) -> Mechanism {
         match self {
@@ -27,7 +27,7 @@ impl Middle {
 /// What the middle buffer holds, seen by the blocks of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Held {
+pub struct BufferedBytes {
     /// Offset in the sink of the first byte.
     pub to: u64,
     /// Bytes.
@@ -84,7 +84,7 @@ pub enum Op {
     /// From the source into the empty middle.
     Fill {
         /// Which middle.
-        through: Middle,
+        through: RelayBuffer,
         /// Offset in the source.
         from: Option<u64>,
         /// Bytes at the most.
@@ -93,7 +93,7 @@ pub enum Op {
     /// From the middle to the sink.
     Drain {
         /// Which middle.
-        through: Middle,
+        through: RelayBuffer,
         /// Offset in the sink.
         to: Option<u64>,
         /// Bytes: all that it holds, or those before zeros that are to become a hole.
@@ -106,10 +106,10 @@ pub enum Op {
     },
     /// Takes the blocks of nothing but zeros that the middle buffer begins with out of it, and
     /// answers how many bytes they are. No system call.
-    DropZeros(Held),
+    DropZeros(BufferedBytes),
     /// How many bytes of the middle buffer come before the first block of nothing but zeros. No
     /// system call.
-    DataAhead(Held),
+    DataAhead(BufferedBytes),
     /// Reads one byte and forgets it: has the source really ended?
     Peek {
         /// Offset in the source.
@@ -163,19 +163,19 @@ impl Op {
             Self::Sendfile { .. } => Call::Sendfile,
             Self::Splice { .. } => Call::Splice,
             Self::Fill {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => Call::FillPipe,
             Self::Fill {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             } => Call::FillBuffer,
             Self::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => Call::DrainPipe,
             Self::Drain {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             } => Call::DrainBuffer,
             Self::ReadOut { .. } => Call::ReadOut,

@@ -9,9 +9,9 @@ use underpass::{
     drive::blocking::Driver,
 };
 
-use crate::content;
 use crate::maps::hash_of;
 use crate::places::{Family, Place, all, place};
+use underpass_testkit as testkit;
 
 const LEN: usize = 1_000_003;
 
@@ -24,7 +24,7 @@ pub(crate) fn copy(policy: Policy, from: &File, to: &File) -> Result<Account, Er
 
 pub(crate) fn file_at(place: &Place, seed: u64, len: usize) -> File {
     let file = place.file();
-    file.write_all_at(&content::bytes(seed, len), 0)
+    file.write_all_at(&testkit::content(seed, len), 0)
         .expect("room");
     file
 }
@@ -143,7 +143,7 @@ fn what_one_pair_refused_is_asked_of_another() {
 fn whole_blocks_are_cloned_from_and_to_any_place() {
     const BLOCK: u64 = 4096;
     for place in all().iter().filter(|place| place.family.clones()) {
-        let content = content::bytes(5, LEN);
+        let content = testkit::content(5, LEN);
         let source = file_at(place, 5, LEN);
         for (from, len, to, clones) in [
             (2 * BLOCK, 10 * BLOCK, 5 * BLOCK, true),
@@ -164,7 +164,7 @@ fn whole_blocks_are_cloned_from_and_to_any_place() {
                 let mut got = vec![0; len as usize];
                 sink.read_exact_at(&mut got, to).expect("reads");
                 let expected = &content[from as usize..(from + len) as usize];
-                content::assert_same(&got, expected, &what);
+                testkit::assert_same(&got, expected, &what);
             }
         }
     }
@@ -191,9 +191,14 @@ fn clone_keeps_tail_and_so_is_not_used_on_a_longer_sink() {
         assert_eq!(account.bytes(), 8192, "{account}");
         let account = copy(Policy::default(), &odd, &longer).expect("copies");
         assert_eq!(account.bytes(), 10_001, "{account}");
-        let mut expected = content::bytes(7, 100_000);
-        expected[..8192].copy_from_slice(&content::bytes(6, 8192));
-        expected[..10_001].copy_from_slice(&content::bytes(8, 10_001));
-        assert_eq!(hash_of(&longer), content::hash(&expected), "{}", place.name);
+        let mut expected = testkit::content(7, 100_000);
+        expected[..8192].copy_from_slice(&testkit::content(6, 8192));
+        expected[..10_001].copy_from_slice(&testkit::content(8, 10_001));
+        assert_eq!(
+            hash_of(&longer),
+            testkit::sha256(&expected),
+            "{}",
+            place.name
+        );
     }
 }

@@ -7,7 +7,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::PipeFlags;
@@ -15,7 +14,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 use underpass::{Account, Error, Kernel, Policy, Sink, Source, drive::blocking::Driver};
 
-use crate::content;
+use underpass_testkit as testkit;
 
 /// What an end can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +120,7 @@ impl Origin {
     pub(crate) fn make(made: Made, mode: Mode, seed: u64, len: usize) -> Self {
         let content = match made {
             Made::Zero => vec![0; len],
-            _ => content::bytes(seed, len),
+            _ => testkit::content(seed, len),
         };
         let mut kept = None;
         let fd: OwnedFd = match made {
@@ -217,7 +216,7 @@ impl Target {
         };
         let mut arrived = Vec::new();
         while arrived.len() < expected {
-            match collected.recv_timeout(PATIENCE) {
+            match collected.recv_timeout(underpass_testkit::WAIT_MAX) {
                 Ok(sip) => arrived.extend(sip),
                 Err(_) => return Some(arrived),
             }
@@ -241,9 +240,6 @@ fn collect(end: OwnedFd) -> Receiver<Vec<u8>> {
     });
     collected
 }
-
-/// What was moved is at its end long before.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Moves exactly the origin's content.
 pub(crate) fn move_all(

@@ -10,9 +10,9 @@ use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Turn, recv_file,
 use underpass::limits::TURN_BYTES_MIN;
 use underpass::{Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
-use crate::content::{self, Random, assert_same, within};
 use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::event_loop::{cool, range, reader, runtime, stream};
+use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
 /// What becomes of a future that is dropped the first time it waits.
 async fn polled_once<F: Future>(future: F) -> Option<F::Output> {
@@ -48,7 +48,7 @@ macro_rules! interrupted {
 /// Writes in pieces of many sizes.
 fn fed(mut to: impl Write + Send + 'static, content: Vec<u8>, seed: u64) {
     std::thread::spawn(move || {
-        let (mut random, mut rest) = (Random::seeded(seed), &content[..]);
+        let (mut random, mut rest) = (SeededRandom::new(seed), &content[..]);
         while !rest.is_empty() {
             let piece = 1 + random.below(200_000).min(rest.len() as u64 - 1) as usize;
             to.write_all(&rest[..piece]).expect("writes");
@@ -59,9 +59,9 @@ fn fed(mut to: impl Write + Send + 'static, content: Vec<u8>, seed: u64) {
 
 #[test]
 fn a_body_is_received_whole_however_often_a_turn_is_dropped() {
-    within(60, || {
+    within(|| {
         const LEN: usize = 3_000_001;
-        let body = content::bytes(70, LEN);
+        let body = testkit::content(70, LEN);
         for seed in 0..16 {
             let (ours, theirs) = tcp();
             let first = [0, 1, 5000, 200_000][seed as usize % 4];
@@ -113,9 +113,9 @@ fn more_was_received_with_the_head_than_the_body_has() {
 
 #[test]
 fn a_body_that_ends_early_stays_an_error() {
-    within(60, || {
+    within(|| {
         let (ours, theirs) = tcp();
-        fed(theirs, content::bytes(71, 400_000), 1);
+        fed(theirs, testkit::content(71, 400_000), 1);
         let to = file();
         runtime().block_on(async {
             let (socket, kernel) = (stream(ours), Kernel::probe());
@@ -127,14 +127,18 @@ fn a_body_that_ends_early_stays_an_error() {
             let again = receiver.run(&socket, &kernel).await.expect_err("still is");
             assert_eq!((again.fault, again.moved()), (Fault::Truncated, 400_000));
         });
-        assert_same(&content_of(&to), &content::bytes(71, 400_000), "what came");
+        assert_same(
+            &content_of(&to),
+            &testkit::content(71, 400_000),
+            "what came",
+        );
     });
 }
 
 #[test]
 fn a_cold_file_is_sent_whole_however_often_a_turn_is_dropped() {
-    within(60, || {
-        let content = content::bytes(72, 3_000_001);
+    within(|| {
+        let content = testkit::content(72, 3_000_001);
         let from = file_of(&content);
         for mechanism in [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite] {
             cool(&from);
@@ -161,14 +165,14 @@ fn a_cold_file_is_sent_whole_however_often_a_turn_is_dropped() {
 
 #[test]
 fn an_outbox_is_sent_whole_however_often_a_turn_is_dropped() {
-    within(60, || {
-        let content = content::bytes(73, 1_000_000);
+    within(|| {
+        let content = testkit::content(73, 1_000_000);
         let file = file_of(&content);
         let (ours, theirs) = tcp();
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).expect("a small buffer");
         let reader = reader(theirs);
         let (mut outbox, mut expected, mut random) =
-            (Outbox::new(), Vec::new(), Random::seeded(73));
+            (Outbox::new(), Vec::new(), SeededRandom::new(73));
         for _ in 0..20 {
             let (head, len) = (random.below(20_000), random.below(300_000));
             let offset = random.below(700_000);
@@ -195,8 +199,8 @@ fn an_outbox_is_sent_whole_however_often_a_turn_is_dropped() {
 
 #[test]
 fn references_and_halves_are_streams() {
-    within(60, || {
-        let content = content::bytes(74, 500_000);
+    within(|| {
+        let content = testkit::content(74, 500_000);
         let (from, to) = (file_of(&content), [file(), file()]);
         let (one, other) = tcp();
         runtime().block_on(async {

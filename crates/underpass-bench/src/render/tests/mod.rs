@@ -140,7 +140,7 @@ sendfile is better
   splice         =          =
   read+write     –       0.50
                     0.50–0.50
-  = not distinguishable: the spread swallows the difference
+  = not distinguishable: the difference is within the spread
 - 1 GB: was disturbed
 ";
     assert!(text.ends_with(table), "{text}");

@@ -17,7 +17,7 @@ use crate::sys::signals::{Raised, Shield};
 use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Sink, Source, Waits, within_offsets};
+use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use crate::vocabulary::mechanism::Mechanism;
@@ -291,7 +291,7 @@ impl<F: AsFd> FileReceiver<F> {
         self.account.called(Mechanism::ReadWrite);
         let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
         let situation = Situation {
-            source: Kind::Other,
+            source: EndpointKind::Other,
             sink: self.sink.end.kind,
             source_waits: Waits::Blocks,
             sink_waits: self.sink.end.waits,

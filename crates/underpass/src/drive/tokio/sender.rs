@@ -20,7 +20,7 @@ use crate::shared_file::SharedFile;
 use crate::sys::signals::{Raised, Shield};
 use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::endpoint::{Endpoint, Kind, Sink, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::limits::READ_AHEAD_BYTES;
 
@@ -140,7 +140,8 @@ impl Sender {
     }
 
     /// Sends what an outbox owes, at most one turn's worth: `bytes_max` bytes of one range
-    /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) where few connections share the event loop).
+    /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) where few connections share the event
+    /// loop).
     ///
     /// Waits until the socket takes something, and until the next piece of a cold file is in the
     /// page cache. Between two turns a server looks at its deadlines. Cancel safe: what was sent is
@@ -235,7 +236,8 @@ impl Sender {
     fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
         if self.cork == Cork::Untried && wanted == Cork::In {
             let kind = self.socket.map(|socket| socket.end.kind);
-            let fills = matches!(kind, Some(Kind::Tcp | Kind::TcpKernelTls)) && !is_paced(sink);
+            let fills = matches!(kind, Some(EndpointKind::Tcp | EndpointKind::TcpKernelTls))
+                && !is_paced(sink);
             self.cork = if fills { Cork::Out } else { Cork::Useless };
         }
         if matches!(self.cork, Cork::In | Cork::Out) && self.cork != wanted {
@@ -412,8 +414,9 @@ fn is_paced<S: Stream>(sink: &S) -> bool {
     congestion.is_ok_and(|name| name.starts_with("bbr"))
 }
 
-/// The first `len` bytes of a file, for [`Piece::Joined`](crate::Piece::Joined); none where the disk would have to be
-/// waited for, where there are fewer, or where reading fails: whoever sends the range meets that.
+/// Returns the first `len` bytes of a file, for [`Piece::Joined`](crate::Piece::Joined); `None`
+/// where the disk would have to be waited for, where there are fewer, or where reading fails: the
+/// driver that sends the range meets the error again.
 ///
 /// Does not block.
 pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {

@@ -11,16 +11,21 @@ use std::time::SystemTime;
 use underpass::Mechanism;
 use underpass_net::{Rejected, ShutdownPhase};
 
-use super::process;
 use crate::log::AccessLog;
 use crate::metrics::registry::{MetricsRegistry, MetricsSnapshot};
 use crate::metrics::worker_metrics::{
     Counter, DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics,
     cause_name,
 };
+use crate::monitor::process::{self, ProcessFiles};
 
 /// Everything there is to tell.
-pub(super) fn text(board: &MetricsRegistry, phase: ShutdownPhase, started: SystemTime) -> String {
+pub(super) fn text(
+    board: &MetricsRegistry,
+    phase: ShutdownPhase,
+    process_files: &ProcessFiles,
+    started: SystemTime,
+) -> String {
     let tallies = Tallies(board.counts());
     let mut page = Page::default();
     requests(&mut page, &tallies);
@@ -33,7 +38,7 @@ pub(super) fn text(board: &MetricsRegistry, phase: ShutdownPhase, started: Syste
     if let Some(log) = &board.log {
         lines(&mut page, log);
     }
-    about_process(&mut page, started);
+    about_process(&mut page, process_files, started);
     page.text
 }
 
@@ -309,7 +314,7 @@ fn lines(page: &mut Page, log: &AccessLog) {
     );
 }
 
-fn about_process(page: &mut Page, started: SystemTime) {
+fn about_process(page: &mut Page, process_files: &ProcessFiles, started: SystemTime) {
     page.family("underpass_build_info", Kind::Gauge, "1, with the version.");
     let labels = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
     page.sample("underpass_build_info", labels, 1);
@@ -330,13 +335,13 @@ fn about_process(page: &mut Page, started: SystemTime) {
             "process_resident_memory_bytes",
             Kind::Gauge,
             "Resident memory.",
-            process::resident_bytes().map(|bytes| bytes as f64),
+            process_files.resident_bytes().map(|bytes| bytes as f64),
         ),
         (
             "process_open_fds",
             Kind::Gauge,
             "Descriptors that are open.",
-            process::open_descriptors().map(|count| count as f64),
+            process_files.open_descriptors().map(|count| count as f64),
         ),
         (
             "process_max_fds",

@@ -7,13 +7,15 @@
 //!                 a stop is asked for      asked again, or too late
 //! ```
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::listen::address::Address;
+use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
-use crate::shutdown_phase::ShutdownPhase;
+use crate::listen::unix::SocketFile;
+use crate::shutdown::phase::ShutdownPhase;
 
 /// The switch. Clones are the same switch.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct ShutdownState {
     generations: Vec<watch::Sender<ShutdownPhase>>,
     /// Held for generations to come; a worker has duplicates.
     pub(crate) listeners: Listeners,
+    /// Of listeners that accept while the server drains. Workers may not remove files.
+    pub(crate) files: Vec<Arc<SocketFile>>,
     /// Of the listeners, the last ones where there are none any more.
     addresses: Vec<Address>,
 }
@@ -38,6 +42,7 @@ impl Shutdown {
                 phase: ShutdownPhase::Running,
                 generations: Vec::new(),
                 listeners: Listeners::default(),
+                files: Vec::new(),
                 addresses: Vec::new(),
             })),
         }
@@ -63,6 +68,11 @@ impl Shutdown {
         self.lock().phase
     }
 
+    /// Whether the newest generation listens at `at`.
+    pub(crate) fn listens_at(&self, at: &ListenAt) -> bool {
+        self.lock().listeners.contain(at)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, ShutdownState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +92,8 @@ impl ShutdownState {
         if self.phase > ShutdownPhase::Running {
             // Before any worker looks at its queue for the last time: while a duplicate is open
             // here the kernel goes on completing connections, which nobody would take.
-            self.listeners = Listeners::default();
+            self.files
+                .extend(mem::take(&mut self.listeners).into_files());
         }
         for generation in &self.generations {
             advance(generation, self.phase);
@@ -91,7 +102,7 @@ impl ShutdownState {
 
     /// From here on `generation` is the one that takes connections, on `listeners`, and all others
     /// retire.
-    pub(crate) fn succeed(
+    pub(crate) fn replace_generation(
         &mut self,
         generation: watch::Sender<ShutdownPhase>,
         listeners: Listeners,
@@ -121,7 +132,9 @@ mod tests {
     fn generation(shutdown: &Shutdown) -> watch::Receiver<ShutdownPhase> {
         let sender = watch::Sender::new(ShutdownPhase::Running);
         let phases = sender.subscribe();
-        shutdown.lock().succeed(sender, Listeners::default());
+        shutdown
+            .lock()
+            .replace_generation(sender, Listeners::default());
         phases
     }
 
