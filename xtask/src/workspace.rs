@@ -77,15 +77,6 @@ impl Workspace {
         cargo
     }
 
-    /// The version that all packages have.
-    pub(crate) fn version(&self) -> Fallible<String> {
-        let metadata = self.metadata()?;
-        let mut ours = metadata.ours();
-        let tool = ours.find(|package| package.name == "underpass-cli");
-        let tool = tool.ok_or("there is no package underpass-cli")?;
-        Ok(tool.version.clone())
-    }
-
     pub(crate) fn metadata(&self) -> Fallible<Metadata> {
         let mut cargo = self.cargo("metadata");
         cargo.args(["--format-version", "1", "--all-features"]);
