@@ -23,7 +23,8 @@ pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible
 /// Documents our crates, and refuses what rustdoc warns of.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("doc");
-    cargo.args(["--no-deps", "--quiet"]);
+    // The comments on the options of programs are their help, not Markdown.
+    cargo.args(["--lib", "--no-deps", "--quiet"]);
     let status = cargo.env("RUSTDOCFLAGS", "-D warnings").status()?;
     report.step("doc", status.success());
     Ok(())
