@@ -38,8 +38,8 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace this xtask was started in. `cargo run` tells at run time; what was compiled
-    /// in may be another clone's where several share a target directory.
+    /// The workspace this xtask was started in. It comes from `cargo run`: the path that
+    /// was compiled in may be another clone's where several share a target directory.
     pub(crate) fn here() -> Self {
         let manifest =
             env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -1,7 +1,7 @@
 //! A container image as one file: an OCI image layout in a tar file.
 //!
 //! ```text
-//! index.json ─► manifest ─┬─► config: what is started, by whom, where it listens
+//! index.json ─► manifest ─┬─► config: what is started, as which user, where it listens
 //!                         └─► layer: a tar file with the binary and the licences
 //! ```
 //!
@@ -160,8 +160,8 @@ impl Blob {
     }
 }
 
-/// A tar file of files and folders (which have no content), that is the same whenever, wherever and
-/// by whomever it is made.
+/// A tar file of files and folders (which have no content), without times and
+/// users: the same content gives the same bytes.
 fn tar(entries: &[(String, Option<&[u8]>, u32)]) -> io::Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for (name, content, mode) in entries {
