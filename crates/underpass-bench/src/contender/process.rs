@@ -29,7 +29,6 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 const VERSION_CHARS_MAX: usize = 120;
 const UNKNOWN_VERSION: &str = "version unknown";
 
-/// A contender's command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandSpec {
     /// Unique among the contenders.
@@ -94,7 +93,6 @@ fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
     split.ok_or_else(|| Error::Setting("the command is empty".into()))
 }
 
-/// The path of this program.
 pub(crate) fn own_program() -> Result<OsString> {
     let path = std::env::current_exe().context(|| "finding this program".into())?;
     Ok(path.into_os_string())

@@ -38,7 +38,6 @@ pub(crate) enum ReceiveMode {
     Hash,
 }
 
-/// What arrived over one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) bytes: u64,

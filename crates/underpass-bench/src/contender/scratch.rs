@@ -63,7 +63,6 @@ impl Scratch {
         &self.directory
     }
 
-    /// A new directory inside.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf> {
         let path = self.directory.join(name);
         fs::create_dir_all(&path).context(|| format!("creating {}", path.display()))?;

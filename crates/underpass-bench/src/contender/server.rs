@@ -34,7 +34,6 @@ const OUTPUT_BYTES_MAX: usize = 2000;
 pub(crate) struct ServerSetup {
     command: CommandSpec,
     configuration: Option<String>,
-    /// Where it listens.
     address: SocketAddr,
     /// Its directory.
     own: PathBuf,
@@ -50,7 +49,6 @@ pub(crate) enum MetricsMode {
     On,
 }
 
-/// A server that accepts connections.
 pub(crate) struct ServerProcess {
     process: ChildProcess,
     address: SocketAddr,
@@ -204,7 +202,6 @@ impl ServerProcess {
     }
 }
 
-/// The values of placeholders.
 struct Placeholders<'a> {
     root: &'a Path,
     own: &'a Path,

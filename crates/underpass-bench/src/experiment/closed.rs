@@ -29,7 +29,6 @@ const TRACED_REQUESTS_MAX: u64 = 2000;
 /// Such a load, whatever the size of the files.
 #[derive(Clone, Copy)]
 pub(crate) struct ClosedLoad {
-    /// The experiment.
     pub(crate) name: &'static str,
     /// How many files of each size, requested in turn.
     pub(crate) files: usize,

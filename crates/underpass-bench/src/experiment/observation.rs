@@ -24,7 +24,6 @@ const COLD_MIN: f64 = 0.5;
 /// The quantiles of a distribution of latencies, as far as there are enough latencies for them.
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// One load on one server.
 pub(crate) struct ServerSample {
     pub(crate) window: UsageWindow,
     pub(crate) residency: FileResidency,
@@ -61,7 +60,6 @@ impl HeldConnections {
     }
 }
 
-/// Requests for these files.
 pub(crate) fn targets_of(
     files: &[TestFile],
     server: &ServerProcess,
@@ -169,7 +167,6 @@ pub(crate) fn latencies(played: &Played<ServerSample>) -> Vec<Latencies> {
     (0..played.contenders()).filter_map(of).collect()
 }
 
-/// Notes on one server's figures.
 pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
     let rounds = samples.len();
     let count = |is: &dyn Fn(&ServerSample) -> bool| samples.iter().filter(|s| is(s)).count();
@@ -212,14 +209,12 @@ pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// Where the files should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileResidency {
     Cached,
     OnDisk,
 }
 
-/// A metric of a load on a server.
 pub(crate) type ServerMetric = MetricReader<ServerSample>;
 
 pub(crate) const CPU_PER_GIB: ServerMetric = ServerMetric::lower(

@@ -9,7 +9,7 @@ use super::{ExperimentContext, TRACED};
 use crate::contender::mover::MoverSettings;
 use crate::contender::process::{self, CommandSpec};
 use crate::contender::role::SubprocessRole;
-use crate::contender::worker_process::{MechanismCounts, WorkerProcess};
+use crate::contender::worker_process::WorkerProcess;
 use crate::content;
 use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls, Unit};
 use crate::error::{self, Error, Result};
@@ -39,7 +39,7 @@ pub(crate) struct TransferSample {
     /// Bytes that had to be read from storage, where the kernel counts them.
     pub(crate) stored_bytes: u64,
     /// By mechanism, from contenders that count.
-    pub(crate) counts: Vec<MechanismCounts>,
+    pub(crate) paths: Vec<PayloadPath>,
     pub(crate) peak_resident_bytes: Option<u64>,
 }
 
@@ -59,7 +59,6 @@ impl TransferSample {
     }
 }
 
-/// A metric of transfers.
 pub(crate) type TransferMetric = MetricReader<TransferSample>;
 
 pub(crate) const CPU_PER_GIB: TransferMetric = TransferMetric::lower(
@@ -116,8 +115,8 @@ pub(crate) const SYSTEM: TransferMetric = TransferMetric::lower(
 );
 pub(crate) const CALLS: TransferMetric =
     TransferMetric::lower("calls", "calls that moved its payload", Unit::Count, |t| {
-        let calls: u64 = t.counts.iter().map(|counts| counts.calls).sum();
-        t.each(calls as f64).filter(|_| !t.counts.is_empty())
+        let calls: u64 = t.paths.iter().map(|path| path.calls).sum();
+        t.each(calls as f64).filter(|_| !t.paths.is_empty())
     });
 pub(crate) const CONTEXT_SWITCHES: TransferMetric = TransferMetric::lower(
     "context_switches",
@@ -158,7 +157,6 @@ pub(crate) fn mover(name: &str, settings: MoverSettings) -> Result<CommandSpec> 
     })
 }
 
-/// A mover with one mechanism.
 pub(crate) fn mover_with(mechanism: Mechanism) -> Result<CommandSpec> {
     let only = MoverSettings {
         only: Some(mechanism),
@@ -179,7 +177,6 @@ pub(crate) fn read_writers(buffers: &[u64]) -> impl Iterator<Item = Result<Comma
     })
 }
 
-/// A contender that moves files.
 pub(crate) struct TransferContender {
     pub(crate) command: CommandSpec,
     /// The process that takes jobs; `None` for a program that is started for each transfer.
@@ -212,30 +209,23 @@ impl TransferContender {
 
 /// Where files are moved from and to.
 pub(crate) trait TransferEnvironment {
-    /// The experiment.
     const NAME: &'static str;
 
     /// Who else may be the bottleneck.
     const OTHER_SIDE: &'static str;
 
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
-    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>>;
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
     /// Creates the file of a case, where it doesn't exist yet, and makes it the current one.
     fn prepare(&mut self, size: u64) -> Result<()>;
 
-    /// The current file.
     fn file(&self) -> &Path;
 
     /// How often the current file is moved for one figure.
     fn times(&self, contender: &TransferContender) -> u64;
 
-    /// Moves the current file.
-    fn transfer(
-        &self,
-        contender: &mut TransferContender,
-        times: u64,
-    ) -> Result<Vec<MechanismCounts>>;
+    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>>;
 
     /// Checks after the measurement that everything arrived, and cleans up.
     fn finish(&self, times: u64) -> Result<()>;
@@ -268,12 +258,11 @@ impl<E: TransferEnvironment> TransferSet<E> {
         }
     }
 
-    /// Admits a worker.
     pub(crate) fn admit_worker(
         &mut self,
         command: CommandSpec,
         processor: Option<usize>,
-    ) -> Result<Vec<MechanismCounts>> {
+    ) -> Result<Vec<PayloadPath>> {
         let worker = WorkerProcess::start(&command, processor);
         self.admit(worker.map(|worker| TransferContender {
             command,
@@ -285,7 +274,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
     pub(crate) fn admit(
         &mut self,
         contender: Result<TransferContender>,
-    ) -> Result<Vec<MechanismCounts>> {
+    ) -> Result<Vec<PayloadPath>> {
         let tried = contender.and_then(|mut contender| {
             let counts = self.environment.verify(&mut contender)?;
             Ok((contender, counts))
@@ -345,7 +334,6 @@ impl<E: TransferEnvironment> TransferSet<E> {
         error::all(self.contenders.iter_mut().map(TransferContender::stop))
     }
 
-    /// Whether a contender is a program.
     pub(crate) fn has_programs(&self) -> bool {
         self.contenders.iter().any(|one| one.worker.is_none())
     }
@@ -378,7 +366,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         let stored = contender.storage_read_bytes()?;
         let pid = contender.pid();
         let work = || environment.transfer(contender, times);
-        let (counts, window) = match pid {
+        let (paths, window) = match pid {
             Some(pid) => observe(pid, work)?,
             None => observe_children(work)?,
         };
@@ -390,7 +378,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
             files: 1,
             bytes: times * size,
             stored_bytes,
-            counts,
+            paths,
             peak_resident_bytes: None,
         })
     }
@@ -455,23 +443,19 @@ impl<E: TransferEnvironment> ContenderSet for TransferSet<E> {
 fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
     let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
+        let first = sums.len();
         let samples = played.of(contender).into_iter();
-        for counts in samples.flat_map(|sample| &sample.counts) {
-            let mechanism = counts.mechanism.name();
-            let is_same =
-                |sum: &&mut PayloadPath| sum.contender == contender && sum.mechanism == mechanism;
-            match sums.iter_mut().find(is_same) {
+        for path in samples.flat_map(|sample| &sample.paths) {
+            let mut own = sums[first..].iter_mut();
+            match own.find(|sum| sum.mechanism == path.mechanism) {
                 Some(sum) => {
-                    sum.bytes += counts.bytes;
-                    sum.calls += counts.calls;
-                    sum.refusals += counts.refusals;
+                    sum.bytes += path.bytes;
+                    sum.calls += path.calls;
+                    sum.refusals += path.refusals;
                 }
                 None => sums.push(PayloadPath {
                     contender,
-                    mechanism: mechanism.to_owned(),
-                    bytes: counts.bytes,
-                    calls: counts.calls,
-                    refusals: counts.refusals,
+                    ..path.clone()
                 }),
             }
         }
@@ -479,7 +463,6 @@ fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
     sums
 }
 
-/// Notes on one contender's rounds.
 fn notes_of(name: &str, other_side: &str, samples: &[&TransferSample]) -> Vec<String> {
     let count = |is: &dyn Fn(&TransferSample) -> bool| samples.iter().filter(|s| is(s)).count();
     let rounds = samples.len();

@@ -75,7 +75,6 @@ impl Quota {
     }
 }
 
-/// What one stream received.
 #[derive(Debug, Default)]
 pub(crate) struct StreamResult {
     pub(crate) requests: u64,
@@ -97,7 +96,6 @@ struct RunningStream<'a> {
     result: StreamResult,
     discard: DiscardBuffer,
     begun: u64,
-    /// When this run began.
     start: Instant,
     idle: Vec<usize>,
     /// Requests that became due while every connection was busy.

@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A server that takes longer to send one head, among all the others, has failed.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What held connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientBehavior {
     /// They are in the middle of a long response and read a little of it now and then.
@@ -26,7 +25,6 @@ pub(crate) enum ClientBehavior {
     Idle,
 }
 
-/// Connections that are held.
 pub(crate) struct ConnectionLoad {
     exchanges: Vec<ClientExchange>,
     behavior: ClientBehavior,

@@ -29,9 +29,7 @@ pub(crate) struct DiscardBuffer(Vec<u8>);
 /// How far an exchange is after one receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveProgress {
-    /// The response is complete.
     Complete,
-    /// More of it is owed.
     Partial,
 }
 
@@ -127,7 +125,6 @@ impl ClientExchange {
         Ok(())
     }
 
-    /// Receives once.
     pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let progress = match self.state {
             ExchangeState::Idle => return Err(self.unasked()),

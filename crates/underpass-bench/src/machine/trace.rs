@@ -17,7 +17,6 @@ use crate::machine::proc::process_tree;
 const NEWER_CALLS: [(&str, &str); 2] =
     [("syscall_0x1c3", "cachestat"), ("syscall_0x1b7", "openat2")];
 
-/// Counts of calls by name.
 pub(crate) type CallCounts = BTreeMap<String, u64>;
 
 /// Counts the system calls of a process and its descendants while `work` runs.
