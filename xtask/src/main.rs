@@ -15,6 +15,8 @@
 mod artifacts;
 mod docs;
 mod journey;
+mod needs;
+mod packages;
 mod peers;
 mod release;
 mod soak;
@@ -30,27 +32,27 @@ use crate::workspace::Workspace;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "What the project does to itself")]
-struct Arguments {
+struct XtaskArguments {
     #[command(subcommand)]
-    command: Command,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum XtaskCommand {
     /// Run everything that must pass
-    Test(test::Arguments),
+    Test(test::TestArguments),
     /// Check what the compiler can't: sizes, walls, licences, links, forbidden things
-    Tidy(tidy::Arguments),
+    Tidy(tidy::TidyArguments),
     /// Count the source files that a request and a copy pass
     Journey,
     /// Write the generated pages anew
     Docs,
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
-    Peers(peers::Arguments),
+    Peers(peers::PeersArguments),
     /// Put the real server under clients that come, stall and vanish while its files change
     Soak(soak::SoakArguments),
     /// Build a static binary, and a container image from it without Docker
-    Release(release::Arguments),
+    Release(release::ReleaseArguments),
 }
 
 fn main() -> ExitCode {
@@ -58,14 +60,14 @@ fn main() -> ExitCode {
         return status;
     }
     let workspace = Workspace::here();
-    let done = match Arguments::parse().command {
-        Command::Test(arguments) => test::run(&workspace, &arguments),
-        Command::Tidy(arguments) => tidy::run(&workspace, &arguments),
-        Command::Journey => journey::run(&workspace),
-        Command::Docs => docs::run(&workspace),
-        Command::Peers(arguments) => peers::run(&workspace, &arguments),
-        Command::Soak(arguments) => soak::run(&workspace, &arguments),
-        Command::Release(arguments) => release::run(&workspace, &arguments),
+    let done = match XtaskArguments::parse().command {
+        XtaskCommand::Test(arguments) => test::run(&workspace, &arguments),
+        XtaskCommand::Tidy(arguments) => tidy::run(&workspace, &arguments),
+        XtaskCommand::Journey => journey::run(&workspace),
+        XtaskCommand::Docs => docs::run(&workspace),
+        XtaskCommand::Peers(arguments) => peers::run(&workspace, &arguments),
+        XtaskCommand::Soak(arguments) => soak::run(&workspace, &arguments),
+        XtaskCommand::Release(arguments) => release::run(&workspace, &arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

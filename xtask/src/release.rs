@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::artifacts;
-use crate::test::search_path;
+use crate::needs::search_path;
 use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;
 
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReleaseArguments {
     /// Where binary and image are put
     #[arg(long, value_name = "DIR", default_value = "target/package")]
     output: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     program: Option<PathBuf>,
 }
 
-pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<ExitCode> {
+pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallible<ExitCode> {
     let target = match &arguments.target {
         Some(target) => target.clone(),
         None => target_of_machine()?,

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! fmt  tidy  licences      need no build
-//! build ─┬─ clippy         the same packages and features throughout, so that the dependencies
+//! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
 //!        ├─ unit           are built once
-//!        └─ system         the tests with needs: packages installed, then each binary run alone
+//!        ├─ system         the tests with needs: each binary run alone
+//!        └─ journey        the same crates once more, with counters
+//! library                  the mover alone: with few features, and with the oldest compiler
 //! ```
 //!
 //! A step that fails doesn't stop the others; only what doesn't compile does.
 
 mod cargo;
-pub(crate) mod needs;
-mod packages;
 mod report;
 mod system;
 
@@ -22,149 +22,162 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
-pub(crate) use self::needs::{is_root, search_path};
-use self::packages::Packages;
-pub(crate) use self::packages::install as install_packages;
-use self::report::{Lack, Report};
-pub(crate) use self::system::{SYSTEM_TESTS, SystemTest};
-use crate::artifacts;
+use self::report::TestReport;
+use self::system::Packages;
+use crate::artifacts::{self, Binary};
 use crate::journey::{self, Journey};
-use crate::tidy::{self, Complaint, Tree};
-use crate::workspace::{Fallible, Workspace};
+use crate::needs::{Lack, Need};
+use crate::tidy::{self, Tree};
+use crate::workspace::{Fallible, Workspace, exit_code};
 
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// Only these steps
+pub(crate) struct TestArguments {
+    /// Run only these steps
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
-    only: Vec<Step>,
-    /// Install no packages; list the tests that miss one as not run
+    only: Vec<TestStep>,
+    /// Install the Debian packages that tests need, which takes a few minutes and needs root; done
+    /// without being asked for where CI=true
     #[arg(long)]
-    no_install: bool,
+    install: bool,
     /// List the steps, the tests with needs, and which needs this machine meets
     #[arg(long)]
     list: bool,
 }
 
-impl Arguments {
-    fn packages(&self) -> Packages {
-        if self.no_install {
-            Packages::AsTheyAre
-        } else {
-            Packages::Install
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Step {
+enum TestStep {
     Fmt,
     Tidy,
     Licences,
+    Library,
     Build,
     Clippy,
+    Doc,
     Unit,
     System,
     Journey,
 }
 
-impl Step {
+impl TestStep {
     fn purpose(self) -> &'static str {
         match self {
             Self::Fmt => "the sources are formatted",
             Self::Tidy => "the rules of `cargo xtask tidy`",
             Self::Licences => "every dependency's licence is allowed",
+            Self::Library => {
+                "the library compiles with each feature alone, and all with the oldest Rust"
+            }
             Self::Build => "libraries, the tool, examples and tests compile",
             Self::Clippy => "no warnings, with all targets and features",
+            Self::Doc => "the documentation builds without warnings",
             Self::Unit => "unit, property, integration and documentation tests",
             Self::System => "tests that need root, a package or a kernel feature",
             Self::Journey => "a request and a copy pass few files, as `cargo xtask journey` counts",
         }
     }
+
+    fn needs_build(self) -> bool {
+        matches!(
+            self,
+            Self::Clippy | Self::Doc | Self::Unit | Self::System | Self::Journey
+        )
+    }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TestStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+        f.pad(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 
-pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<ExitCode> {
+pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Fallible<ExitCode> {
     if arguments.list {
-        list();
+        list(&Tree::read(workspace)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let is_ci = env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    let packages = match arguments.install || is_ci {
+        true => Packages::Install,
+        false => Packages::AsTheyAre,
+    };
+    let started = Instant::now();
     let steps = steps(&arguments.only);
-    let mut report = Report::default();
-    let mut binaries = None;
-    for step in &steps {
+    let mut report = TestReport::default();
+    let mut built = Some(Vec::new());
+    for step in steps {
         println!("\n== {step}: {}", step.purpose());
         let begun = Instant::now();
-        let done = match (step, &binaries) {
-            (Step::Fmt, _) => cargo::fmt(workspace, &mut report),
-            (Step::Tidy, _) => look(workspace, *step, tidy::complaints, &mut report),
-            (Step::Licences, _) => look(workspace, *step, tidy::licence_complaints, &mut report),
-            (Step::Build, _) => artifacts::all(workspace).map(|built| {
-                report.step("build", built.is_some());
-                binaries = built;
-            }),
-            (_, None) if steps.contains(&Step::Build) => {
-                report.not_run(step.to_string(), 1, Lack::of_build());
-                Ok(())
+        match &built {
+            None if step.needs_build() => {
+                let lack = Lack::of_machine("the build failed");
+                report.not_run(step.to_string(), 1, lack);
             }
-            (Step::Clippy, _) => cargo::clippy(workspace, &mut report),
-            (Step::Unit, _) => cargo::tests(workspace, &mut report),
-            (Step::System, built) => {
-                let built = built.as_deref().unwrap_or_default();
-                system::run(workspace, built, arguments.packages(), &mut report)
-            }
-            (Step::Journey, _) => count_files(workspace, &mut report),
-        };
-        if let Err(error) = done {
-            report.fail(format!("{step}: {error}"));
+            None => {}
+            Some(binaries) => match take(step, workspace, binaries, packages, &mut report) {
+                Ok(None) => {}
+                Ok(Some(compiled)) => built = compiled,
+                Err(error) => report.fail(format!("{step}: {error}")),
+            },
         }
         println!("== {step}: {:.1} s", begun.elapsed().as_secs_f64());
     }
-    if env::var("CI").is_ok_and(|value| value == "true" || value == "1") {
+    if is_ci {
         report.refuse_lacks();
     }
-    println!("\n{report}");
-    Ok(if report.is_good() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    println!("\n{:.0} s in all", started.elapsed().as_secs_f64());
+    println!("{report}");
+    Ok(exit_code(report.is_good()))
+}
+
+/// What the step `build` has compiled: nothing where something doesn't compile.
+type Built = Option<Vec<Binary>>;
+
+fn take(
+    step: TestStep,
+    workspace: &Workspace,
+    binaries: &[Binary],
+    packages: Packages,
+    report: &mut TestReport,
+) -> Fallible<Option<Built>> {
+    match step {
+        TestStep::Fmt => cargo::fmt(workspace, report)?,
+        TestStep::Tidy => {
+            let complaints = tidy::complaints(&Tree::read(workspace)?);
+            report.step("tidy", complaints.is_empty());
+        }
+        TestStep::Licences => {
+            let complaints = tidy::licence_complaints(&Tree::read(workspace)?);
+            report.step("licences", complaints.is_empty());
+        }
+        TestStep::Library => cargo::library(workspace, report)?,
+        TestStep::Build => {
+            let built = artifacts::all(workspace)?;
+            report.step("build", built.is_some());
+            return Ok(Some(built));
+        }
+        TestStep::Clippy => cargo::clippy(workspace, report)?,
+        TestStep::Doc => cargo::doc(workspace, report)?,
+        TestStep::Unit => cargo::tests(workspace, report)?,
+        TestStep::System => system::run(workspace, binaries, packages, report)?,
+        TestStep::Journey => count_files(workspace, report)?,
+    }
+    Ok(None)
 }
 
 /// The steps to take, in their order. Tests are built first, whether or not that was asked for.
-fn steps(only: &[Step]) -> Vec<Step> {
+fn steps(only: &[TestStep]) -> Vec<TestStep> {
     let runs_tests = only
         .iter()
-        .any(|step| matches!(step, Step::Unit | Step::System));
-    let is_chosen = |step: &Step| {
-        only.is_empty() || only.contains(step) || (*step == Step::Build && runs_tests)
+        .any(|step| matches!(step, TestStep::Unit | TestStep::System));
+    let is_chosen = |step: &TestStep| {
+        only.is_empty() || only.contains(step) || (*step == TestStep::Build && runs_tests)
     };
-    Step::value_variants()
-        .iter()
-        .copied()
-        .filter(is_chosen)
-        .collect()
+    let all = TestStep::value_variants().iter().copied();
+    all.filter(is_chosen).collect()
 }
 
-fn look(
-    workspace: &Workspace,
-    step: Step,
-    complaints: fn(&Tree) -> Vec<Complaint>,
-    report: &mut Report,
-) -> Fallible<()> {
-    report.step(
-        &step.to_string(),
-        complaints(&Tree::read(workspace)?).is_empty(),
-    );
-    Ok(())
-}
-
-fn count_files(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+fn count_files(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     if let Some(lack) = journey::lack(workspace) {
         report.not_run("journey", 1, Lack::of_machine(lack));
         return Ok(());
@@ -176,22 +189,20 @@ fn count_files(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
     Ok(())
 }
 
-fn list() {
+fn list(tree: &Tree) {
     println!("steps:");
-    for step in Step::value_variants() {
-        println!("  {:10}{}", step.to_string(), step.purpose());
+    for step in TestStep::value_variants() {
+        println!("  {step:10}{}", step.purpose());
     }
     println!("tests with needs:");
-    for row in SYSTEM_TESTS {
-        println!("  {row}: {}", row.why);
-        row.needs.iter().for_each(|need| println!("    {need}"));
+    for test in system::all(tree) {
+        println!("  {test}: {}", test.purpose);
+        test.needs.iter().for_each(|need| println!("    {need}"));
     }
     println!("needs:");
-    for need in needs::ALL {
-        let state = need
-            .lack()
-            .map_or("met".to_owned(), |lack| lack.to_string());
-        println!("  {need}: {state}");
+    for need in Need::all() {
+        let lack = need.lack().map(|lack| lack.to_string());
+        println!("  {need}: {}", lack.as_deref().unwrap_or("met"));
     }
 }
 
@@ -202,14 +213,14 @@ mod tests {
     #[test]
     fn tests_are_built_before_they_are_run() {
         assert_eq!(
-            steps(&[Step::System, Step::Tidy]),
-            [Step::Tidy, Step::Build, Step::System]
+            steps(&[TestStep::System, TestStep::Tidy]),
+            [TestStep::Tidy, TestStep::Build, TestStep::System]
         );
-        assert_eq!(steps(&[Step::Clippy]), [Step::Clippy]);
+        assert_eq!(steps(&[TestStep::Clippy]), [TestStep::Clippy]);
     }
 
     #[test]
     fn every_step_is_taken_where_none_is_chosen() {
-        assert_eq!(steps(&[]), Step::value_variants());
+        assert_eq!(steps(&[]), TestStep::value_variants());
     }
 }

@@ -3,40 +3,36 @@
 //! A rule is a function from the [`Tree`] to its complaints. It reads no file and runs no program,
 //! so that its tests hand it a tree of three lines and see it fire.
 
-mod architecture;
+mod code;
+mod complaint;
 mod crates;
 mod cycles;
-mod duplicates;
+mod dependencies;
 mod forbidden;
+mod glossary;
 mod ignores;
-mod imports;
-mod licences;
 mod links;
-mod modules;
 mod mover;
 mod names;
 mod quirks;
-mod rust;
 mod sizes;
 mod source;
-mod tree;
 
-use std::fmt;
 use std::process::ExitCode;
 
+pub(crate) use self::code::{Ignored, Tree};
+use self::complaint::Complaint;
 pub(crate) use self::cycles::in_layers;
-pub(crate) use self::tree::Tree;
-use crate::test::SYSTEM_TESTS;
 use crate::workspace::{Fallible, Workspace};
 
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct TidyArguments {
     /// Print the lines of source outside of tests, for each crate, and check nothing
     #[arg(long)]
     lines: bool,
 }
 
-type Rule = (&'static str, fn(&Tree) -> Vec<Complaint>);
+type TidyRule = (&'static str, fn(&Tree) -> Vec<Complaint>);
 
 /// The rules whose complaints are printed but are no errors yet.
 const PENDING: &[&str] = &[
@@ -47,7 +43,7 @@ const PENDING: &[&str] = &[
     "lines of source",
 ];
 
-const RULES: &[Rule] = &[
+const RULES: &[TidyRule] = &[
     ("sizes of files, functions and lines", |tree| {
         sizes::check(tree, sizes::EXCEPTIONS)
     }),
@@ -56,10 +52,10 @@ const RULES: &[Rule] = &[
     ("unsafe", mover::check_unsafe),
     ("system calls in the mover", mover::check_system_calls),
     ("forbidden things", forbidden::check),
-    ("reasons for dependencies", architecture::check_dependencies),
+    ("reasons for dependencies", dependencies::check_reasons),
     ("kernel quirks", quirks::check),
     ("duplicate dependencies", |tree| {
-        duplicates::check(tree, duplicates::EXCEPTIONS)
+        dependencies::check_versions(tree, dependencies::EXCEPTIONS)
     }),
     ("links in Markdown", links::check),
     ("module cycles", cycles::check),
@@ -69,41 +65,13 @@ const RULES: &[Rule] = &[
     ("modules of folders", |tree| {
         source::check_folders(tree, source::EXCEPTIONS)
     }),
-    ("glossary", architecture::check_glossary),
+    ("glossary", glossary::check),
     ("lines of source", source::check_lines),
-    ("tests with needs", |tree| {
-        ignores::check(tree, SYSTEM_TESTS)
-    }),
+    ("tests with needs", ignores::check),
 ];
 
-/// What a rule found: where, and what to do about it.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Complaint {
-    place: String,
-    text: String,
-}
-
-impl Complaint {
-    fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            text: text.into(),
-        }
-    }
-
-    fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self::new(format!("{path}:{line}"), text)
-    }
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.text)
-    }
-}
-
 /// Checks every rule and the licences, and prints what is wrong.
-pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Fallible<ExitCode> {
+pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<ExitCode> {
     let tree = Tree::read(workspace)?;
     if arguments.lines {
         print!("{}", source::report(&tree));
@@ -143,7 +111,7 @@ pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
 
 /// What is wrong with the licences of the dependencies, printed.
 pub(crate) fn licence_complaints(tree: &Tree) -> Vec<Complaint> {
-    printed("licences", licences::check(tree))
+    printed("licences", dependencies::check_licences(tree))
 }
 
 fn printed(rule: &str, complaints: Vec<Complaint>) -> Vec<Complaint> {

@@ -1,5 +1,6 @@
 //! Where the workspace is, how cargo is called in it, and what `cargo metadata` says of it.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,12 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
-    pub(crate) targets: Vec<Target>,
+    /// By name, with what each switches on.
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    /// The oldest version of Rust that compiles it.
+    pub(crate) rust_version: Option<String>,
+    pub(crate) targets: Vec<BuildTarget>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -122,7 +128,7 @@ pub(crate) struct Dependency {
 }
 
 #[derive(Clone, Default, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct BuildTarget {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
@@ -153,14 +159,21 @@ impl Package {
     }
 
     /// The integration-test targets.
-    pub(crate) fn tests(&self) -> impl Iterator<Item = &Target> {
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &BuildTarget> {
         self.targets
             .iter()
             .filter(|target| target.kind.iter().any(|kind| kind == "test"))
     }
 }
 
-impl Target {
+impl BuildTarget {
+    /// Whether a file belongs to the target with this root: the root itself and, for
+    /// `tests/NAME/main.rs`, what stands beside it.
+    pub(crate) fn has(root: &str, path: &str) -> bool {
+        let folder = root.strip_suffix("main.rs");
+        path == root || folder.is_some_and(|folder| path.starts_with(folder))
+    }
+
     /// Whether it is a library or a program, or builds one: no test, no example.
     pub(crate) fn is_shipped(&self) -> bool {
         let kinds = [
@@ -215,7 +228,7 @@ pub(crate) mod fake {
 
         pub(crate) fn with_target(mut self, kind: &str, name: &str, path: &str) -> Self {
             let src_path = self.manifest_path.with_file_name(path);
-            self.targets.push(Target {
+            self.targets.push(BuildTarget {
                 name: name.into(),
                 kind: vec![kind.into()],
                 src_path,

@@ -6,7 +6,7 @@ use std::process::{Command, id};
 
 /// The parent here is xtask, which stands for everybody else on the machine.
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_mount_is_seen_by_nobody_else() {
     let directory = std::env::temp_dir().join(format!("underpass-mounts-{}", id()));
     fs::create_dir(&directory).expect("a directory");

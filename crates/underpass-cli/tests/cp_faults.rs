@@ -7,27 +7,21 @@
 #[allow(dead_code, reason = "the comparison with GNU cp uses the rest")]
 #[path = "cp_gnu/look.rs"]
 mod look;
+mod support;
 #[allow(dead_code, reason = "the comparison with GNU cp uses the rest")]
 #[path = "cp_gnu/trees.rs"]
 mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Stdio;
 
 use look::{Before, Entries, Entry, look, shown};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use support::{BINARY, run_faults};
 use trees::{Content, Fill, Kind, Node, Piece, build};
-
-const HANG: Timespec = Timespec {
-    tv_sec: 20,
-    tv_nsec: 0,
-};
+use underpass_testkit::{ChildProcess, ExitReport, disk_folder, strace};
 
 /// The operand: the first call that names it begins what is of interest.
 const OPERAND: &str = "origin";
@@ -144,7 +138,6 @@ impl Mode {
 }
 
 /// One run.
-#[derive(Debug)]
 struct Case {
     mode: &'static Mode,
     call: String,
@@ -185,54 +178,19 @@ fn a_copy_is_complete_or_the_exit_code_says_so() {
     let ground = Ground::new();
     let (cases, absent) = cases(&ground);
     assert!(absent.is_empty(), "never called: {absent:?}");
-    let (next, came, wrong) = (
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-        Mutex::new(Vec::new()),
-    );
-    let work = |worker: usize| {
-        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (fault, has_come) = ground.run(worker, case);
-            came.fetch_add(usize::from(has_come), Ordering::Relaxed);
-            let fault = fault.map(|fault| format!("{}\n    {fault}", told(case)));
-            wrong.lock().expect("nobody failed").extend(fault);
-        }
-    };
-    std::thread::scope(|scope| {
-        for worker in 0..2 {
-            let work = &work;
-            scope.spawn(move || work(worker));
-        }
-    });
-    let (came, wrong) = (
-        came.into_inner(),
-        wrong.into_inner().expect("nobody failed"),
-    );
-    println!("{} cases, the fault came to pass in {came}", cases.len());
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-    assert!(
-        came * 10 > cases.len() * 9,
-        "nearly all faults came to pass"
-    );
+    run_faults(&cases, |number, case| ground.run(number, case));
 }
 
-fn told(case: &Case) -> String {
-    let over = if case.mode.is_over {
-        "over"
-    } else {
-        "to nothing"
-    };
-    format!(
-        "{:?} {:?} {over}: {}",
-        case.mode.options,
-        case.mode.without,
-        case.injection()
-    )
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mode, injection) = (self.mode, self.injection());
+        let over = if mode.is_over { "over" } else { "to nothing" };
+        write!(
+            f,
+            "{:?} {:?} {over}: {injection}",
+            mode.options, mode.without
+        )
+    }
 }
 
 /// All cases, and the calls that no mode makes.
@@ -284,7 +242,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = disk_folder();
         build(&folder.path().join(OPERAND), &origin()).expect("a source");
         let source = look(&folder.path().join(OPERAND), &Before::default()).expect("a source");
         Self { folder, source }
@@ -298,14 +256,10 @@ impl Ground {
         let names: Vec<_> = names.map(|name| format!("?{name}")).collect();
         let names = format!("trace={}", names.join(","));
         let place = self.place("counting", mode);
-        let mut arguments: Vec<&str> = vec!["-e", &names];
-        arguments.extend(mode.without.iter().flat_map(|without| ["-e", without]));
-        let (status, said) = self.strace(&place, &arguments, mode);
+        let expressions = [&[&names[..]], mode.without].concat();
+        let report = self.strace(&place, &expressions, mode);
         let log = fs::read_to_string(place.join("log")).expect("a log");
-        assert!(
-            status.is_some_and(|status| status.success()),
-            "{mode:?}: {said}"
-        );
+        report.expect("it does not hang").assert_success();
         let mut counts: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
         let mut has_begun = false;
         for line in log.lines() {
@@ -336,22 +290,17 @@ impl Ground {
     }
 
     /// Runs a case; what is wrong with it, if anything, and whether the fault came to pass.
-    fn run(&self, worker: usize, case: &Case) -> (Option<String>, bool) {
-        let place = self.place(&format!("worker-{worker}"), case.mode);
+    fn run(&self, number: usize, case: &Case) -> (Option<String>, bool) {
+        let place = self.place(&format!("case-{number}"), case.mode);
         let (trace, injection) = (format!("trace={}", case.call), case.injection());
-        let mut arguments = vec!["-e", &trace];
-        arguments.extend(case.mode.without.iter().flat_map(|without| ["-e", without]));
-        arguments.extend(["-e", &injection]);
-        let (status, said) = self.strace(&place, &arguments, case.mode);
+        let expressions = [&[&trace[..]], case.mode.without, &[&injection]].concat();
+        let report = self.strace(&place, &expressions, case.mode);
         let log = fs::read_to_string(place.join("log")).unwrap_or_default();
         let came = log.contains("(INJECTED)");
         let copy = look(&place.join("to"), &Before::default()).expect("a copy, or none");
-        let wrong = self.judge(case, status, &said, &copy, came);
+        let wrong = self.judge(case, report.as_ref(), &copy, came);
         fs::remove_dir_all(place).expect("its own");
-        (
-            wrong.map(|wrong| format!("{wrong}\n    it said: {said}")),
-            came,
-        )
+        (wrong.map(|wrong| format!("{wrong}\n    {report:?}")), came)
     }
 
     /// A folder of its own for a run, with the destination as the mode wants it.
@@ -373,52 +322,26 @@ impl Ground {
         place
     }
 
-    /// Copies under strace; how that ended, unless it had to be ended, and what it said.
-    fn strace(
-        &self,
-        place: &Path,
-        arguments: &[&str],
-        mode: &Mode,
-    ) -> (Option<ExitStatus>, String) {
-        let file = |name: &str| fs::File::create(place.join(name)).expect("room");
-        let mut child = Command::new("strace")
-            .args(["-f", "--seccomp-bpf", "-o"])
-            .arg(place.join("log"))
-            .args(arguments)
-            .args([env!("CARGO_BIN_EXE_underpass"), "cp", "-j", "1"])
-            .args(mode.options)
-            .arg(OPERAND)
-            .arg(place.join("to"))
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
-            .process_group(0)
-            .spawn()
-            .expect("strace starts");
-        let group = Pid::from_raw(child.id() as i32).expect("a number");
-        let ended = pidfd_open(group, PidfdFlags::empty()).expect("it is there");
-        let mut polled = [PollFd::new(&ended, PollFlags::IN)];
-        let hangs = poll(&mut polled, Some(&HANG)).expect("waits") == 0;
-        if hangs {
-            kill_process_group(group, Signal::KILL).expect("it is there");
-        }
-        let status = child.wait().expect("it ends");
-        let said = fs::read(place.join("stderr")).expect("its own");
-        let said = String::from_utf8_lossy(&said).into_owned();
-        ((!hangs).then_some(status), said)
+    /// Copies under strace; nothing is returned of a copy that hangs.
+    fn strace(&self, place: &Path, expressions: &[&str], mode: &Mode) -> Option<ExitReport> {
+        let mut strace = strace(&place.join("log"), expressions);
+        let cp = strace.args([BINARY, "cp", "-j", "1"]).args(mode.options);
+        let cp = cp.arg(OPERAND).arg(place.join("to"));
+        ChildProcess::spawn(cp.current_dir(self.folder.path()).stdin(Stdio::null())).try_end()
     }
 
     fn judge(
         &self,
         case: &Case,
-        status: Option<ExitStatus>,
-        said: &str,
+        report: Option<&ExitReport>,
         copy: &Entries,
         came: bool,
     ) -> Option<String> {
-        let Some(status) = status else {
-            return Some("it hung".to_owned());
+        let Some(ExitReport {
+            code, errors: said, ..
+        }) = report
+        else {
+            return Some("it hangs".to_owned());
         };
         if said.contains("panicked") {
             return Some("it panicked".to_owned());
@@ -428,12 +351,12 @@ impl Ground {
             .has("--atomic")
             .then(|| self.torn(case, copy))
             .flatten();
-        match status.code() {
+        match code {
             Some(0) if came && case.must_fail() => Some("exit code 0 after that".to_owned()),
             Some(0) => self.difference(case, said, copy).or(torn),
             Some(1) if said.is_empty() => Some("exit code 1, and nothing said".to_owned()),
             Some(1) => torn,
-            _ => Some(format!("{status}")),
+            _ => Some("another end".to_owned()),
         }
     }
 

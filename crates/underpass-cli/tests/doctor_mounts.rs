@@ -38,7 +38,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn between_two_file_systems_clones_are_refused_and_copies_go_on() {
     let (one, other) = (
         Mounted::tmpfs("size=16m,noatime"),
@@ -70,7 +70,7 @@ fn between_two_file_systems_clones_are_refused_and_copies_go_on() {
 }
 
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_read_only_file_system_is_a_source_if_it_has_a_file() {
     let mounted = Mounted::tmpfs("size=16m");
     fs::write(mounted.path().join("file"), vec![7; 3_000_000]).unwrap();
@@ -95,7 +95,7 @@ fn a_read_only_file_system_is_a_source_if_it_has_a_file() {
 }
 
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn an_empty_read_only_file_system_is_told() {
     let mounted = Mounted::tmpfs("size=16m,ro");
     let (report, code) = json(&[mounted.path()]);
@@ -105,7 +105,7 @@ fn an_empty_read_only_file_system_is_told() {
 }
 
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_full_file_system_is_told_and_left_as_it_was() {
     let mounted = Mounted::tmpfs("size=64k");
     let (report, code) = json(&[mounted.path()]);
@@ -116,7 +116,7 @@ fn a_full_file_system_is_told_and_left_as_it_was() {
 }
 
 #[test]
-#[ignore = "needs root and mounts of its own; run by cargo xtask test"]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
 fn room_for_one_file_only_fails_the_copies_and_not_the_report() {
     let mounted = Mounted::tmpfs("size=1536k");
     let (report, code) = json(&[mounted.path()]);

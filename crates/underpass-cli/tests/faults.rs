@@ -3,21 +3,17 @@
 //! and exit code 0, or a line that names both paths, the errno and how many bytes had moved, and
 //! exit code 1: never a wrong file with exit code 0, never a hang, never a panic.
 
-#[path = "support/copying.rs"]
-mod copying;
-#[path = "support/served.rs"]
-mod served;
+mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use copying::content;
-use served::{Served, curl};
-use sha2::{Digest, Sha256};
+use support::{BINARY, curl, example, run_faults, text};
+use underpass_testkit::{
+    ChildProcess, ExitReport, ServerProcess, WAIT_MAX, content, disk_folder, sha256, strace,
+};
 
 /// Three calls of 8 MiB, the last one with an odd end.
 const LEN: usize = (20 << 20) + 123;
@@ -223,16 +219,16 @@ struct Ground {
     folder: tempfile::TempDir,
     source: PathBuf,
     content: Vec<u8>,
-    hash: Vec<u8>,
+    hash: String,
 }
 
 impl Ground {
     fn new(len: usize) -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = disk_folder();
         let source = folder.path().join("source");
-        let content = content(1, len as u64);
+        let content = content(1, len);
         std::fs::write(&source, &content).expect("room");
-        let hash = Sha256::digest(&content).to_vec();
+        let hash = sha256(&content);
         Self {
             folder,
             source,
@@ -249,26 +245,19 @@ impl Ground {
             Source::File => self.source.clone(),
             Source::Fifo | Source::Socket => self.feed(path("fifo")),
         };
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "--seccomp-bpf", "-o"]).arg(&log);
-        strace.args(["-e", "trace=ioctl,copy_file_range,sendfile,splice"]);
-        for without in case.route.without {
-            strace.args(["-e", without]);
-        }
-        strace.args(["-e", &case.injection()]);
-        strace.args([
-            "timeout",
-            "--signal=KILL",
-            "20",
-            env!("CARGO_BIN_EXE_underpass"),
-            "cp",
-        ]);
-        strace.args(case.route.arguments).arg(&source).arg(&sink);
-        let output = strace.output().expect("strace starts");
+        let injection = case.injection();
+        let expressions = [
+            &["trace=ioctl,copy_file_range,sendfile,splice"],
+            case.route.without,
+        ];
+        let expressions = [&expressions.concat()[..], &[&injection]].concat();
+        let mut strace = strace(&log, &expressions);
+        let cp = strace.args([BINARY, "cp"]).args(case.route.arguments);
+        let report = ChildProcess::spawn(cp.arg(&source).arg(&sink)).try_end();
         let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
         let wrong = self
-            .judge(case, &source, &sink, &output)
-            .or_else(|| case.judge(output.status.success(), came));
+            .judge(case, &source, &sink, report.as_ref())
+            .or_else(|| case.judge(report.is_some_and(|report| report.code == Some(0)), came));
         for path in [&sink, &log] {
             let _ = std::fs::remove_file(path);
         }
@@ -279,20 +268,14 @@ impl Ground {
     fn serve(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
         let (got, log) = (path("got"), path("log"));
-        let (got_name, log_name) = (text(&got), text(&log));
-        let fault = case.injection();
-        let mut under = vec!["strace", "-f", "--seccomp-bpf", "-o", log_name];
-        under.extend(["-e", "trace=sendfile,splice", "-e", &fault]);
-        under.extend(
-            case.route
-                .without
-                .iter()
-                .flat_map(|without| ["-e", without]),
-        );
-        let server = Served::start_under(&under, self.folder.path());
-        let code = curl(&["-o", got_name, &server.url("source")]).status.code();
-        let whole = std::fs::read(&got).is_ok_and(|got| Sha256::digest(got).to_vec() == self.hash);
-        let small = curl(&[&server.url("small")]).stdout;
+        let injection = case.injection();
+        let expressions = [&["trace=sendfile,splice", &injection], case.route.without].concat();
+        let mut tool = strace(&log, &expressions);
+        tool.arg(BINARY);
+        let server = ServerProcess::serve(tool, &["--workers", "1"], self.folder.path());
+        let code = curl(&["-o", text(&got), &server.url("source")]).code;
+        let whole = std::fs::read(&got).is_ok_and(|got| sha256(got) == self.hash);
+        let small = curl(&[&server.url("small")]).output;
         let ended = server.stop();
         let wrong = match code {
             Some(0) if !whole => Some("a wrong file that curl takes for right".to_owned()),
@@ -303,7 +286,7 @@ impl Ground {
         let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
         let wrong = wrong
             .or_else(|| case.judge(code == Some(0), came))
-            .or_else(|| (small != b"a small one").then(|| "serves nobody any more".to_owned()))
+            .or_else(|| (small != "a small one").then(|| "serves nobody any more".to_owned()))
             .or_else(|| (ended.code != Some(0)).then(|| format!("{ended:?}")));
         for path in [&got, &log] {
             let _ = std::fs::remove_file(path);
@@ -315,41 +298,35 @@ impl Ground {
     fn receive(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
         let (got, log) = (path("got"), path("log"));
-        let mut receiver = Command::new("strace")
-            .args(["-f", "--seccomp-bpf", "-o"])
-            .arg(&log)
-            .args(["-e", "trace=splice", "-e", &case.injection()])
-            .args(["timeout", "--signal=KILL", "20"])
-            .arg(example("recv_to_file"))
-            .args(["127.0.0.1:0", text(&got)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("strace starts");
-        let mut address = String::new();
-        let stdout = receiver.stdout.take().expect("a pipe");
-        let mut stdout = BufReader::new(stdout);
-        stdout.read_line(&mut address).expect("an address");
-        let mut socket = TcpStream::connect(address.trim()).expect("connects");
+        let mut strace = strace(&log, &["trace=splice", &case.injection()]);
+        let receiver = strace.arg(example("recv_to_file"));
+        let receiver = ChildProcess::spawn(receiver.args(["127.0.0.1:0", text(&got)]));
+        let address = receiver.hear(":");
+        let mut socket = TcpStream::connect(address).expect("connects");
+        socket.set_write_timeout(Some(WAIT_MAX)).expect("an option");
         // Who receives may give up in the middle.
         let _ = socket.write_all(&self.content);
         drop(socket);
-        let output = receiver.wait_with_output().expect("ends");
+        let Some(report) = receiver.try_end() else {
+            return (Some("it hangs".to_owned()), true);
+        };
         let content = std::fs::read(&got).unwrap_or_default();
-        let whole = Sha256::digest(&content).to_vec() == self.hash;
-        let wrong = match output.status.code() {
+        let whole = sha256(&content) == self.hash;
+        let wrong = match report.code {
             Some(0) if !whole => Some(format!("exit code 0, {} bytes", content.len())),
             Some(1) if !self.content.starts_with(&content) => Some("wrong bytes".to_owned()),
             Some(0 | 1) => None,
             code => Some(format!("exit code {code:?}")),
         };
         let came = std::fs::read_to_string(&log).is_ok_and(|log| has_injected(&log, case));
-        let wrong = wrong.or_else(|| case.judge(output.status.success(), came));
+        let wrong = wrong.or_else(|| case.judge(report.code == Some(0), came));
         for path in [&got, &log] {
             let _ = std::fs::remove_file(path);
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (wrong.map(|wrong| format!("{wrong}: {said}")), came)
+        (
+            wrong.map(|wrong| format!("{wrong}: {}", report.errors)),
+            came,
+        )
     }
 
     /// A FIFO that the content comes out of.
@@ -367,15 +344,26 @@ impl Ground {
         fifo
     }
 
-    fn judge(&self, case: &Case, source: &Path, sink: &Path, output: &Output) -> Option<String> {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    fn judge(
+        &self,
+        case: &Case,
+        source: &Path,
+        sink: &Path,
+        report: Option<&ExitReport>,
+    ) -> Option<String> {
+        let Some(ExitReport {
+            code, errors: said, ..
+        }) = report
+        else {
+            return Some("it hangs".to_owned());
+        };
         let content = std::fs::read(sink).unwrap_or_default();
-        let whole = Sha256::digest(&content).to_vec() == self.hash;
-        match output.status.code() {
+        let whole = sha256(&content) == self.hash;
+        match code {
             Some(0) if whole => None,
             Some(0) => Some(format!("exit code 0, {} of {LEN} bytes", content.len())),
-            Some(1) => complaint(case, source, sink, &said)
-                .or_else(|| miscount(sink, &said))
+            Some(1) => complaint(case, source, sink, said)
+                .or_else(|| miscount(sink, said))
                 .or_else(|| {
                     let right = self.content.starts_with(&content);
                     (!right).then(|| "what was moved is not the source's".to_owned())
@@ -411,22 +399,6 @@ fn miscount(sink: &Path, said: &str) -> Option<String> {
     (!right).then(|| "tells another number of bytes than are there".to_owned())
 }
 
-/// Beside the tool: cargo puts the examples of the library there.
-fn example(name: &str) -> PathBuf {
-    let tool = Path::new(env!("CARGO_BIN_EXE_underpass"));
-    let example = tool.with_file_name("examples").join(name);
-    assert!(
-        example.exists(),
-        "{} is missing: cargo build -p underpass --examples",
-        example.display()
-    );
-    example
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
-
 fn has_injected(log: &str, case: &Case) -> bool {
     let call = match case.route.call {
         "ioctl" => "FICLONE",
@@ -436,45 +408,11 @@ fn has_injected(log: &str, case: &Case) -> bool {
         .any(|line| line.contains(call) && line.contains("(INJECTED)"))
 }
 
-/// Runs all cases on two threads; what was wrong, and how many faults came to pass.
-fn run_all<C: Sync + std::fmt::Debug>(
-    cases: &[C],
-    run: impl Fn(usize, &C) -> (Option<String>, bool) + Sync,
-) {
-    let (next, came) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || {
-        let mut wrong = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(case) = cases.get(number) else {
-                return wrong;
-            };
-            let (fault, injected) = run(number, case);
-            came.fetch_add(usize::from(injected), Ordering::Relaxed);
-            wrong.extend(fault.map(|fault| format!("{case:?}\n    {fault}")));
-        }
-    };
-    let wrong: Vec<String> = std::thread::scope(|scope| {
-        let workers = [scope.spawn(work), scope.spawn(work)];
-        let wrong = workers.map(|worker| worker.join().expect("works"));
-        wrong.into_iter().flatten().collect()
-    });
-    let (came, all) = (came.load(Ordering::Relaxed), cases.len());
-    println!("{all} cases, the fault came to pass in {came}");
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-    assert!(came * 10 > all * 9, "nearly all faults came to pass");
-}
-
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn a_copy_comes_out_right_or_says_why_not() {
     let ground = Ground::new(LEN);
-    run_all(&cases(&ROUTES), |number, case| ground.run(number, case));
+    run_faults(&cases(&ROUTES), |number, case| ground.run(number, case));
 }
 
 /// What a client sees: all of the file, or a connection that ends early; and the next client is
@@ -487,7 +425,7 @@ fn a_download_comes_out_right_or_breaks_off() {
     let mut cases = cases(&SERVED);
     // A socket that had room all the time gives no sign that it has room again.
     cases.retain(|case| case.fault != "error=EAGAIN");
-    run_all(&cases, |number, case| ground.serve(number, case));
+    run_faults(&cases, |number, case| ground.serve(number, case));
 }
 
 /// Bytes that were taken from a socket and are still on their way can't be read again.
@@ -498,5 +436,5 @@ fn what_is_received_comes_out_right_or_says_why_not() {
     let mut cases = cases(&RECEIVED);
     // On a socket that blocks it is a timeout.
     cases.retain(|case| case.fault != "error=EAGAIN");
-    run_all(&cases, |number, case| ground.receive(number, case));
+    run_faults(&cases, |number, case| ground.receive(number, case));
 }

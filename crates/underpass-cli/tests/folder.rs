@@ -1,17 +1,15 @@
 //! A folder as people have them, big files and hundreds of small ones, downloaded by many
 //! connections at once, whole and in ranges.
 
-#[path = "support/served.rs"]
-mod served;
+mod support;
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Write, empty};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use served::Served;
-use sha2::{Digest, Sha256};
+use support::{curl, text, underpass};
+use underpass_testkit::{SeededRandom, ServerProcess, content, disk_folder, sha256_reader};
 
 const MIB: u64 = 1 << 20;
 
@@ -20,31 +18,15 @@ const BIG: [u64; 3] = [512 * MIB + 1, 300 * MIB - 4095, 200 * MIB + 77_777];
 
 const SMALL_FILES: u64 = 400;
 
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
-    }
-
-    fn write(&mut self, path: &Path, len: u64) {
-        let mut block = Vec::with_capacity(MIB as usize);
-        while block.len() < MIB as usize {
-            block.extend_from_slice(&self.below(1 << 30).to_le_bytes()[..4]);
-        }
-        let (mut file, mut left) = (File::create(path).expect("a file"), len);
-        while left > 0 {
-            // No block is like the one before it.
-            block.rotate_left(4093);
-            let now = left.min(MIB);
-            file.write_all(&block[..now as usize]).expect("room");
-            left -= now;
-        }
+/// A new file in which no block is like the one before it.
+fn write(random: &mut SeededRandom, path: &Path, len: u64) {
+    let mut block = content(random.next_u64(), MIB);
+    let (mut file, mut left) = (File::create(path).expect("a file"), len);
+    while left > 0 {
+        block.rotate_left(4093);
+        let now = left.min(MIB);
+        file.write_all(&block[..now as usize]).expect("room");
+        left -= now;
     }
 }
 
@@ -56,7 +38,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = disk_folder();
         for name in ["here", "there"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
         }
@@ -64,7 +46,7 @@ impl Ground {
             folder,
             names: Vec::new(),
         };
-        let mut random = Random(1);
+        let mut random = SeededRandom::new(1);
         for (number, len) in BIG.into_iter().enumerate() {
             ground.add(&mut random, format!("big-{number}"), len);
         }
@@ -80,8 +62,8 @@ impl Ground {
         ground
     }
 
-    fn add(&mut self, random: &mut Random, name: String, len: u64) {
-        random.write(&self.here().join(&name), len);
+    fn add(&mut self, random: &mut SeededRandom, name: String, len: u64) {
+        write(random, &self.here().join(&name), len);
         self.names.push(name);
     }
 
@@ -94,7 +76,7 @@ impl Ground {
     }
 
     /// One run of curl over all downloads, many at a time.
-    fn download(&self, server: &Served, downloads: &[Download]) {
+    fn download(&self, server: &ServerProcess, downloads: &[Download]) {
         let mut config = String::from("parallel\nparallel-max = 24\nfail\nsilent\nshow-error\n");
         for Download { name, range, to } in downloads {
             let (url, to) = (server.url(name), self.there(to));
@@ -110,16 +92,10 @@ impl Ground {
             config.trim_end_matches("next\nfail\nsilent\nshow-error\n"),
         )
         .expect("room");
-        let output = Command::new("curl")
-            .args(["--max-time", "300", "--config"])
-            .arg(&path)
-            .output()
-            .expect("curl starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}", output.status);
+        curl(&["--config", text(&path)]).assert_success();
     }
 
-    fn hash_here(&self, name: &str) -> Vec<u8> {
+    fn hash_here(&self, name: &str) -> (u64, String) {
         hash([self.here().join(name)])
     }
 }
@@ -132,24 +108,19 @@ struct Download {
 }
 
 /// Of the files one behind the other; those without a byte may be missing.
-fn hash(files: impl IntoIterator<Item = PathBuf>) -> Vec<u8> {
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; MIB as usize]);
-    for path in files {
-        let Ok(mut file) = File::open(&path) else {
-            continue;
-        };
-        while let read @ 1.. = file.read(&mut buffer).expect("reads") {
-            hash.update(&buffer[..read]);
-        }
+fn hash(files: impl IntoIterator<Item = PathBuf>) -> (u64, String) {
+    let mut all: Box<dyn Read> = Box::new(empty());
+    for file in files.into_iter().filter_map(|path| File::open(path).ok()) {
+        all = Box::new(all.chain(file));
     }
-    hash.finalize().to_vec()
+    sha256_reader(all)
 }
 
 #[test]
 #[ignore = "needs curl; run by cargo xtask test"]
 fn a_folder_is_downloaded_whole_and_in_ranges_by_many_at_once() {
     let ground = Ground::new();
-    let server = Served::start(&ground.here());
+    let server = ServerProcess::serve(underpass(), &["--workers", "1"], &ground.here());
 
     let whole = ground.names.iter().map(|name| Download {
         name: name.clone(),
@@ -162,7 +133,7 @@ fn a_folder_is_downloaded_whole_and_in_ranges_by_many_at_once() {
         assert_eq!(got, ground.hash_here(name), "{name}");
     }
 
-    let mut random = Random(2);
+    let mut random = SeededRandom::new(2);
     let mut parts = Vec::new();
     for (number, len) in BIG.into_iter().enumerate() {
         let mut from = 0;
@@ -185,10 +156,10 @@ fn a_folder_is_downloaded_whole_and_in_ranges_by_many_at_once() {
     }
 
     let ended = server.stop();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.assert_success();
     let big = 2 * BIG.into_iter().sum::<u64>();
     let sent = |by: &str| -> Option<u64> {
-        let (before, _) = ended.stdout.split_once(&format!(" bytes by {by}"))?;
+        let (before, _) = ended.output.split_once(&format!(" bytes by {by}"))?;
         before.split_whitespace().next_back()?.parse().ok()
     };
     let sent = sent("splice").unwrap_or(0) + sent("sendfile").unwrap_or(0);

@@ -9,6 +9,7 @@ use crate::listen::address::ListenAt;
 
 /// A server could not start, or not go on in another way.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// Somebody else listens on the address.
     AddressTaken {
@@ -189,8 +190,32 @@ impl std::error::Error for Error {
     }
 }
 
+impl Error {
+    /// Whether this address could not be listened on.
+    pub fn is_about(&self, at: &ListenAt) -> bool {
+        match (self, at) {
+            (
+                Error::AddressTaken { address }
+                | Error::AddressNotHere { address }
+                | Error::PortForbidden { address }
+                | Error::Listen { address, .. },
+                ListenAt::Tcp(asked),
+            ) => address == asked,
+            (
+                Error::PathTaken { path }
+                | Error::NoSocketThere { path }
+                | Error::Path { path, .. },
+                ListenAt::Unix { path: asked, .. },
+            ) => path == asked,
+            (Error::ListenTwice { at: twice }, at) => twice == at,
+            _ => false,
+        }
+    }
+}
+
 /// A connection cannot go on as asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ConnectionError {
     /// The deadline passed.
     TimedOut,
@@ -206,6 +231,8 @@ pub enum ConnectionError {
     Move(underpass::Error),
     /// Reading from the socket failed in a way that is not the peer leaving.
     Read(io::Error),
+    /// A connection could not be opened.
+    Connect(io::Error),
 }
 
 impl fmt::Display for ConnectionError {
@@ -218,6 +245,7 @@ impl fmt::Display for ConnectionError {
             ConnectionError::InputFull => f.write_str("the peer sent more than there is room for"),
             ConnectionError::Move(error) => error.fmt(f),
             ConnectionError::Read(error) => write!(f, "recv: {error}"),
+            ConnectionError::Connect(error) => write!(f, "connect: {error}"),
         }
     }
 }

@@ -177,6 +177,9 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 /// memory, unless a connection ends before. Ten tries a second cost nothing and are felt by nobody.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
+/// How long to wait before connecting again to a Unix socket whose queue is full.
+pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
+
 /// What all connections of a worker may send before the first one has its turn again, unless there
 /// are so many that their smallest turns come to more: within two milliseconds or so a new
 /// connection is looked at.

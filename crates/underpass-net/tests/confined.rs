@@ -12,18 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
-    Confine, Connection, ConnectionLimits, Error, Inherited, Protocol, ReadOutcome,
+    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
     Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine, start,
 };
-
-const HANG: Duration = Duration::from_secs(20);
+use underpass_testkit::WAIT_MAX;
 
 /// Does what each line says, on a worker's thread and then on one of its blocking threads, and
 /// answers with how both went.
@@ -42,6 +40,7 @@ impl AddAssign<&Nothing> for Nothing {
 
 impl Protocol for Obedient {
     type Worker = ();
+    type Service = ();
     type Summary = Nothing;
 
     fn confine(&self) -> Result<(), Error> {
@@ -50,8 +49,8 @@ impl Protocol for Obedient {
 
     fn worker(&self) {}
 
-    async fn serve_connection(_worker: Rc<()>, mut stream: Connection) {
-        stream.start_deadline(HANG);
+    async fn serve_connection(_worker: Rc<()>, _service: (), mut stream: Connection) {
+        stream.start_deadline(WAIT_MAX);
         loop {
             let end = stream.input().iter().position(|&byte| byte == b'\n');
             if let Some(end) = end {
@@ -128,14 +127,14 @@ impl Server {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let setup = ServerConfig {
             protocol,
-            listen: vec![any.into()],
+            listeners: vec![ListenerConfig::new(any.into(), ())],
             workers: 1,
             policy: Policy::default(),
             limits: ConnectionLimits::default(),
         };
         let running = start(&setup, Inherited::default()).unwrap();
         let socket = TcpStream::connect(running.address().unwrap()).unwrap();
-        socket.set_read_timeout(Some(HANG)).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
         Server {
             running: Some(running),
             folder,

@@ -65,8 +65,8 @@ pub enum Error {
     Status {
         /// Which one.
         listen: String,
-        /// What the kernel said.
-        source: io::Error,
+        /// Why not.
+        source: underpass_net::Error,
     },
     /// A thread beside the workers could not be made.
     Thread {
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::Status { listen, source } => {
-                write!(f, "cannot listen for metrics on {listen}: {source}")
+                write!(f, "no metrics and health on {listen}: {source}")
             }
             Error::Thread { doing, source } => write!(f, "cannot {doing}: {source}"),
             Error::Net(error) => error.fmt(f),
@@ -122,10 +122,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Root { errno, .. } | Error::NoBeneath { errno } => Some(errno),
-            Error::Log { source, .. }
-            | Error::Status { source, .. }
-            | Error::Thread { source, .. } => Some(source),
-            Error::Net(error) => Some(error),
+            Error::Log { source, .. } | Error::Thread { source, .. } => Some(source),
+            Error::Status { source, .. } | Error::Net(source) => Some(source),
             Error::ConfigFile { error, .. } => Some(error),
             Error::Config(_)
             | Error::Site { .. }

@@ -45,7 +45,7 @@ pub use error::Error;
 pub use http::coding::Coding;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
-pub use monitor::{StatusAddress, StatusOptions};
+pub use monitor::address::{StatusAddress, StatusOptions};
 pub use options::{ServerOptions, SiteOptions};
 pub use request::forwarded::client;
 pub use site::rules::TypeOptions;

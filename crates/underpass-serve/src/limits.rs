@@ -61,17 +61,11 @@ pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
 /// lost them.
 pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the status address waits where no connection can be taken, for want of descriptors.
-pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(500);
-
 /// Connections to the status address at once: a scraper, a health check and somebody who looks.
-pub(crate) const MONITOR_CONNECTIONS_MAX: usize = 16;
-
-/// What one of them may ask with.
-pub(crate) const MONITOR_HEAD_BYTES_MAX: usize = 32 << 10;
+pub(crate) const METRICS_CONNECTIONS_MAX: usize = 16;
 
 /// How long one of them may take, from its first byte to its last.
-pub(crate) const MONITOR_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Entries of a folder that are sorted before they are listed. Nobody reads more rows than this,
 /// and they are a few megabytes at the most.

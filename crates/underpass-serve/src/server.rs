@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use underpass::Mechanism;
-use underpass_net::{Inherited, Server, ServerConfig};
+use underpass_net::{Inherited, ListenAt, ListenerAccess, ListenerConfig, Server, ServerConfig};
 
-use crate::StatusOptions;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::HttpProtocol;
+use crate::connection::service::HttpService;
 use crate::connection::worker::{HttpShared, ServeSummary};
 use crate::error::Error;
+use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions};
-use crate::metrics::registry::{MetricsRegistry, MetricsUse, Presence};
-use crate::monitor::{Beside, Monitor};
+use crate::metrics::registry::{MetricsRegistry, MetricsUse};
+use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
@@ -21,11 +22,16 @@ use crate::site::sites::ServedSites;
 #[derive(Debug)]
 pub struct FileServer {
     running: Server<ServeSummary>,
-    board: Arc<MetricsRegistry>,
-    presence: Presence,
-    digests: Arc<DigestCache>,
+    kept: KeptState,
     log: LogOptions,
-    status: StatusOptions,
+}
+
+/// What stays when workers are replaced.
+#[derive(Debug)]
+struct KeptState {
+    registry: Arc<MetricsRegistry>,
+    metrics: Arc<MetricsService>,
+    digests: Arc<DigestCache>,
 }
 
 /// Serves the sites of `options` until its [`Server::shutdown`] is told to stop. Returns when
@@ -59,31 +65,19 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         .requests
         .check(options.connections.input_bytes_max)?;
     let sites = Arc::new(ServedSites::open(&options.sites)?);
-    let beside = match inherited.is_succession() {
-        true => Beside::Predecessor,
-        false => Beside::Nobody,
-    };
-    let monitor = Monitor::listen(&options.status, beside)?;
-    let metrics = match &monitor {
-        Some(_) => MetricsUse::Read,
-        None => MetricsUse::Unread,
-    };
     let log = AccessLog::open(&options.log)?;
-    let board = Arc::new(MetricsRegistry::new(log, metrics, options.explain));
-    let presence = Presence::new();
-    let digests = Arc::default();
-    let server_config = server_config(options, sites, &board, &presence, &digests);
-    let running = underpass_net::start(&server_config, inherited)?;
-    if let Some(monitor) = monitor {
-        monitor.start(Arc::clone(&board), running.shutdown(), &presence)?;
-    }
+    let registry = Arc::new(MetricsRegistry::new(log, options.explain));
+    let kept = KeptState {
+        metrics: Arc::new(MetricsService::new(Arc::clone(&registry))),
+        registry,
+        digests: Arc::default(),
+    };
+    let config = server_config(options, sites, &kept);
+    let running = underpass_net::start(&config, inherited);
     Ok(FileServer {
-        running,
-        board,
-        presence,
-        digests,
+        running: running.map_err(|error| start_error(error, options))?,
+        kept,
         log: options.log.clone(),
-        status: options.status.clone(),
     })
 }
 
@@ -110,14 +104,14 @@ impl FileServer {
             .requests
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
-        let (board, presence) = (&self.board, &self.presence);
-        let server_config = server_config(options, sites, board, presence, &self.digests);
-        self.running.reload(&server_config)?;
+        let config = server_config(options, sites, &self.kept);
+        let reloaded = self.running.reload(&config);
+        reloaded.map_err(|error| start_error(error, options))?;
         self.reopen_log();
         Ok(())
     }
 
-    /// What every worker tells to the same place can't change under half of them.
+    /// What all workers write to the same place can't change under half of them.
     fn check_fixed(&self, options: &ServerOptions) -> Result<(), Error> {
         let (log, asked) = (&self.log, &options.log);
         let is_same_log = log.access == asked.access
@@ -125,8 +119,7 @@ impl FileServer {
             && log.queue_bytes_max == asked.queue_bytes_max;
         let what = match () {
             () if !is_same_log => "log",
-            () if self.status.listen != options.status.listen => "status",
-            () if self.board.explain != options.explain => "explain",
+            () if self.kept.registry.explain != options.explain => "explain",
             () => return Ok(()),
         };
         Err(Error::Fixed { what })
@@ -136,30 +129,52 @@ impl FileServer {
 fn server_config(
     options: &ServerOptions,
     sites: Arc<ServedSites>,
-    board: &Arc<MetricsRegistry>,
-    presence: &Presence,
-    digests: &Arc<DigestCache>,
+    kept: &KeptState,
 ) -> ServerConfig<HttpProtocol> {
+    let status = options.status.listen.as_ref();
+    let metrics = match status {
+        Some(_) => MetricsUse::Read,
+        None => MetricsUse::Unread,
+    };
+    let files = |at: &ListenAt| ListenerConfig::new(at.clone(), HttpService::Files);
+    let status = status.map(|address| ListenerConfig {
+        at: address.listen_at(),
+        service: HttpService::Metrics(Arc::clone(&kept.metrics)),
+        access: ListenerAccess::Operators {
+            connections_max: METRICS_CONNECTIONS_MAX,
+        },
+    });
     ServerConfig {
         protocol: HttpProtocol {
             shared: HttpShared {
                 sites,
                 limits: options.requests.clone(),
                 joining: joining(options),
-                board: Arc::clone(board),
-                _presence: presence.clone(),
-                digests: Arc::clone(digests),
+                board: Arc::clone(&kept.registry),
+                observation: kept.registry.observation(metrics),
+                digests: Arc::clone(&kept.digests),
                 proxies: options.connections.proxy.clone(),
             },
             user: options.user.clone(),
             confine: options.confine,
         },
-        listen: options.listen.clone(),
+        listeners: options.listen.iter().map(files).chain(status).collect(),
         workers: options
             .workers
             .map_or_else(underpass_net::cores, Into::into),
         policy: options.policy,
         limits: options.connections.clone(),
+    }
+}
+
+/// Keeps apart which of the addresses could not be listened on.
+fn start_error(error: underpass_net::Error, options: &ServerOptions) -> Error {
+    match &options.status.listen {
+        Some(address) if error.is_about(&address.listen_at()) => Error::Status {
+            listen: address.to_string(),
+            source: error,
+        },
+        _ => Error::Net(error),
     }
 }
 

@@ -83,7 +83,7 @@ fn unpack(archive: &[u8], command: &str, arguments: &[&str]) -> tempfile::TempDi
 }
 
 #[test]
-#[ignore = "needs tar, bsdtar and zstd; run by cargo xtask test"]
+#[ignore = "needs tar, bsdtar, zstd and curl; run by cargo xtask test"]
 fn the_tree_that_comes_out_is_the_one_that_went_in() {
     let server = site();
     let expected = tree(&server.site());
@@ -100,7 +100,7 @@ fn the_tree_that_comes_out_is_the_one_that_went_in() {
 }
 
 #[test]
-#[ignore = "needs tar, bsdtar and zstd; run by cargo xtask test"]
+#[ignore = "needs tar, bsdtar, zstd and curl; run by cargo xtask test"]
 fn a_sparse_file_beyond_8_gib_has_its_size() {
     const SIZE: u64 = (8 << 30) + 12_345;
     let server = Server::start();

@@ -5,11 +5,17 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, StatusAddress};
+
+/// How long anything may take before the test has failed.
+const HANG: Duration = Duration::from_secs(60);
 
 /// Connections to wait for the new workers with.
 const TRIES_MAX: u64 = 10_000;
@@ -51,16 +57,12 @@ fn the_log_goes_on_over_a_reload_that_serves_something_else() {
 
 #[test]
 fn what_all_workers_tell_into_is_left_to_an_upgrade() {
-    let (server, folder, _log) = logged();
+    let (server, _folder, _log) = logged();
     server.write("f", "f");
-    let changes: [(&str, Change<'_>); 4] = [
+    let changes: [(&str, Change<'_>); 3] = [
         ("log", &|options| options.log.format = LogFormat::Json),
         ("log", &|options| options.log.access = Access::Off),
         ("explain", &|options| options.explain = Explain::On),
-        ("status", &|options| {
-            let path = folder.path().join("status");
-            options.status.listen = Some(StatusAddress::Unix(path));
-        }),
     ];
     for (key, change) in changes {
         let mut options = server.options().clone();
@@ -70,5 +72,37 @@ fn what_all_workers_tell_into_is_left_to_an_upgrade() {
             outcome => panic!("{key}: {outcome:?}"),
         }
         assert_eq!(server.get("/f").body, b"f");
+    }
+}
+
+/// What the status address answers to a request for health.
+fn health(path: &Path) -> String {
+    let mut socket = UnixStream::connect(path).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let request = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+    socket.write_all(request).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_status_address_is_changed_by_a_reload() {
+    let (server, folder, _log) = logged();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let mut options = server.options().clone();
+    for path in [&first, &second] {
+        options.status.listen = Some(StatusAddress::Unix(path.clone()));
+        server.server().reload(&options).unwrap();
+        let answer = health(path);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    options.status.listen = None;
+    server.server().reload(&options).unwrap();
+    // The socket of an earlier configuration is there until its workers have seen that they retire.
+    let start = Instant::now();
+    while first.exists() || second.exists() {
+        assert!(start.elapsed() < HANG);
+        std::thread::yield_now();
     }
 }

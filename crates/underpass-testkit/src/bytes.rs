@@ -43,8 +43,7 @@ pub fn sha256_reader(mut from: impl Read) -> (u64, String) {
 
 /// Returns the length and the SHA-256 of a file.
 #[track_caller]
-pub fn sha256_file(path: impl AsRef<Path>) -> (u64, String) {
-    let path = path.as_ref();
+pub fn sha256_file(path: &Path) -> (u64, String) {
     sha256_reader(File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
@@ -57,8 +56,7 @@ pub fn assert_same(got: &[u8], expected: &[u8], what: &str) {
 
 /// Compares two files by length and hash.
 #[track_caller]
-pub fn assert_same_files(one: impl AsRef<Path>, other: impl AsRef<Path>) {
-    let (one, other) = (one.as_ref(), other.as_ref());
+pub fn assert_same_files(one: &Path, other: &Path) {
     let are_equal = sha256_file(one) == sha256_file(other);
     assert!(
         are_equal,

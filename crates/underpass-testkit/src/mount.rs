@@ -1,6 +1,5 @@
 //! Mounts in a mount namespace that ends with the test.
 
-use std::ffi::OsStr;
 use std::fs::read_link;
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +22,7 @@ pub fn assert_private_mounts() {
 
 /// Runs `mount` with `arguments`, onto `at`.
 #[track_caller]
-pub fn mount<A: AsRef<OsStr>>(arguments: &[A], at: &Path) {
+pub fn mount(arguments: &[&str], at: &Path) {
     run(Command::new("mount").args(arguments).arg(at)).assert_success();
 }
 
@@ -34,8 +33,6 @@ pub fn mount_image(make: &[&str], mib: u64, at: &Path) {
     let image = tempfile::NamedTempFile::new().expect("an image");
     image.as_file().set_len(mib << 20).expect("a sparse file");
     run(Command::new(make[0]).args(&make[1..]).arg(image.path())).assert_success();
-    mount(
-        &["-o".as_ref(), "loop".as_ref(), image.path().as_os_str()],
-        at,
-    );
+    let path = image.path().to_str().expect("a name of letters");
+    mount(&["-o", "loop", path], at);
 }

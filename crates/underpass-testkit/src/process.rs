@@ -96,6 +96,11 @@ impl ChildProcess {
         Pid::from_child(&self.child)
     }
 
+    /// Returns its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the only child of the process, or else the process.
     pub fn traced_pid(&self) -> Pid {
         let started = self.child.id();
@@ -145,10 +150,10 @@ impl ChildProcess {
     ///
     /// Panics where it ends before that.
     #[track_caller]
-    pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
-        wait_until(what, || {
+    pub fn until(&mut self, mut holds: impl FnMut() -> bool) {
+        wait_until("progress", || {
             let holds = holds();
-            assert!(holds || !self.is_over(), "it ended before: {what}");
+            assert!(holds || !self.is_over(), "it ended before that");
             holds
         });
     }

@@ -1,7 +1,7 @@
 //! Asking the kernel for its TLS: the `tls` protocol on a TCP socket, and the ciphers it takes.
 //!
 //! A socket with the protocol attached and no keys behaves as plain TCP. With keys it is
-//! [`Kind::TcpKernelTls`](crate::Kind::TcpKernelTls) for everything else in this crate. Whether a
+//! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for everything else in this crate. Whether a
 //! kernel can is found out on a connection to oneself: the version number does not tell.
 
 use std::os::fd::AsFd;
@@ -124,7 +124,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::{Endpoint, Kind};
+    use crate::{Endpoint, EndpointKind};
 
     #[test]
     fn crypto_infos_are_as_long_as_the_kernels() {
@@ -150,14 +150,17 @@ mod tests {
         );
         match attach(&socket) {
             Ok(()) => {
-                assert_eq!(Endpoint::of(&socket).unwrap().kind, Kind::TcpKernelTls);
+                assert_eq!(
+                    Endpoint::of(&socket).unwrap().kind,
+                    EndpointKind::TcpKernelTls
+                );
                 assert_eq!(attach(&socket), Err(Errno::EXIST));
                 assert_eq!(try_keys(&socket, Side::Sink, version, cipher), Ok(()));
                 assert_eq!(try_keys(&socket, Side::Source, version, cipher), Ok(()));
             }
             Err(errno) => {
                 assert_eq!(errno, Errno::NOENT);
-                assert_eq!(Endpoint::of(&socket).unwrap().kind, Kind::Tcp);
+                assert_eq!(Endpoint::of(&socket).unwrap().kind, EndpointKind::Tcp);
             }
         }
     }

@@ -1,26 +1,30 @@
-//! Moves bytes between files and sockets underneath user space, and tells how every byte travelled.
+//! Moves bytes between files and sockets underneath user space, and reports how every byte
+//! travelled.
 //!
 //! Copying a file to a socket through a program costs two system calls and two copies per buffer.
 //! The kernel can do without: it can share blocks between files ([`Mechanism::Clone`]), copy
 //! inside a file system or on its server ([`Mechanism::CopyRange`]), hand pages of the page cache
 //! to a socket ([`Mechanism::Sendfile`]) or pass them through a pipe ([`Mechanism::Splice`]).
 //! Each of these works for some pairs of descriptors and refuses others, in a dozen ways that
-//! differ between kernels and file systems. This crate knows the ways, tries in the best order,
-//! falls back without losing or doubling a byte, and says what it did.
+//! differ between kernels and file systems. This crate knows the ways, tries them in the best
+//! order, falls back without losing or doubling a byte, and reports what it did.
 //!
-//! # The story
+//! # How it works
 //!
-//! A [`Source`] and a [`Sink`] are open descriptors with their [`Kind`]. [`plan()`] looks at
-//! both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and answers a
+//! A [`Source`] and a [`Sink`] are open descriptors with their [`EndpointKind`]. [`plan()`] looks at
+//! both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and returns a
 //! [`Plan`]: the mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a
-//! plan in progress: it hands out one [`Op`] after the other, is told each result, and says how
+//! plan in progress: it returns one [`Op`] after the other, records each result, and says how
 //! to go on. A *driver* makes the calls and waits: [`drive::blocking`] on a thread,
 //! `drive::tokio` (feature `tokio`) on an event loop. The end is an [`Account`] measured from the
 //! counts that the kernel returned, or an [`Error`] whose account is just as exact.
 //!
 //! A server that interleaves protocol heads and file ranges keeps an [`Outbox`] per connection.
 //!
-//! # The short way
+//! # Examples
+//!
+//! Copies a file. [`send_file`] and [`recv_file`] do the same between a file and a socket,
+//! [`relay_streams`] between two sockets.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,12 +35,46 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Progress, cancelling and policies: [`drive::blocking::Driver`]. Sockets of Tokio:
+//! `drive::tokio`. A driver of your own: [`drive`] and [`Outbox`].
+//!
 //! # What the caller has to know
 //!
-//! Bytes that left by sendfile or splice are references to the page cache until the peer has
-//! acknowledged them: see [`Aliasing`]. File positions of both sides are unspecified after a move.
+//! - Bytes that left by sendfile or splice are references to the page cache until the peer has
+//!   acknowledged them: see [`Aliasing`].
+//! - File positions of both sides are unspecified after a move.
+//! - One [`Kernel`] serves a whole program, or a thread of it: it remembers refusals and keeps
+//!   idle pipes. It is passed by reference; there are no globals.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `tokio` | `drive::tokio`: sending, receiving and relaying on Tokio's event loop |
+//! | `serde` | `Serialize` for [`Account`], [`Plan`] and what they are made of |
+//!
+//! # Versions
+//!
+//! Linux 5.10 and later; what a kernel lacks is left out and reported. The minimum Rust version is
+//! in `Cargo.toml`; a higher one is a new minor version of this crate.
+//!
+//! Two types of other crates are in the public interface. [`Errno`] is that of `rustix` 1: what a
+//! driver of your own records are results of system calls, and `rustix` is what makes them; a type
+//! of our own would be converted at every call and gain no meaning. It is re-exported, so that
+//! `rustix` need not be a dependency of yours. `drive::tokio` names Tokio's sockets and
+//! `Interest`. A new major version of either is a new major version of this crate.
+//!
+//! Enumerations to which variants will be added are `#[non_exhaustive]`. Those that a driver has to
+//! handle completely ([`Step`], [`Due`], [`Piece`]) are not, and neither is [`Mechanism`]: a sixth
+//! way to move bytes is news for every caller.
 
 #![deny(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Underpass moves bytes by Linux system calls; it runs on Linux 5.10 and later only");
@@ -53,19 +91,25 @@ pub mod tcp;
 mod transfer;
 mod vocabulary;
 
-pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
+pub use drive::blocking::{Progress, copy_file, recv_file, relay_streams, send_file};
+pub use drive::half_close::Relayed;
 pub use kernel::Kernel;
-pub use outbox::{Beside, Due, FileRange, Joining, Loaded, More, Outbox, Piece, Unsent};
+pub use outbox::{Due, FileRange, Joining, Loaded, More, Outbox, Piece, SendStats, Unsent};
 pub use plan::facts::{KernelFacts, Pipes};
 pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
 pub use plan::reason::Reason;
 pub use plan::{Plan, plan};
 pub use shared_file::SharedFile;
-pub use transfer::op::{Held, Middle, Op};
+pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};
 pub use vocabulary::account::{Account, Cause, Refusal, Scope, Tally};
-pub use vocabulary::endpoint::{Endpoint, FileStat, Kind, Owed, Side, Sink, Source, Waits, Writes};
+pub use vocabulary::endpoint::{
+    Endpoint, EndpointKind, FileStat, Owed, Side, Sink, Source, Waits, Writes,
+};
 pub use vocabulary::error::{Error, Fault};
 pub use vocabulary::mechanism::{Mechanism, UnknownMechanism};
 pub use vocabulary::{errno, limits};
+
+#[doc(no_inline)]
+pub use rustix::io::Errno;

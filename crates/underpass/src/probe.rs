@@ -10,7 +10,7 @@ use crate::outbox::FileRange;
 use crate::shared_file::SharedFile;
 use crate::sys;
 use crate::vocabulary::endpoint::{
-    Endpoint, Kind, Owed, Sink, Source, Waits, Writes, within_offsets,
+    Endpoint, EndpointKind, Owed, Sink, Source, Waits, Writes, within_offsets,
 };
 
 impl Endpoint {
@@ -30,7 +30,7 @@ impl Endpoint {
             Waits::Blocks
         };
         let writes = match (kind, flags.contains(OFlags::APPEND)) {
-            (Kind::File, true) => Writes::Appends,
+            (EndpointKind::File, true) => Writes::Appends,
             _ => Writes::AtOffset,
         };
         Ok(Self {
@@ -38,7 +38,7 @@ impl Endpoint {
             waits,
             writes,
             device: stat.st_dev,
-            size: if kind == Kind::File {
+            size: if kind == EndpointKind::File {
                 stat.st_size.max(0).cast_unsigned()
             } else {
                 0
@@ -126,31 +126,31 @@ impl FileRange {
     }
 }
 
-fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<Kind, Errno> {
+fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<EndpointKind, Errno> {
     Ok(match file_type {
-        FileType::RegularFile => Kind::File,
-        FileType::BlockDevice => Kind::Block,
-        FileType::CharacterDevice => Kind::Char,
-        FileType::Fifo => Kind::Pipe,
+        FileType::RegularFile => EndpointKind::File,
+        FileType::BlockDevice => EndpointKind::Block,
+        FileType::CharacterDevice => EndpointKind::Char,
+        FileType::Fifo => EndpointKind::Pipe,
         FileType::Socket => socket_kind(fd)?,
-        _ => Kind::Other,
+        _ => EndpointKind::Other,
     })
 }
 
-fn socket_kind(fd: BorrowedFd<'_>) -> Result<Kind, Errno> {
+fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     if rustix::net::sockopt::socket_type(fd)? != SocketType::STREAM {
-        return Ok(Kind::Other);
+        return Ok(EndpointKind::Other);
     }
     Ok(match rustix::net::sockopt::socket_domain(fd)? {
-        AddressFamily::UNIX => Kind::Unix,
+        AddressFamily::UNIX => EndpointKind::Unix,
         AddressFamily::INET | AddressFamily::INET6 => {
             if sys::tcp_ulp_is_tls(fd) {
-                Kind::TcpKernelTls
+                EndpointKind::TcpKernelTls
             } else {
-                Kind::Tcp
+                EndpointKind::Tcp
             }
         }
-        _ => Kind::Other,
+        _ => EndpointKind::Other,
     })
 }
 

@@ -5,37 +5,41 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::Arguments;
-use super::kit::Shop;
-use super::run::SHAPES;
-use super::short::Document;
+use super::arguments::PeersArguments;
+use super::installation::Installation;
+use super::short::BenchResult;
+use super::table::PeerTable;
 use crate::workspace::Fallible;
 
 const PAGE: &str = "docs/measurements.md";
 const HEAD: &str = include_str!("head.md");
 
 /// Writes the page from all results that are there. A quick run has nothing to say in `docs`.
-pub(super) fn write(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<()> {
-    let root = &shop.workspace.root;
+pub(super) fn write(
+    installation: &Installation<'_>,
+    table: &PeerTable,
+    arguments: &PeersArguments,
+) -> Fallible<()> {
+    let root = &installation.workspace.root;
     let mut short = String::new();
     let mut tables = String::new();
-    for shape in SHAPES {
-        let json = shape.json(arguments);
+    for document in &table.documents {
+        let json = arguments.result(&format!("{}.json", document.name));
         if !root.join(&json).exists() {
             continue;
         }
-        let document: Document = serde_json::from_str(&fs::read_to_string(root.join(&json))?)?;
-        short.push_str(&document.in_short());
-        let markdown = rendered(shop, &json)?;
+        let result: BenchResult = serde_json::from_str(&fs::read_to_string(root.join(&json))?)?;
+        short.push_str(&result.in_short(table));
+        let markdown = rendered(installation, &json)?;
         let _ = writeln!(
             tables,
             "\n## {}\n\n{}",
-            shape.title,
+            document.title,
             lowered(&markdown).trim()
         );
     }
     let page = if arguments.quick {
-        arguments.results().join("measurements.md")
+        arguments.result("measurements.md")
     } else {
         PAGE.into()
     };
@@ -45,16 +49,18 @@ pub(super) fn write(shop: &Shop<'_>, arguments: &Arguments) -> Fallible<()> {
 }
 
 /// The tables of a result, as the bench writes them.
-fn rendered(shop: &Shop<'_>, json: &Path) -> Fallible<String> {
+fn rendered(installation: &Installation<'_>, json: &Path) -> Fallible<String> {
     let markdown = json.with_extension("md");
-    let mut render = shop.command("underpass");
+    let mut render = installation.command("underpass");
     render.args(["bench", "render"]).arg(json);
     render.arg("--markdown").arg(&markdown);
     match render.stdout(Stdio::null()).status()? {
         status if status.success() => {}
         status => return Err(format!("underpass bench render: {status}").into()),
     }
-    Ok(fs::read_to_string(shop.workspace.root.join(markdown))?)
+    Ok(fs::read_to_string(
+        installation.workspace.root.join(markdown),
+    )?)
 }
 
 /// Headings one level down: the page has a title already.

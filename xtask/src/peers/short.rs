@@ -4,51 +4,51 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-use super::table::PEERS;
+use super::table::PeerTable;
 
 /// What of a result of `underpass bench` is needed here; docs/bench-format.md describes it.
 #[derive(Deserialize)]
-pub(super) struct Document {
-    experiments: Vec<Experiment>,
+pub(super) struct BenchResult {
+    experiments: Vec<ExperimentResult>,
 }
 
 #[derive(Deserialize)]
-struct Experiment {
+struct ExperimentResult {
     title: String,
-    contenders: Vec<Contender>,
-    cases: Vec<Case>,
+    contenders: Vec<ContenderName>,
+    cases: Vec<CaseResult>,
 }
 
 #[derive(Deserialize)]
-struct Contender {
+struct ContenderName {
     name: String,
 }
 
 #[derive(Deserialize)]
-struct Case {
+struct CaseResult {
     label: String,
     load: String,
-    metrics: Vec<Metric>,
+    metrics: Vec<MetricResult>,
 }
 
 #[derive(Deserialize)]
-struct Metric {
+struct MetricResult {
     label: String,
-    better: Option<Better>,
-    comparisons: Vec<Option<Comparison>>,
+    better: Option<BetterWhen>,
+    comparisons: Vec<Option<RatioToPeer>>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum Better {
+enum BetterWhen {
     Lower,
     Higher,
 }
 
 /// The first contender's figure divided by another's.
 #[derive(Clone, Copy, Deserialize)]
-struct Comparison {
-    verdict: Verdict,
+struct RatioToPeer {
+    verdict: PeerVerdict,
     ratio: f64,
     low: f64,
     high: f64,
@@ -56,7 +56,7 @@ struct Comparison {
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum Verdict {
+enum PeerVerdict {
     Different,
     NotDistinguishable,
     TooFewRounds,
@@ -71,16 +71,19 @@ enum Standing {
     Unknown,
 }
 
-impl Document {
+impl BenchResult {
     /// Of each experiment, whom the first contender beats, who beats it, and whom it can't be told
     /// from.
-    pub(super) fn in_short(&self) -> String {
-        self.experiments.iter().map(Experiment::in_short).collect()
+    pub(super) fn in_short(&self, table: &PeerTable) -> String {
+        let experiments = self.experiments.iter();
+        experiments
+            .map(|experiment| experiment.in_short(table))
+            .collect()
     }
 }
 
-impl Experiment {
-    fn in_short(&self) -> String {
+impl ExperimentResult {
+    fn in_short(&self, table: &PeerTable) -> String {
         let first = self.contenders.first().map_or("", |first| &first.name);
         // Where no plan is made, ours are named after what they are held to.
         let first = match first {
@@ -92,7 +95,7 @@ impl Experiment {
             let lines = self
                 .cases
                 .iter()
-                .filter_map(|case| case.line(self, standing));
+                .filter_map(|case| case.line(self, standing, table));
             lines.collect()
         };
         let told = [
@@ -110,7 +113,7 @@ impl Experiment {
                 let _ = write!(text, "\n**{first} is {relation}**\n\n{lines}");
             }
         }
-        let unknown = |case: &Case| case.peers(self, Standing::Unknown).len();
+        let unknown = |case: &CaseResult| case.peers(self, Standing::Unknown, table).len();
         match self.cases.iter().map(unknown).sum() {
             0 => {}
             unknown => {
@@ -127,17 +130,22 @@ fn ratio(value: f64) -> String {
     format!("{value:.*}", (zeros + 1).max(2))
 }
 
-impl Case {
+impl CaseResult {
     /// `- CASE, METRIC: PEER RATIO (LOW–HIGH), …`, the clearest first; none without such peers.
-    fn line(&self, experiment: &Experiment, standing: Standing) -> Option<String> {
-        let told = |(name, comparison): &(&str, Comparison)| match standing {
+    fn line(
+        &self,
+        experiment: &ExperimentResult,
+        standing: Standing,
+        table: &PeerTable,
+    ) -> Option<String> {
+        let told = |(name, comparison): &(&str, RatioToPeer)| match standing {
             Standing::Level => (*name).to_owned(),
             _ => {
                 let (low, high) = (ratio(comparison.low), ratio(comparison.high));
                 format!("{name} {} ({low}–{high})", ratio(comparison.ratio))
             }
         };
-        let peers = self.peers(experiment, standing);
+        let peers = self.peers(experiment, standing, table);
         let peers: Vec<String> = peers.iter().map(told).collect();
         let case = match &*self.label {
             "" => &self.load,
@@ -147,16 +155,17 @@ impl Case {
         (!peers.is_empty()).then(|| format!("- {case}, {metric}: {}\n", peers.join(", ")))
     }
 
-    fn metric(&self) -> Option<&Metric> {
+    fn metric(&self) -> Option<&MetricResult> {
         self.metrics.iter().find(|metric| metric.better.is_some())
     }
 
     /// Those of the table that stand so: our own mover held to one mechanism is nobody's choice.
     fn peers<'e>(
         &self,
-        experiment: &'e Experiment,
+        experiment: &'e ExperimentResult,
         standing: Standing,
-    ) -> Vec<(&'e str, Comparison)> {
+        table: &PeerTable,
+    ) -> Vec<(&'e str, RatioToPeer)> {
         let Some((metric, better)) = self.metric().and_then(|m| Some((m, m.better?))) else {
             return Vec::new();
         };
@@ -166,7 +175,7 @@ impl Case {
             .filter_map(|(name, comparison)| Some((name, comparison?)))
             .filter(|(name, comparison)| {
                 comparison.standing(better) == standing
-                    && PEERS.iter().any(|peer| peer.name == *name)
+                    && table.peers().any(|(_, peer)| peer.name == *name)
             })
             .collect();
         peers.sort_by(|(_, a), (_, b)| b.clearness().total_cmp(&a.clearness()));
@@ -174,15 +183,15 @@ impl Case {
     }
 }
 
-impl Comparison {
-    fn standing(&self, better: Better) -> Standing {
+impl RatioToPeer {
+    fn standing(&self, better: BetterWhen) -> Standing {
         match self.verdict {
-            Verdict::TooFewRounds => Standing::Unknown,
-            Verdict::NotDistinguishable => Standing::Level,
-            Verdict::Different if (self.ratio < 1.0) == (better == Better::Lower) => {
+            PeerVerdict::TooFewRounds => Standing::Unknown,
+            PeerVerdict::NotDistinguishable => Standing::Level,
+            PeerVerdict::Different if (self.ratio < 1.0) == (better == BetterWhen::Lower) => {
                 Standing::Ahead
             }
-            Verdict::Different => Standing::Behind,
+            PeerVerdict::Different => Standing::Behind,
         }
     }
 
@@ -202,6 +211,10 @@ mod tests {
 
     use super::*;
 
+    fn table() -> PeerTable {
+        PeerTable::read().expect("a table")
+    }
+
     const DOCUMENT: &str = r#"{"experiments": [{
         "title": "Files over HTTP",
         "contenders": [
@@ -218,7 +231,7 @@ mod tests {
 
     #[test]
     fn wins_and_losses_are_told_alike() {
-        let document: Document = serde_json::from_str(DOCUMENT).expect("a document");
+        let document: BenchResult = serde_json::from_str(DOCUMENT).expect("a document");
         let expected = "\n### Files over HTTP\n\
             \n**underpass is better than**\n\n\
             - 1 KiB, CPU time: caddy 0.40 (0.30–0.50), h2o 0.80 (0.70–0.90)\n\
@@ -226,14 +239,14 @@ mod tests {
             - 1 KiB, CPU time: nginx 1.25 (1.10–1.40)\n\
             \n**underpass is not to be told from**\n\n\
             - 1 KiB, CPU time: dufs\n";
-        assert_eq!(document.in_short(), expected);
+        assert_eq!(document.in_short(&table()), expected);
     }
 
     #[test]
     fn more_is_better_where_it_says_so() {
         let text = DOCUMENT.replace("\"lower\"", "\"higher\"");
-        let document: Document = serde_json::from_str(&text).expect("a document");
-        let short = document.in_short();
+        let document: BenchResult = serde_json::from_str(&text).expect("a document");
+        let short = document.in_short(&table());
         let (_, worse) = short.split_once("worse than").expect("a heading");
         assert!(worse.contains("caddy 0.40"), "{short}");
     }
@@ -243,16 +256,16 @@ mod tests {
         let text = DOCUMENT
             .replace("\"different\"", "\"too_few_rounds\"")
             .replace("\"not_distinguishable\"", "\"too_few_rounds\"");
-        let document: Document = serde_json::from_str(&text).expect("a document");
+        let document: BenchResult = serde_json::from_str(&text).expect("a document");
         let expected = "\n### Files over HTTP\n\n4 comparisons had too few rounds to tell.\n";
-        assert_eq!(document.in_short(), expected);
+        assert_eq!(document.in_short(&table()), expected);
     }
 
     #[test]
     fn too_few_rounds_say_nothing() {
         let text = DOCUMENT.replace("\"different\"", "\"too_few_rounds\"");
-        let document: Document = serde_json::from_str(&text).expect("a document");
-        let short = document.in_short();
+        let document: BenchResult = serde_json::from_str(&text).expect("a document");
+        let short = document.in_short(&table());
         assert!(short.contains("worse than**\n\n- nobody\n"), "{short}");
         assert!(short.ends_with("\n3 comparisons had too few rounds to tell.\n"));
     }

@@ -1,4 +1,4 @@
-//! File systems of one's own to measure on.
+//! File systems that are made for a measurement.
 //!
 //! Each is in a sparse file below `target/peers`, mounted in a mount namespace that ends with the
 //! command, and the file has no name any more once it is mounted: nothing stays, however it ends.
@@ -7,14 +7,10 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::kit::{SHOP, Shop};
-use crate::test::needs::{
-    LOOP_DEVICES, MKFS_BTRFS, MKFS_EXT4, MKFS_XFS, MOUNTS, Need, PRIVATE_MOUNTS, ROOT,
-};
+use super::installation::{FOLDER, Installation};
+use super::table::PeerFileSystem;
+use crate::needs::{PRIVATE_MOUNTS, lack_of};
 use crate::workspace::Fallible;
-
-/// Where it is mounted.
-pub(super) const MOUNTED: &str = "/mnt";
 
 /// Copies of trees stay until all is over: eight million files of 4 KiB fit in, with what the file
 /// system needs for itself.
@@ -30,26 +26,26 @@ rm "$1"
 shift
 exec "$@""#;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum FileSystem {
-    Ext4,
-    Xfs,
-    Btrfs,
-}
-
-impl FileSystem {
+impl PeerFileSystem {
     /// Why there can't be one here.
     pub(super) fn lack(self) -> Option<String> {
-        let needs = [ROOT, MOUNTS, LOOP_DEVICES, self.maker()];
-        let lack = needs.iter().find_map(Need::lack)?;
-        Some(lack.to_string())
+        let tools = match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "XFS",
+            Self::Btrfs => "Btrfs",
+        };
+        lack_of(&["root", "mounts", "loop devices", tools])
     }
 
     /// A command that runs `program` with the file system mounted. Its image is there already.
-    pub(super) fn command(self, shop: &Shop<'_>, program: &str) -> Fallible<Command> {
-        let image = self.make(shop)?;
+    pub(super) fn command(
+        self,
+        installation: &Installation<'_>,
+        program: &str,
+    ) -> Fallible<Command> {
+        let image = self.make(installation)?;
         let [unshare, arguments @ ..] = PRIVATE_MOUNTS;
-        let mut command = shop.command(unshare);
+        let mut command = installation.command(unshare);
         command
             .args(arguments)
             .args(["sh", "-c", MOUNT, "sh"])
@@ -59,36 +55,32 @@ impl FileSystem {
     }
 
     /// Removes an image that was not mounted.
-    pub(super) fn clear(self, shop: &Shop<'_>) {
+    pub(super) fn clear(self, installation: &Installation<'_>) {
         // Mounted, it has no name.
-        let _ = fs::remove_file(self.image(shop));
+        let _ = fs::remove_file(self.image(installation));
     }
 
-    fn make(self, shop: &Shop<'_>) -> Fallible<PathBuf> {
-        let image = self.image(shop);
+    fn make(self, installation: &Installation<'_>) -> Fallible<PathBuf> {
+        let image = self.image(installation);
         File::create(&image)?.set_len(BYTES)?;
         let [program, arguments @ ..] = self.steps() else {
             return Err("nothing to run".into());
         };
-        let status = shop.command(program).args(arguments).arg(&image).status()?;
+        let status = installation
+            .command(program)
+            .args(arguments)
+            .arg(&image)
+            .status()?;
         if status.success() {
             return Ok(image);
         }
-        self.clear(shop);
+        self.clear(installation);
         Err(format!("{program}: {status}").into())
     }
 
-    fn image(self, shop: &Shop<'_>) -> PathBuf {
+    fn image(self, installation: &Installation<'_>) -> PathBuf {
         let name = format!("{self:?}.img").to_lowercase();
-        shop.workspace.root.join(SHOP).join(name)
-    }
-
-    fn maker(self) -> Need {
-        match self {
-            Self::Ext4 => MKFS_EXT4,
-            Self::Xfs => MKFS_XFS,
-            Self::Btrfs => MKFS_BTRFS,
-        }
+        installation.workspace.root.join(FOLDER).join(name)
     }
 
     /// With inodes enough, and nothing kept for root or twice.

@@ -3,20 +3,82 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 
-use super::report::{Lack, Report, Totals};
+use super::report::{TestReport, TestTotals};
+use crate::needs::Lack;
 use crate::workspace::{Fallible, Workspace};
 
-pub(super) fn fmt(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+pub(super) fn fmt(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo("fmt");
     cargo.args(["--all", "--", "--check"]);
     component(workspace, "fmt", "rustfmt", cargo, report)
 }
 
-pub(super) fn clippy(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("clippy");
     // Behind `--` the flag is for our crates only: it builds no dependency anew.
     cargo.args(["--all-targets", "--", "-D", "warnings"]);
     component(workspace, "clippy", "clippy", cargo, report)
+}
+
+/// Documents our crates, and refuses what rustdoc warns of.
+pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
+    let mut cargo = workspace.cargo_over_everything("doc");
+    cargo.args(["--no-deps", "--quiet"]);
+    let status = cargo.env("RUSTDOCFLAGS", "-D warnings").status()?;
+    report.step("doc", status.success());
+    Ok(())
+}
+
+/// The package that is a library for others.
+const LIBRARY: &str = "underpass";
+
+/// Checks the library without features and with each one alone, and everything with the oldest
+/// Rust that the manifests promise.
+pub(super) fn library(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
+    let metadata = workspace.metadata()?;
+    let mut ours = metadata.ours();
+    let library = ours.find(|package| package.name == LIBRARY);
+    let library = library.ok_or("there is no library")?;
+    let features = library.features.keys().map(String::as_str);
+    for feature in features.map(|name| if name == "default" { "" } else { name }) {
+        println!("   --no-default-features --features '{feature}'");
+        let mut cargo = workspace.cargo("check");
+        cargo.args(["--quiet", "--package", LIBRARY, "--no-default-features"]);
+        let status = cargo.args(["--features", feature]).status()?;
+        report.step(&format!("library with '{feature}'"), status.success());
+    }
+    let version = library.rust_version.as_deref();
+    let version = version.ok_or("the manifest promises no version of Rust")?;
+    println!("   Rust {version}");
+    oldest_rust(workspace, version, report)
+}
+
+fn oldest_rust(workspace: &Workspace, version: &str, report: &mut TestReport) -> Fallible<()> {
+    let rustup = |arguments: &[&str]| {
+        let mut rustup = Command::new("rustup");
+        rustup.args(["run", version, "cargo"]).args(arguments);
+        rustup.env_remove("CARGO").env_remove("RUSTC");
+        rustup.current_dir(&workspace.root).stdin(Stdio::null());
+        rustup
+    };
+    let mut probe = rustup(&["--version"]);
+    let probe = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if probe.is_ok_and(|status| status.success()) {
+        let check = [
+            "check",
+            "--quiet",
+            "--workspace",
+            "--all-features",
+            "--all-targets",
+        ];
+        let status = rustup(&check).status()?;
+        report.step(&format!("Rust {version}"), status.success());
+    } else {
+        let cure = format!("rustup toolchain install {version} --profile minimal");
+        let reason = format!("Rust {version} is not installed; `{cure}`");
+        report.not_run(format!("Rust {version}"), 1, Lack::of_machine(reason));
+    }
+    Ok(())
 }
 
 /// Runs a step that a component of the toolchain does.
@@ -25,7 +87,7 @@ fn component(
     step: &str,
     name: &str,
     mut cargo: Command,
-    report: &mut Report,
+    report: &mut TestReport,
 ) -> Fallible<()> {
     let mut probe = workspace.cargo(step);
     let probe = probe
@@ -43,19 +105,19 @@ fn component(
 
 /// Runs the tests that need nothing. One call for all their kinds: cargo would build the
 /// dependencies anew, with other features, for documentation tests alone.
-pub(super) fn tests(workspace: &Workspace, report: &mut Report) -> Fallible<()> {
+pub(super) fn tests(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("test");
     cargo.arg("--no-fail-fast");
     run_tests("unit", cargo, report)
 }
 
 /// Runs a program that prints what Rust's test harness prints, and counts.
-pub(super) fn run_tests(step: &str, mut program: Command, report: &mut Report) -> Fallible<()> {
+pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestReport) -> Fallible<()> {
     let mut child = program
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = HarnessOutcome::default();
     if let Some(output) = child.stdout.take() {
         stream(output, io::stdout(), &mut outcome)?;
     }
@@ -65,7 +127,11 @@ pub(super) fn run_tests(step: &str, mut program: Command, report: &mut Report) -
 }
 
 /// Passes the output on line by line as it comes, reading along.
-fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut Outcome) -> io::Result<()> {
+fn stream(
+    output: impl Read,
+    mut terminal: impl Write,
+    outcome: &mut HarnessOutcome,
+) -> io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
@@ -78,12 +144,12 @@ fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut Outcome) ->
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Outcome {
-    totals: Totals,
+struct HarnessOutcome {
+    totals: TestTotals,
     failures: Vec<String>,
 }
 
-impl Outcome {
+impl HarnessOutcome {
     fn read(&mut self, line: &str) {
         if let Some(totals) = totals(line) {
             self.totals += totals;
@@ -106,13 +172,13 @@ impl Outcome {
 
 /// From `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`. Ignored tests count where
 /// they are run or reported as not run, in the step `system`.
-fn totals(line: &str) -> Option<Totals> {
+fn totals(line: &str) -> Option<TestTotals> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
         let mut counts = counts.split("; ");
         counts.find_map(|count| count.strip_suffix(word)?.trim_end().parse().ok())
     };
-    Some(Totals {
+    Some(TestTotals {
         passed: count("passed")?,
         failed: count("failed")?,
         skipped: 0,
@@ -149,12 +215,12 @@ mod tests {
 
     #[test]
     fn results_are_summed_and_passed_on_unchanged() {
-        let (mut outcome, mut terminal) = (Outcome::default(), Vec::new());
+        let (mut outcome, mut terminal) = (HarnessOutcome::default(), Vec::new());
         stream(OUTPUT.as_bytes(), &mut terminal, &mut outcome).expect("no input or output");
         assert_eq!(terminal, OUTPUT.as_bytes());
         assert_eq!(
             outcome.totals,
-            Totals {
+            TestTotals {
                 passed: 13,
                 failed: 1,
                 skipped: 0
@@ -165,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_was_counted_is_not_counted_twice() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         OUTPUT.lines().for_each(|line| outcome.read(line));
         outcome.conclude("unit", failed());
         assert_eq!(outcome.totals.failed, 1);
@@ -173,12 +239,12 @@ mod tests {
 
     #[test]
     fn a_run_that_died_is_a_failure() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         outcome.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n");
         outcome.conclude("unit", failed());
         assert_eq!(
             outcome.totals,
-            Totals {
+            TestTotals {
                 passed: 12,
                 failed: 1,
                 skipped: 0
@@ -189,7 +255,7 @@ mod tests {
 
     #[test]
     fn other_lines_count_nothing() {
-        let mut outcome = Outcome::default();
+        let mut outcome = HarnessOutcome::default();
         for line in [
             "test result: unknown",
             "   Compiling a v1.0.0",
@@ -198,6 +264,6 @@ mod tests {
         ] {
             outcome.read(line);
         }
-        assert_eq!(outcome, Outcome::default());
+        assert_eq!(outcome, HarnessOutcome::default());
     }
 }

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::ops::AddAssign;
 
+use crate::needs::Lack;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Totals {
+pub(super) struct TestTotals {
     pub(super) passed: u64,
     pub(super) failed: u64,
     pub(super) skipped: u64,
 }
 
-impl AddAssign for Totals {
+impl AddAssign for TestTotals {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -18,7 +20,7 @@ impl AddAssign for Totals {
     }
 }
 
-impl fmt::Display for Totals {
+impl fmt::Display for TestTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             passed,
@@ -29,55 +31,14 @@ impl fmt::Display for Totals {
     }
 }
 
-/// Why something could not be run.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lack {
-    reason: String,
-    cure: Cure,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cure {
-    /// Root or a package: whoever sets up the machine can provide it.
-    Provide,
-    /// The kernel or the container won't have it, or it failed already as something else.
-    None,
-}
-
-impl Lack {
-    pub(super) fn curable(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            cure: Cure::Provide,
-        }
-    }
-
-    pub(super) fn of_machine(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            cure: Cure::None,
-        }
-    }
-
-    pub(super) fn of_build() -> Self {
-        Self::of_machine("the build failed")
-    }
-}
-
-impl fmt::Display for Lack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
 #[derive(Default)]
-pub(super) struct Report {
-    totals: Totals,
+pub(super) struct TestReport {
+    totals: TestTotals,
     failures: Vec<String>,
     not_run: Vec<(String, Lack)>,
 }
 
-impl Report {
+impl TestReport {
     /// A step that counts as one.
     pub(super) fn step(&mut self, name: &str, passed: bool) {
         if passed {
@@ -93,7 +54,7 @@ impl Report {
     }
 
     /// Tests that were run, and the names of those that failed.
-    pub(super) fn add(&mut self, totals: Totals, failures: impl IntoIterator<Item = String>) {
+    pub(super) fn add(&mut self, totals: TestTotals, failures: impl IntoIterator<Item = String>) {
         self.totals += totals;
         self.failures.extend(failures);
     }
@@ -105,10 +66,7 @@ impl Report {
 
     /// Makes a failure of everything that was not run though it could have been.
     pub(super) fn refuse_lacks(&mut self) {
-        let curable = self
-            .not_run
-            .iter()
-            .filter(|(_, lack)| lack.cure == Cure::Provide);
+        let curable = self.not_run.iter().filter(|(_, lack)| lack.is_curable);
         let refused: Vec<_> = curable
             .map(|(what, lack)| format!("{what} was not run: {lack}"))
             .collect();
@@ -120,7 +78,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, lack) in &self.not_run {
             writeln!(f, "NOT RUN: {what}: {lack}")?;
@@ -136,12 +94,12 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let mut report = Report::default();
+    fn report() -> TestReport {
+        let mut report = TestReport::default();
         report.step("fmt", true);
         report.step("tidy", false);
         report.add(
-            Totals {
+            TestTotals {
                 passed: 7,
                 failed: 1,
                 skipped: 0,
@@ -168,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_not_run_is_no_failure_until_it_is_refused() {
-        let mut report = Report::default();
+        let mut report = TestReport::default();
         report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
         report.refuse_lacks();
         assert!(report.is_good());
@@ -177,7 +135,7 @@ mod tests {
         report.refuse_lacks();
         assert_eq!(
             report.totals,
-            Totals {
+            TestTotals {
                 passed: 0,
                 failed: 1,
                 skipped: 5

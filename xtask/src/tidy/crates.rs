@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Complaint, Tree};
+use super::code::Tree;
+use super::complaint::Complaint;
 use crate::workspace::{Dependency, Package};
 
 /// Who may import whom; what is absent is forbidden. A new crate is a new wall: it gets a line here

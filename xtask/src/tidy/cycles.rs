@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::{Imports, Sources};
-use super::{Complaint, Tree};
+use super::code::{CrateModules, Imports, Tree};
+use super::complaint::Complaint;
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let packages = tree.metadata.ours();
-    let imports = packages.map(|package| Sources::of(tree, package).imports());
+    let imports = packages.map(|package| CrateModules::of(tree, package).imports());
     imports.flat_map(|imports| circles(&imports)).collect()
 }
 
@@ -18,9 +18,9 @@ pub(crate) fn in_layers(tree: &Tree, files: &BTreeSet<&str>) -> Vec<String> {
     let mut packages: Vec<_> = tree.metadata.ours().collect();
     packages.sort_by_key(|package| Reverse(package.dependencies_on_ours().count()));
     let ordered = packages.iter().flat_map(|package| {
-        let sources = Sources::of(tree, package);
-        let named = sources.files().intersection(files).copied().collect();
-        layered(&sources.imports(), &named)
+        let modules = CrateModules::of(tree, package);
+        let named = modules.files().intersection(files).copied().collect();
+        layered(&modules.imports(), &named)
     });
     ordered.map(str::to_owned).collect()
 }

@@ -1,8 +1,7 @@
 //! What must not be in the repository at all.
 
-use super::rust::Rust;
-use super::tree::Content;
-use super::{Complaint, Tree};
+use super::code::{FileContent, Rust, Tree};
+use super::complaint::Complaint;
 
 const FILE_BYTES_MAX: u64 = 512 << 10;
 
@@ -35,9 +34,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     for file in &tree.files {
         complaints.extend(toolchain(&file.path));
         match &file.content {
-            Content::Binary => {}
-            Content::Text(text) => complaints.extend(in_text(&file.path, text)),
-            Content::Rust(text, rust) => {
+            FileContent::Binary => {}
+            FileContent::Text(text) => complaints.extend(in_text(&file.path, text)),
+            FileContent::Rust(text, rust) => {
                 complaints.extend(in_text(&file.path, text));
                 complaints.extend(in_rust(&file.path, text, rust));
             }

@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::{Complaint, Tree};
+use super::code::Tree;
+use super::complaint::Complaint;
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let pages = tree.texts().filter(|(path, _)| path.ends_with(".md"));

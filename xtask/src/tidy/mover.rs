@@ -3,7 +3,8 @@
 //! That each `unsafe` block says why it is sound is clippy's to see
 //! (`undocumented_unsafe_blocks`, denied through the workspace's lints).
 
-use super::{Complaint, Tree};
+use super::code::Tree;
+use super::complaint::Complaint;
 
 /// Where `unsafe` may stand.
 const UNSAFE_PLACES: &[&str] = &["crates/underpass/src/sys/", "crates/underpass/src/sys.rs"];

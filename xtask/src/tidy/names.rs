@@ -2,46 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::Sources;
-use super::{Complaint, Tree};
+use super::code::{CrateModules, Tree};
+use super::complaint::{Complaint, Exceptions, excused};
 
 /// Names that may be given twice, and why.
-pub(super) const EXCEPTIONS: &[(&str, &str)] = &[("Error", "each crate has one error type")];
+pub(super) const EXCEPTIONS: Exceptions = &[("Error", "each crate has one error type")];
 
 /// Crates whose names nobody meets beside others'.
 const CRATES_FOR_TESTS: &[&str] = &["underpass-testkit"];
 
-pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> {
+pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
     let mut places = BTreeMap::<_, BTreeSet<_>>::new();
     let packages = tree.metadata.ours();
     for package in packages.filter(|package| !CRATES_FOR_TESTS.contains(&package.name.as_str())) {
-        for (name, file, line) in Sources::of(tree, package).types() {
+        for (name, file, line) in CrateModules::of(tree, package).types() {
             places
                 .entry(name.to_owned())
                 .or_default()
                 .insert((file.to_owned(), line));
         }
     }
-    places.retain(|_, places| places.len() > 1);
-    let is_excepted = |name: &str| exceptions.iter().any(|(excepted, _)| *excepted == name);
-    let doubles = places.iter().filter(|(name, _)| !is_excepted(name));
+    let doubles = places.into_iter().filter(|(_, places)| places.len() > 1);
     let doubles = doubles.map(|(name, places)| {
         let places = places.iter().map(|(file, line)| format!("{file}:{line}"));
-        Complaint::new(
-            name,
-            format!("is defined in {}", Vec::from_iter(places).join(", ")),
-        )
+        let places = Vec::from_iter(places).join(", ");
+        Complaint::new(name, format!("is defined in {places}"))
     });
-    let stale = exceptions
-        .iter()
-        .filter(|(name, _)| !places.contains_key(*name));
-    let stale = stale.map(|(name, _)| {
-        Complaint::new(
-            *name,
-            "may have two definitions by the exceptions, but has not",
-        )
-    });
-    doubles.chain(stale).collect()
+    excused(doubles.collect(), exceptions)
 }
 
 #[cfg(test)]

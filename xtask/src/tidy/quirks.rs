@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Complaint, Tree};
+use super::code::Tree;
+use super::complaint::Complaint;
 
 const PAGE: &str = "docs/kernel-notes.md";
 const MARK: &str = "QUIRK(";

@@ -1,7 +1,7 @@
 //! Nothing longer than a reader can hold: files, functions, lines.
 
-use super::rust::{Function, Rust};
-use super::{Complaint, Tree};
+use super::code::{Rust, RustFunction, Tree};
+use super::complaint::{Complaint, Exceptions, excused};
 
 /// A file of more lines outside of tests than this is named.
 const FILE_LINES: usize = 600;
@@ -12,24 +12,12 @@ const COLUMNS_MAX: usize = 100;
 
 /// What may be longer, and why: a place and a reason. A place is `FILE` for its number of lines,
 /// `FILE:function` for a function, `FILE:columns` for the file's wide lines.
-pub(super) const EXCEPTIONS: &[(&str, &str)] = &[];
+pub(super) const EXCEPTIONS: Exceptions = &[];
 
-pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> {
-    let excesses: Vec<_> = tree
-        .rust()
-        .flat_map(|(path, text, rust)| excesses(path, text, rust))
-        .collect();
-    let is_excepted = |excess: &Complaint| exceptions.iter().any(|(at, _)| *at == excess.place);
-    let stale = exceptions
-        .iter()
-        .filter(|(place, _)| !excesses.iter().any(|excess| excess.place == *place))
-        .map(|(place, _)| Complaint::new(*place, "is excepted from the sizes, but not over them"));
-    let stale: Vec<_> = stale.collect();
-    excesses
-        .into_iter()
-        .filter(|excess| !is_excepted(excess))
-        .chain(stale)
-        .collect()
+pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
+    let files = tree.rust();
+    let excesses = files.flat_map(|(path, text, rust)| excesses(path, text, rust));
+    excused(excesses.collect(), exceptions)
 }
 
 /// The files that are about to become too long.
@@ -61,7 +49,7 @@ fn long_file(path: &str, text: &str, rust: &Rust) -> Option<Complaint> {
     (lines > FILE_LINES_MAX).then(|| Complaint::new(path, text))
 }
 
-fn long_function(path: &str, rust: &Rust, function: &Function) -> Option<Complaint> {
+fn long_function(path: &str, rust: &Rust, function: &RustFunction) -> Option<Complaint> {
     let lines = function.lines.clone().count();
     let is_long = lines > FUNCTION_LINES_MAX && !rust.is_for_tests(*function.lines.start());
     let text = format!(

@@ -2,29 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::imports::Sources;
-use super::{Complaint, Tree};
+use super::code::{CrateModules, Tree};
+use super::complaint::{Complaint, Exceptions, excused};
 
 /// More modules in a folder want sub-folders that show the grouping.
 const FOLDER_MODULES_MAX: usize = 15;
 
 /// Folders that may have more modules, and why.
-pub(super) const EXCEPTIONS: &[(&str, &str)] = &[];
+pub(super) const EXCEPTIONS: Exceptions = &[];
 
 /// How many lines some crates may have together, and why.
-struct Limit {
+struct SourceLimit {
     crates: &'static [&'static str],
     lines_max: usize,
     reason: &'static str,
 }
 
-const LIMITS: &[Limit] = &[
-    Limit {
+const LIMITS: &[SourceLimit] = &[
+    SourceLimit {
         crates: &["underpass-bench", "xtask"],
         lines_max: 16_000,
         reason: "what measures and checks the product must not outweigh it",
     },
-    Limit {
+    SourceLimit {
         crates: &[
             "underpass",
             "underpass-net",
@@ -39,10 +39,10 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
-pub(super) fn check_folders(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Complaint> {
+pub(super) fn check_folders(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
     let mut folders = BTreeMap::<_, BTreeSet<_>>::new();
     for package in tree.metadata.ours() {
-        for file in Sources::of(tree, package).files() {
+        for file in CrateModules::of(tree, package).files() {
             let mut path = file.strip_suffix("/mod.rs").or(file.strip_suffix(".rs"));
             // A folder is a module of the folder it is in.
             while let Some((folder, module)) = path.and_then(|path| path.rsplit_once('/')) {
@@ -55,43 +55,42 @@ pub(super) fn check_folders(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Com
         }
     }
     folders.retain(|_, modules| modules.len() > FOLDER_MODULES_MAX);
-    let is_excepted = |folder: &str| exceptions.iter().any(|(excepted, _)| *excepted == folder);
-    let crowded = folders.iter().filter(|(folder, _)| !is_excepted(folder));
-    let crowded = crowded.map(|(folder, modules)| {
+    let crowded = folders.into_iter().map(|(folder, modules)| {
         let number = modules.len();
         Complaint::new(
-            *folder,
+            folder,
             format!("{number} modules, of at most {FOLDER_MODULES_MAX}"),
         )
     });
-    let stale = exceptions
-        .iter()
-        .filter(|(folder, _)| !folders.contains_key(folder));
-    let stale = stale.map(|(folder, _)| {
-        let text = format!("is excepted, but has at most {FOLDER_MODULES_MAX} modules");
-        Complaint::new(*folder, text)
-    });
-    crowded.chain(stale).collect()
+    excused(crowded.collect(), exceptions)
 }
 
 pub(super) fn check_lines(tree: &Tree) -> Vec<Complaint> {
     let lines = lines(tree);
-    let excesses = LIMITS.iter().filter_map(|limit| {
-        let sum: usize = limit.crates.iter().filter_map(|name| lines.get(name)).sum();
-        let Limit {
+    let sums = sums(&lines);
+    let excesses = sums.filter(|(limit, sum)| *sum > limit.lines_max);
+    let complaints = excesses.map(|(limit, sum)| {
+        let SourceLimit {
             lines_max, reason, ..
         } = limit;
         let text = format!("{sum} lines outside of tests, of at most {lines_max}: {reason}");
-        (sum > *lines_max).then(|| Complaint::new(limit.crates.join(" + "), text))
+        Complaint::new(limit.crates.join(" + "), text)
     });
-    excesses.collect()
+    complaints.collect()
+}
+
+fn sums(lines: &BTreeMap<&str, usize>) -> impl Iterator<Item = (&'static SourceLimit, usize)> {
+    LIMITS.iter().map(|limit| {
+        let counted = limit.crates.iter().filter_map(|name| lines.get(name));
+        (limit, counted.sum())
+    })
 }
 
 /// The lines of each crate: all lines, blank ones and comments too, of the files that its library
 /// and programs are compiled from, without the items that only tests see.
 pub(super) fn lines(tree: &Tree) -> BTreeMap<&str, usize> {
     let lines = tree.metadata.ours().map(|package| {
-        let files = Sources::of(tree, package).files();
+        let files = CrateModules::of(tree, package).files();
         let shipped = tree.rust().filter(|(path, ..)| files.contains(path));
         let lines = shipped.map(|(_, text, rust)| rust.shipped_lines(text));
         (package.name.as_str(), lines.sum())
@@ -101,17 +100,15 @@ pub(super) fn lines(tree: &Tree) -> BTreeMap<&str, usize> {
 
 /// What `cargo xtask tidy --lines` prints.
 pub(super) fn report(tree: &Tree) -> String {
-    let mut report = String::new();
-    for (name, lines) in lines(tree) {
-        report += &format!("{lines:7} {name}\n");
-    }
-    for limit in LIMITS {
-        let lines = lines(tree);
-        let sum: usize = limit.crates.iter().filter_map(|name| lines.get(name)).sum();
+    let lines = lines(tree);
+    let crates = lines
+        .iter()
+        .map(|(name, lines)| format!("{lines:7} {name}\n"));
+    let sums = sums(&lines).map(|(limit, sum)| {
         let crates = limit.crates.join(" + ");
-        report += &format!("{sum:7} of at most {}: {crates}\n", limit.lines_max);
-    }
-    report
+        format!("{sum:7} of at most {}: {crates}\n", limit.lines_max)
+    });
+    crates.chain(sums).collect()
 }
 
 #[cfg(test)]

@@ -65,10 +65,7 @@ impl Mover {
     ) -> Result<Account> {
         let policy = match (self.settings.only, self.settings.unshared) {
             (Some(only), _) => Policy::only(only),
-            (None, true) => Policy {
-                cloning: Cloning::Never,
-                ..Policy::default()
-            },
+            (None, true) => Policy::default().cloning(Cloning::Never),
             (None, false) => Policy::default(),
         };
         let mut driver = Driver::new(&self.kernel).policy(policy);

@@ -269,8 +269,9 @@ impl Draft {
                 let jobs = jobs.filter(|jobs: &NonZeroUsize| jobs.get() <= Options::JOBS_MAX);
                 let (most, shown) = (Options::JOBS_MAX, shown());
                 let wrong = || {
-                    let words = format_args!("invalid number of jobs {shown}: use 1 to {most}");
-                    Mistake::usage(words)
+                    Mistake::usage(format_args!(
+                        "invalid number of jobs {shown}: use 1 to {most}"
+                    ))
                 };
                 self.jobs = Some(jobs.ok_or_else(wrong)?);
             }

@@ -52,7 +52,7 @@ pub(super) fn problem(problem: &Problem) -> String {
     let errno = problem.errno.map(underpass::errno::name);
     for (key, value) in [
         ("severity", Some(severity)),
-        ("errno", errno),
+        ("errno", errno.as_deref()),
         ("call", problem.call),
     ] {
         if let Some(value) = value {

@@ -73,7 +73,7 @@ impl Voice {
         let errno = problem.errno.map(underpass::errno::name);
         let told = match (problem.call, errno) {
             (Some(call), Some(errno)) => Some(format!("{call}: {errno}")),
-            (None, Some(errno)) => Some(errno.to_owned()),
+            (None, Some(errno)) => Some(errno.into_owned()),
             // It failed without an errno.
             (Some(call), None) if problem.moved.is_some() => Some(call.to_owned()),
             (_, None) => None,

@@ -1,11 +1,12 @@
 //! Advice: what limits transfers on this machine and how to change it, one line each.
 
-use serde::Serialize;
 use underpass::{Mechanism, Scope};
 
-use super::DoctorReport;
-use super::pair::{PairEnd, PairResults};
+use super::kernel::MissingCall;
+use super::layout::grouped;
+use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
+use super::report::{Advice, DoctorReport};
 use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
 use super::tls::{KernelTls, TlsAnswer, TlsModule};
 use super::trial::TrialOutcome;
@@ -19,14 +20,6 @@ const ACCEPT_QUEUE_WISHED: u64 = 1024;
 /// With a round-trip time of 100 ms this allows 10 MiB/s on one connection.
 const SEND_BUFFER_WISHED: u64 = 1 << 20;
 
-/// One line of advice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Advice {
-    /// A keyword for programs; docs/doctor.md lists them.
-    pub(super) about: &'static str,
-    pub(super) text: String,
-}
-
 /// The most urgent first.
 pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     let mut all = Vec::new();
@@ -39,23 +32,16 @@ pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     add("call-missing", calls_missing(report));
     add("user-space", user_space(&report.pairs));
     add("no-clone", no_clone(report));
-    add(
-        "kernel-tls",
-        kernel_tls(&report.kernel_tls).into_iter().collect(),
-    );
-    add("pipe-size", pipe_size(&report.pipes).into_iter().collect());
-    add(
-        "open-files",
-        open_files(&report.open_files).into_iter().collect(),
-    );
-    add(
-        "accept-queue",
-        accept_queue(&report.tcp).into_iter().collect(),
-    );
-    add(
-        "send-buffer",
-        send_buffer(&report.tcp).into_iter().collect(),
-    );
+    let single = [
+        ("kernel-tls", kernel_tls(&report.kernel_tls)),
+        ("pipe-size", pipe_size(&report.pipes)),
+        ("open-files", open_files(&report.open_files)),
+        ("accept-queue", accept_queue(&report.tcp)),
+        ("send-buffer", send_buffer(&report.tcp)),
+    ];
+    for (about, text) in single {
+        add(about, text.into_iter().collect());
+    }
     all
 }
 
@@ -104,14 +90,13 @@ fn failures(pairs: &[PairResults]) -> Vec<String> {
 }
 
 fn calls_missing(report: &DoctorReport) -> Vec<String> {
-    let mut texts = Vec::new();
-    for missing in &report.kernel.calls_missing {
-        texts.push(format!(
+    let line = |missing: &MissingCall| {
+        format!(
             "{} is not available on this kernel ({}): {}; other mechanisms are used",
             missing.mechanism, missing.errno, missing.meaning
-        ));
-    }
-    texts
+        )
+    };
+    report.kernel.calls_missing.iter().map(line).collect()
 }
 
 /// Lists pairs whose payload passes through user space because everything else was refused.
@@ -137,36 +122,35 @@ fn user_space(pairs: &[PairResults]) -> Vec<String> {
 
 /// One line per type of file system.
 fn no_clone(report: &DoctorReport) -> Vec<String> {
-    let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
-    for row in report.pairs.iter().filter(|row| refuses_clone_within(row)) {
-        let place = report.paths.iter().find(|place| place.id == row.source);
-        let system = place.and_then(|place| place.file_system.as_ref());
-        let name = system.map_or("unknown", |system| &system.name);
-        match kinds.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, ids)) => ids.push(&row.source),
-            None => kinds.push((name, vec![&row.source])),
-        }
-    }
-    let line = |(name, ids): (&str, Vec<&str>)| {
+    let name = |row: &PairResults| {
+        let path = report.paths.iter().find(|path| path.id == row.source);
+        let system = path.and_then(|path| path.file_system.as_ref());
+        system.map_or("unknown", |system| &system.name).to_owned()
+    };
+    let refusing = report.pairs.iter().filter(|row| refuses_clone_within(row));
+    let line = |(name, ids): (String, Vec<String>)| {
         format!(
             "{} ({name}): the file system has no reflinks, so `cp` copies all bytes; Btrfs, XFS \
              and bcachefs can share blocks",
             ids.join(", ")
         )
     };
-    kinds.into_iter().map(line).collect()
+    let named = grouped(refusing.map(|row| (name(row), row.source.clone())));
+    named.into_iter().map(line).collect()
 }
 
+/// Only copies can be refused a clone, so equal ends are one path.
 fn refuses_clone_within(row: &PairResults) -> bool {
     let refused = |outcome: &TrialOutcome| {
-        let scope = match outcome {
-            TrialOutcome::Refused { scope, .. } => scope,
-            _ => return false,
-        };
-        matches!(scope, Scope::Devices | Scope::Kernel)
+        matches!(
+            outcome,
+            TrialOutcome::Refused {
+                scope: Scope::Devices | Scope::Kernel,
+                ..
+            }
+        )
     };
-    matches!(row.ends, (PairEnd::Place(from), PairEnd::Place(to)) if from == to)
-        && row.outcome(Mechanism::Clone).is_some_and(refused)
+    row.source == row.sink && row.outcome(Mechanism::Clone).is_some_and(refused)
 }
 
 fn kernel_tls(tls: &KernelTls) -> Option<String> {
@@ -287,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_loaded_is_told_from_a_kernel_without() {
+    fn an_unloaded_module_is_distinguished_from_a_missing_one() {
         let tls = |module, attached| KernelTls {
             available_ulp: None,
             module,
@@ -311,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_settings_of_tcp_are_told() {
+    fn narrow_settings_of_tcp_are_reported() {
         let set = |name: &str, value: &str| {
             let (name, value) = (name.to_owned(), Some(value.to_owned()));
             let why = "";

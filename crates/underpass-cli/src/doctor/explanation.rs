@@ -9,10 +9,7 @@ use underpass::{Cause, Mechanism, Scope};
 /// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
 pub(super) fn name(cause: Cause) -> String {
     match cause {
-        Cause::Errno(errno) => match errno::name(errno) {
-            "errno" => format!("errno {}", errno.raw_os_error()),
-            known => known.to_owned(),
-        },
+        Cause::Errno(errno) => errno::name(errno).into_owned(),
         Cause::SaidNothing => "0 bytes".to_owned(),
     }
 }
@@ -32,22 +29,33 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         return "the call moved nothing before the end of the file: only read/write works"
             .to_owned();
     };
-    let known = match (scope, errno) {
-        (Scope::Kernel, Errno::NOSYS) => {
+    let known = match (scope, mechanism, errno) {
+        (Scope::Kernel, _, Errno::NOSYS) => {
             "not built into this kernel, or blocked by a seccomp filter"
         }
-        (Scope::Kernel, _) => "not permitted for this process, most likely by a seccomp filter",
-        _ => match mechanism {
-            Mechanism::Clone => clone(errno),
-            Mechanism::CopyRange => copy_range(errno),
-            _ => by_pages(errno),
-        },
+        (Scope::Kernel, ..) => "not permitted for this process, most likely by a seccomp filter",
+        (_, Mechanism::Clone, Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => {
+            "the file system has no reflinks: files cannot share blocks"
+        }
+        (_, Mechanism::Clone, Errno::XDEV) => {
+            "two file systems: blocks can only be shared within one"
+        }
+        (_, Mechanism::Clone, Errno::INVAL) => {
+            "excluded by the range or by the files' flags (no copy-on-write, checksums)"
+        }
+        (_, Mechanism::CopyRange, Errno::XDEV) => {
+            "two file systems: since Linux 5.19 this call works within one only"
+        }
+        (_, Mechanism::CopyRange, Errno::INVAL) => "not supported between these files",
+        (_, Mechanism::Clone | Mechanism::CopyRange, Errno::PERM | Errno::ACCESS) => {
+            "the file is immutable, or a security policy forbids it"
+        }
+        (.., Errno::INVAL) => "the file system cannot pass pages on: only read/write works",
+        (.., Errno::OPNOTSUPP | Errno::NOSYS) => "the file system does not support it",
+        (.., Errno::PERM | Errno::ACCESS) => "the file is sealed, or a security policy forbids it",
+        _ => return words(errno),
     };
-    if known.is_empty() {
-        words(errno)
-    } else {
-        known.to_owned()
-    }
+    known.to_owned()
 }
 
 /// The general description of an errno.
@@ -55,40 +63,6 @@ pub(super) fn words(errno: Errno) -> String {
     let words = io::Error::from(errno).to_string();
     let end = words.find(" (os error").unwrap_or(words.len());
     words[..end].to_owned()
-}
-
-const fn clone(errno: Errno) -> &'static str {
-    match errno {
-        Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => {
-            "the file system has no reflinks: files cannot share blocks"
-        }
-        Errno::XDEV => "two file systems: blocks can only be shared within one",
-        Errno::INVAL => {
-            "excluded by the range or by the files' flags (no copy-on-write, checksums)"
-        }
-        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
-        _ => "",
-    }
-}
-
-const fn copy_range(errno: Errno) -> &'static str {
-    match errno {
-        Errno::XDEV => "two file systems: since Linux 5.19 this call works within one only",
-        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
-        Errno::INVAL => "not supported between these files",
-        Errno::PERM | Errno::ACCESS => "the file is immutable, or a security policy forbids it",
-        _ => "",
-    }
-}
-
-/// sendfile and splice.
-const fn by_pages(errno: Errno) -> &'static str {
-    match errno {
-        Errno::INVAL => "the file system cannot pass pages on: only read/write works",
-        Errno::OPNOTSUPP | Errno::NOSYS => "the file system does not support it",
-        Errno::PERM | Errno::ACCESS => "the file is sealed, or a security policy forbids it",
-        _ => "",
-    }
 }
 
 /// An error with the name of its errno, as users search for it.

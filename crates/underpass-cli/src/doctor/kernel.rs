@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde::Serialize;
-use underpass::{Cause, Endpoint, Kernel, Kind, Mechanism};
+use underpass::{Cause, Endpoint, EndpointKind, Kernel, Mechanism};
 
 use super::explanation;
 
@@ -78,7 +78,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// The mechanisms that the kernel refuses between any ends.
 fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
-    let file = Endpoint::sample(Kind::File);
+    let file = Endpoint::sample(EndpointKind::File);
     let missing = |mechanism| {
         let (scope, errno) = kernel.refusal(mechanism, &file, &file)?;
         let cause = Cause::Errno(errno);

@@ -1,4 +1,4 @@
-//! Colours and line wrapping.
+//! Colours, line wrapping, and lists of equal findings.
 
 use std::io::IsTerminal;
 
@@ -34,9 +34,9 @@ impl Styling {
         }
     }
 
-    pub(super) fn ink(self, ink: Style, text: &str) -> String {
+    pub(super) fn apply(self, style: Style, text: &str) -> String {
         match self {
-            Self::Colour => format!("\x1b[{}m{text}\x1b[0m", ink as u8),
+            Self::Colour => format!("\x1b[{}m{text}\x1b[0m", style as u8),
             Self::Plain => text.to_owned(),
         }
     }
@@ -90,6 +90,20 @@ fn visible(word: &str) -> impl Iterator<Item = char> + '_ {
     })
 }
 
+/// Groups pairs by key, in the order of first occurrence.
+pub(super) fn grouped<K: PartialEq>(
+    met: impl Iterator<Item = (K, String)>,
+) -> Vec<(K, Vec<String>)> {
+    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
+    for (key, pair) in met {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => groups.push((key, vec![pair])),
+        }
+    }
+    groups
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +149,20 @@ mod tests {
 
     #[test]
     fn plain_text_stays_plain() {
-        assert_eq!(Styling::Plain.ink(Style::Red, "no"), "no");
-        assert_eq!(Styling::Colour.ink(Style::Green, "ok"), "\x1b[32mok\x1b[0m");
+        assert_eq!(Styling::Plain.apply(Style::Red, "no"), "no");
+        assert_eq!(
+            Styling::Colour.apply(Style::Green, "ok"),
+            "\x1b[32mok\x1b[0m"
+        );
+    }
+
+    #[test]
+    fn equal_answers_are_listed_once() {
+        let met = [("a", "1"), ("b", "2"), ("a", "3")].map(|(key, pair)| (key, pair.to_owned()));
+        let groups = grouped(met.into_iter());
+        assert_eq!(
+            groups,
+            [("a", vec!["1".into(), "3".into()]), ("b", vec!["2".into()])]
+        );
     }
 }

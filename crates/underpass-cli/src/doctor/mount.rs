@@ -106,29 +106,17 @@ fn parse(line: &str, id: u64) -> Option<Mount> {
     })
 }
 
-/// Decodes the octal escapes of blanks, tabs, line feeds and backslashes: `\040`.
+/// Decodes the escapes of proc_pid_mountinfo(5), the one of the backslash last.
 fn unescaped(word: &str) -> String {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (
-                b'\\',
-                [
-                    a @ b'0'..=b'3',
-                    b @ b'0'..=b'7',
-                    c @ b'0'..=b'7',
-                    after @ ..,
-                ],
-            ) => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let escapes = [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\043", "#"),
+        ("\\134", "\\"),
+    ];
+    let decoded = |word: String, (escape, plain): (&str, &str)| word.replace(escape, plain);
+    escapes.into_iter().fold(word.to_owned(), decoded)
 }
 
 fn magic_name(magic: u32) -> Option<&'static str> {
@@ -227,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn proc_is_told_by_its_magic_number() {
+    fn proc_is_recognised_by_its_magic_number() {
         use std::os::fd::AsFd;
         let proc = std::fs::File::open("/proc").unwrap();
         let proc = MountedFileSystem::of(proc.as_fd()).unwrap();

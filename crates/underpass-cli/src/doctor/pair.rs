@@ -4,54 +4,35 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use underpass::{Mechanism, Policy};
 
-use super::loopback::StreamKind;
 use super::path::TestedPath;
 use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
-use super::trial::{TrialOutcome, TrialResult, TrialSink, TrialSource, attempt};
+use super::trial::{TrialOutcome, TrialResult, attempt};
+use super::trial_ends::{StreamKind, TrialSink, TrialSource};
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.
-const ALL_PAIRS_PLACES_MAX: usize = 4;
-
-/// The source or the sink of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PairEnd {
-    /// The index in the list of paths.
-    Place(usize),
-    Stream(StreamKind),
-}
+const ALL_PAIRS_PATHS_MAX: usize = 4;
 
 /// The results of all mechanisms between two ends.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PairResults {
-    #[serde(skip)]
-    pub(super) ends: (PairEnd, PairEnd),
     pub(super) source: String,
     pub(super) sink: String,
+    /// The commands of Underpass that move bytes between these ends.
+    #[serde(skip)]
+    pub(super) commands: &'static [&'static str],
     #[serde(serialize_with = "by_mechanism")]
     pub(super) mechanisms: Vec<(Mechanism, TrialOutcome)>,
     /// With all mechanisms allowed, as the commands run.
-    pub(super) auto: AutoResult,
-}
-
-/// The result with all mechanisms allowed.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct AutoResult {
-    #[serde(flatten)]
-    pub(super) outcome: TrialOutcome,
-    /// The mechanisms that moved bytes.
-    pub(super) uses: Vec<Mechanism>,
+    pub(super) auto: TrialResult,
 }
 
 impl PairResults {
     pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&TrialOutcome> {
-        let found = self
-            .mechanisms
-            .iter()
-            .find(|(tried, _)| *tried == mechanism);
+        let mut tried = self.mechanisms.iter();
+        let found = tried.find(|(other, _)| *other == mechanism);
         found.map(|(_, outcome)| outcome)
     }
 
@@ -71,125 +52,120 @@ fn by_mechanism<S: Serializer>(
     outcomes: &[(Mechanism, TrialOutcome)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(outcomes.len()))?;
-    for (mechanism, outcome) in outcomes {
-        map.serialize_entry(mechanism.name(), outcome)?;
-    }
-    map.end()
+    let outcomes = outcomes.iter();
+    serializer.collect_map(outcomes.map(|(mechanism, outcome)| (mechanism.name(), outcome)))
 }
 
 /// Runs all trials between all pairs.
-pub(super) fn try_all(places: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResults> {
+pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResults> {
     let begun = Instant::now();
     let watched = std::io::stderr().is_terminal();
-    let rows = pairs(places).into_iter().map(|ends| {
-        let (source, sink) = (name(ends.0, places), name(ends.1, places));
+    let results = pairs(paths, bytes).into_iter().map(|pair| {
         if watched && begun.elapsed().as_secs() >= 1 {
-            eprint!("\r\x1b[Ktesting {source} → {sink}");
+            eprint!("\r\x1b[Ktesting {} → {}", pair.source.0, pair.sink.0);
         }
-        let mut trials = PairTrials::new(ends, places, bytes, begun);
-        let mechanisms = Mechanism::ALL
-            .map(|mechanism| (mechanism, trials.run(Policy::only(mechanism)).outcome));
-        let TrialResult { outcome, uses } = trials.run(Policy::default());
-        PairResults {
-            ends,
-            source,
-            sink,
-            mechanisms: mechanisms.into(),
-            auto: AutoResult { outcome, uses },
-        }
+        pair.run(begun)
     });
-    let rows = rows.collect();
+    let results = results.collect();
     if watched && begun.elapsed().as_secs() >= 1 {
         eprint!("\r\x1b[K");
     }
-    rows
+    results
 }
 
-/// Runs trials between two ends, up to the first that exceeds its time limit.
-struct PairTrials {
-    ends: Option<(TrialSource, TrialSink)>,
-    begun: Instant,
-    stuck: bool,
+/// Two ends with their names in the report.
+struct TrialPair {
+    source: (String, TrialSource),
+    sink: (String, TrialSink),
+    commands: &'static [&'static str],
 }
 
-impl PairTrials {
-    fn new(
-        ends: (PairEnd, PairEnd),
-        places: &[TestedPath],
-        bytes: &Arc<[u8]>,
-        begun: Instant,
-    ) -> Self {
-        let ends = inlet(ends.0, places, bytes).zip(outlet(ends.1, places));
-        Self {
-            ends,
-            begun,
-            stuck: false,
-        }
-    }
-
-    fn run(&mut self, policy: Policy) -> TrialResult {
-        let not_tried = |reason: &str| {
-            let reason = reason.to_owned();
-            TrialResult::of(TrialOutcome::NotTried { reason })
+impl TrialPair {
+    fn run(self, begun: Instant) -> PairResults {
+        let mut is_stuck = false;
+        let mut limited = |policy| {
+            let not_tried = |reason: &str| {
+                let reason = reason.to_owned();
+                TrialResult::of(TrialOutcome::NotTried { reason })
+            };
+            if is_stuck {
+                return not_tried("an earlier test of this pair timed out");
+            }
+            if begun.elapsed() > TRIALS_TIME_MAX {
+                return not_tried("the time limit for all tests was exceeded");
+            }
+            let (source, sink) = (self.source.1.clone(), self.sink.1.clone());
+            let result = within(TRIAL_TIME_MAX, move || attempt(&source, &sink, policy));
+            result.unwrap_or_else(|| {
+                is_stuck = true;
+                let error = format!("timed out after {} s", TRIAL_TIME_MAX.as_secs());
+                TrialResult::of(TrialOutcome::Failed { error })
+            })
         };
-        if self.stuck {
-            return not_tried("an earlier test of this pair timed out");
+        let mechanisms =
+            Mechanism::ALL.map(|mechanism| (mechanism, limited(Policy::only(mechanism)).outcome));
+        PairResults {
+            mechanisms: mechanisms.into(),
+            auto: limited(Policy::default()),
+            source: self.source.0,
+            sink: self.sink.0,
+            commands: self.commands,
         }
-        if self.begun.elapsed() > TRIALS_TIME_MAX {
-            return not_tried("the time limit for all tests was exceeded");
-        }
-        let Some((inlet, outlet)) = self.ends.clone() else {
-            return not_tried("one of the two ends is not usable");
-        };
-        let trial = within(TRIAL_TIME_MAX, move || attempt(&inlet, &outlet, policy));
-        trial.unwrap_or_else(|| {
-            self.stuck = true;
-            let error = format!("timed out after {} s", TRIAL_TIME_MAX.as_secs());
-            TrialResult::of(TrialOutcome::Failed { error })
-        })
-    }
-}
-
-fn inlet(end: PairEnd, places: &[TestedPath], bytes: &Arc<[u8]>) -> Option<TrialSource> {
-    match end {
-        PairEnd::Place(place) => places[place].original.clone().map(TrialSource::File),
-        PairEnd::Stream(stream) => Some(TrialSource::Stream(stream, Arc::clone(bytes))),
-    }
-}
-
-fn outlet(end: PairEnd, places: &[TestedPath]) -> Option<TrialSink> {
-    match end {
-        PairEnd::Place(place) => places[place].writable.clone().map(TrialSink::Directory),
-        PairEnd::Stream(stream) => Some(TrialSink::Stream(stream)),
-    }
-}
-
-fn name(end: PairEnd, places: &[TestedPath]) -> String {
-    match end {
-        PairEnd::Place(place) => places[place].id.clone(),
-        PairEnd::Stream(stream) => stream.name().to_owned(),
     }
 }
 
 /// Every path with every path, every path with every kind of stream, and TCP with TCP.
-fn pairs(places: &[TestedPath]) -> Vec<(PairEnd, PairEnd)> {
-    let sources = || (0..places.len()).filter(|at| places[*at].original.is_some());
-    let sinks = || (0..places.len()).filter(|at| places[*at].writable.is_some());
-    let many = places.len() > ALL_PAIRS_PLACES_MAX;
+fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
+    let sources: Vec<_> = paths
+        .iter()
+        .filter_map(|path| Some((path.id.clone(), TrialSource::File(path.original.clone()?))))
+        .collect();
+    let sinks: Vec<_> = paths
+        .iter()
+        .filter_map(|path| {
+            Some((
+                path.id.clone(),
+                TrialSink::Directory(path.writable.clone()?),
+            ))
+        })
+        .collect();
+    let streams = [StreamKind::Tcp, StreamKind::Unix, StreamKind::Pipe].map(|kind| {
+        let name = kind.name().to_owned();
+        let source = TrialSource::Stream(kind, Arc::clone(bytes));
+        ((name.clone(), source), (name, TrialSink::Stream(kind)))
+    });
     let mut pairs = Vec::new();
-    for from in sources() {
-        let wanted = |to: &usize| !many || from == *to || from == 0 || *to == 0;
-        let copies = sinks().filter(wanted);
-        pairs.extend(copies.map(|to| (PairEnd::Place(from), PairEnd::Place(to))));
+    let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), commands| {
+        let (source, sink) = (source.clone(), sink.clone());
+        pairs.push(TrialPair {
+            source,
+            sink,
+            commands,
+        });
+    };
+    let all = paths.len() <= ALL_PAIRS_PATHS_MAX;
+    for from in &sources {
+        for to in &sinks {
+            let ends = [&from.0, &to.0];
+            if all || from.0 == to.0 || ends.contains(&&paths[0].id) {
+                add(from, to, &["cp"] as &[_]);
+            }
+        }
     }
-    for stream in [StreamKind::Tcp, StreamKind::Unix, StreamKind::Pipe] {
-        pairs.extend(sources().map(|from| (PairEnd::Place(from), PairEnd::Stream(stream))));
-        pairs.extend(sinks().map(|to| (PairEnd::Stream(stream), PairEnd::Place(to))));
+    for (at, (from_stream, to_stream)) in streams.iter().enumerate() {
+        let is_tcp = at == 0;
+        for from in &sources {
+            add(
+                from,
+                to_stream,
+                if is_tcp { &["serve", "send"] } else { &[] },
+            );
+        }
+        for to in &sinks {
+            add(from_stream, to, if is_tcp { &["recv"] } else { &[] });
+        }
     }
-    pairs.push((
-        PairEnd::Stream(StreamKind::Tcp),
-        PairEnd::Stream(StreamKind::Tcp),
-    ));
+    let [(from_tcp, to_tcp), ..] = &streams;
+    add(from_tcp, to_tcp, &[]);
     pairs
 }

@@ -60,86 +60,70 @@ impl TestedPath {
             original: None,
             writable: None,
         };
-        let (mut place, path, bytes) = (nothing.clone(), given.to_owned(), Arc::clone(bytes));
-        let looked = within(TRIAL_TIME_MAX, move || {
-            place.look(&path, bytes);
-            place
+        let (mut tested, path, bytes) = (nothing.clone(), given.to_owned(), Arc::clone(bytes));
+        let inspected = within(TRIAL_TIME_MAX, move || {
+            let problem = tested.look(&path, bytes).err();
+            tested.notes.extend(problem);
+            tested
         });
-        looked
-            .unwrap_or_else(|| nothing.noting("did not respond within 5 s: a dead network mount?"))
+        inspected.unwrap_or_else(|| Self {
+            notes: vec!["did not respond within 5 s: a dead network mount?".to_owned()],
+            ..nothing
+        })
     }
 
-    fn noting(mut self, note: impl Into<String>) -> Self {
-        self.notes.push(note.into());
-        self
-    }
-
-    fn look(&mut self, path: &Path, bytes: Arc<[u8]>) {
-        let metadata = match std::fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) => return self.notes.push(explanation::of_error(&error)),
-        };
-        let Some(directory) = directory_of(path, &metadata) else {
-            let note = "is neither a directory nor a regular file";
-            return self.notes.push(note.to_owned());
-        };
+    /// Fills in what can be found out. The error is the last note.
+    fn look(&mut self, path: &Path, bytes: Arc<[u8]>) -> Result<(), String> {
+        let metadata = std::fs::metadata(path).map_err(|error| explanation::of_error(&error))?;
+        let directory =
+            directory_of(path, &metadata).ok_or("is neither a directory nor a regular file")?;
         if metadata.is_file() {
-            self.notes
-                .push("is a file: its directory is tested".to_owned());
+            let note = "is a file: its directory is tested";
+            self.notes.push(note.to_owned());
         }
-        let resolved = directory
-            .canonicalize()
-            .unwrap_or_else(|_| directory.clone());
+        let resolved = directory.canonicalize();
+        let resolved = resolved.as_ref().unwrap_or(&directory);
         self.directory = Some(resolved.display().to_string());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = match rustix::fs::open(&directory, flags, Mode::empty()) {
-            Ok(open) => open,
-            Err(errno) => return self.notes.push(Named(errno).to_string()),
-        };
+        let open = rustix::fs::open(&directory, flags, Mode::empty());
+        let open = open.map_err(|errno| Named(errno).to_string())?;
         self.file_system = MountedFileSystem::of(open.as_fd());
         match SampleFile::create(&open, bytes) {
             Ok(original) => {
                 self.original = Some(original);
                 self.writable = Some(Arc::new(open));
                 self.usable = Usable::SourceAndSink;
+                Ok(())
             }
             Err(errno) => {
                 self.notes.push(unwritable(errno));
-                self.read_only(metadata.is_file().then_some(path), &directory);
+                self.read_only(metadata.is_file().then_some(path), &directory)
             }
         }
     }
 
     /// No file can be created here: uses an existing file as a source.
-    fn read_only(&mut self, file: Option<&Path>, directory: &Path) {
+    fn read_only(&mut self, file: Option<&Path>, directory: &Path) -> Result<(), String> {
+        let system = self.file_system.as_ref();
         let found = match file {
             Some(path) => open_source(path).map(|original| (path.to_owned(), original)),
-            None if self
-                .file_system
-                .as_ref()
-                .is_some_and(MountedFileSystem::is_pseudo) =>
-            {
+            None if system.is_some_and(MountedFileSystem::is_pseudo) => {
                 let note = "its files are generated on reading: name one to test it as a source";
-                return self.notes.push(note.to_owned());
+                return Err(note.to_owned());
             }
             None => find_source(directory),
         };
-        match found {
-            Ok((path, original)) => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let bytes = original.bytes.len();
-                self.notes.push(format!(
-                    "tested as a source only, with {bytes} bytes of {name}"
-                ));
-                self.original = Some(original);
-                self.usable = Usable::SourceOnly;
-            }
-            Err(error) => {
-                let error = explanation::of_error(&error);
-                self.notes
-                    .push(format!("no file here is readable for a test: {error}"));
-            }
-        }
+        let (path, original) = found.map_err(|error| {
+            let error = explanation::of_error(&error);
+            format!("no file here is readable for a test: {error}")
+        })?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = original.bytes.len();
+        let note = format!("tested as a source only, with {bytes} bytes of {name}");
+        self.notes.push(note);
+        self.original = Some(original);
+        self.usable = Usable::SourceOnly;
+        Ok(())
     }
 }
 
@@ -232,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_file_nor_directory_is_told_and_not_used() {
+    fn what_is_neither_file_nor_directory_is_reported_and_not_used() {
         for path in ["/dev/null", "/no/such/path"] {
             let place = inspect(Path::new(path));
             assert_eq!(place.usable, Usable::Nothing);

@@ -2,28 +2,30 @@
 
 use underpass::Mechanism;
 
-use super::layout::{Style, Styling, wrap, wrap_list};
+use super::explanation;
+use super::layout::{Style, Styling, grouped, wrap, wrap_list};
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
+use super::report::DoctorReport;
+use super::settings::KernelSetting;
 use super::tls::TlsAnswer;
 use super::trial::TrialOutcome;
-use super::{DoctorReport, explanation};
 
 /// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
-pub(super) fn render(report: &DoctorReport, paint: Styling) -> String {
+pub(super) fn render(report: &DoctorReport, styling: Styling) -> String {
     let mut text = head(report);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
-            text += &format!("\n{}\n{body}", paint.ink(Style::Bold, title));
+            text += &format!("\n{}\n{body}", styling.apply(Style::Bold, title));
         }
     };
     section("Paths", report.paths.iter().map(path).collect());
     section(
         "Tests: 1 MiB each, every byte compared",
-        table(&report.pairs, paint),
+        table(&report.pairs, styling),
     );
     section("Refused", refusals(&report.pairs));
     section("Failed", failures(&report.pairs));
@@ -83,28 +85,28 @@ fn path(place: &TestedPath) -> String {
         .collect::<String>()
 }
 
-fn table(rows: &[PairResults], paint: Styling) -> String {
+fn table(rows: &[PairResults], styling: Styling) -> String {
     let mut text = " ".repeat(2 + PAIR_COLUMNS);
     for mechanism in Mechanism::ALL {
         text += &format!("{mechanism:<CELL_COLUMNS$}");
     }
-    text = paint.ink(Style::Dim, text.trim_end()) + "\n";
+    text = styling.apply(Style::Dim, text.trim_end()) + "\n";
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
             let used = row.auto.uses.contains(mechanism);
-            let (mut word, ink) = cell(outcome);
+            let (mut word, style) = cell(outcome);
             if used {
                 word += " *";
             }
             let padding = " ".repeat(CELL_COLUMNS.saturating_sub(word.chars().count()));
-            line += &(paint.ink(ink, &word) + &padding);
+            line += &(styling.apply(style, &word) + &padding);
         }
         text += line.trim_end();
         text.push('\n');
     }
     let legend = "  ok works   * used by Underpass   - no such call between these ends";
-    text + &paint.ink(Style::Dim, legend) + "\n"
+    text + &styling.apply(Style::Dim, legend) + "\n"
 }
 
 fn cell(outcome: &TrialOutcome) -> (String, Style) {
@@ -116,18 +118,6 @@ fn cell(outcome: &TrialOutcome) -> (String, Style) {
         TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Style::Red),
         TrialOutcome::NotTried { .. } => ("not tried".to_owned(), Style::Dim),
     }
-}
-
-/// Groups pairs by key, in the order of first occurrence.
-fn grouped<K: PartialEq>(met: impl Iterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
-    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
-    for (key, pair) in met {
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, pairs)) => pairs.push(pair),
-            None => groups.push((key, vec![pair])),
-        }
-    }
-    groups
 }
 
 /// Lists each refusal once, with all its pairs.
@@ -250,7 +240,7 @@ fn pipes(report: &DoctorReport) -> String {
     .concat()
 }
 
-fn setting(setting: &super::KernelSetting) -> String {
+fn setting(setting: &KernelSetting) -> String {
     let value = setting.value.as_deref().unwrap_or("unreadable");
     wrap("  ", &format!("{} = {value}", setting.name)) + &wrap("      ", setting.why)
 }
@@ -296,16 +286,6 @@ fn number(number: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_answers_are_listed_once() {
-        let met = [("a", "1"), ("b", "2"), ("a", "3")].map(|(key, pair)| (key, pair.to_owned()));
-        let groups = grouped(met.into_iter());
-        assert_eq!(
-            groups,
-            [("a", vec!["1".into(), "3".into()]), ("b", vec!["2".into()])]
-        );
-    }
 
     #[test]
     fn sizes_are_in_the_largest_whole_unit() {

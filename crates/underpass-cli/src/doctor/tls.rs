@@ -7,10 +7,10 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::Serialize;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
-use underpass::{Endpoint, Kind, Side};
+use underpass::{Endpoint, EndpointKind, Side};
 
 use super::explanation;
-use super::loopback::tcp_pair;
+use crate::loopback::tcp_pair;
 
 /// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]
@@ -145,7 +145,7 @@ fn explained(errno: Errno, missing: &str) -> String {
 fn connect_and_attach() -> io::Result<(std::net::TcpStream, std::net::TcpStream)> {
     let (ours, theirs) = tcp_pair()?;
     attach(&ours)?;
-    if Endpoint::of(&ours)?.kind == Kind::TcpKernelTls {
+    if Endpoint::of(&ours)?.kind == EndpointKind::TcpKernelTls {
         Ok((ours, theirs))
     } else {
         let silent = "the kernel accepted kernel TLS but does not report it on the socket";

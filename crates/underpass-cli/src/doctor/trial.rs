@@ -1,21 +1,19 @@
 //! A trial: a real transfer by one mechanism, with content and account checked.
 
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use serde::Serialize;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Error, Fault, Kernel, Mechanism, Plan, Policy, Reason, Scope, Sink, Source,
+    Account, Choice, Error, Fault, Kernel, Mechanism, Plan, Policy, Scope, Sink, Source,
 };
 
 use super::explanation;
-use super::loopback::{Collected, StreamKind};
-use super::sample::{self, SAMPLE_BYTES, SampleFile};
+use super::sample::SAMPLE_BYTES;
+use super::trial_ends::{TrialSink, TrialSource};
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,24 +51,10 @@ impl TrialOutcome {
     }
 }
 
-/// The source of the bytes of a trial.
-#[derive(Clone, Debug)]
-pub(super) enum TrialSource {
-    File(SampleFile),
-    Stream(StreamKind, Arc<[u8]>),
-}
-
-/// The destination of the bytes of a trial.
-#[derive(Clone, Debug)]
-pub(super) enum TrialSink {
-    /// A private file in this directory.
-    Directory(Arc<OwnedFd>),
-    Stream(StreamKind),
-}
-
-/// The result of a trial, and the mechanisms that moved the bytes.
-#[derive(Clone, Debug)]
+/// The outcome of a trial, and the mechanisms that moved the bytes.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct TrialResult {
+    #[serde(flatten)]
     pub(super) outcome: TrialOutcome,
     pub(super) uses: Vec<Mechanism>,
 }
@@ -83,8 +67,8 @@ impl TrialResult {
 }
 
 /// Moves the bytes once, with an unprobed `Kernel`, so that no mechanism is left out.
-pub(super) fn attempt(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> TrialResult {
-    try_once(inlet, outlet, policy).unwrap_or_else(|error| {
+pub(super) fn attempt(source: &TrialSource, sink: &TrialSink, policy: Policy) -> TrialResult {
+    try_once(source, sink, policy).unwrap_or_else(|error| {
         TrialResult::of(TrialOutcome::NotTried {
             reason: format!(
                 "cannot open the two ends: {}",
@@ -94,19 +78,19 @@ pub(super) fn attempt(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -
     })
 }
 
-fn try_once(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> io::Result<TrialResult> {
-    let expected = Arc::clone(inlet.bytes());
-    let (sink, arrival) = outlet.open(expected.len())?;
-    let sink = Sink::new(sink)?;
-    let (plan, result) = match inlet {
-        TrialSource::File(original) => run(&original.source()?, &sink, policy),
+fn try_once(source: &TrialSource, sink: &TrialSink, policy: Policy) -> io::Result<TrialResult> {
+    let expected = source.bytes();
+    let (end, read_back) = sink.open(expected.len())?;
+    let end = Sink::new(end)?;
+    let (plan, result) = match source {
+        TrialSource::File(original) => run(&original.source()?, &end, policy),
         TrialSource::Stream(stream, bytes) => {
-            let end = stream.giving(Arc::clone(bytes))?;
-            run(&Source::range(end, 0, bytes.len() as u64)?, &sink, policy)
+            let from = stream.giving(Arc::clone(bytes))?;
+            run(&Source::range(from, 0, bytes.len() as u64)?, &end, policy)
         }
     };
-    drop(sink);
-    let arrived = arrival.bytes(expected.len());
+    drop(end);
+    let arrived = read_back();
     let account = match result {
         Err(error) => return Ok(TrialResult::of(refusal(&error, &plan, policy))),
         Ok(account) => account,
@@ -116,9 +100,9 @@ fn try_once(inlet: &TrialSource, outlet: &TrialSink, policy: Policy) -> io::Resu
             "cannot read the copy: {}",
             explanation::of_error(&error)
         )),
-        Ok(arrived) => difference(&expected, &arrived),
+        Ok(arrived) => difference(expected, &arrived),
     };
-    Ok(match (wrong, inlet) {
+    Ok(match (wrong, source) {
         (None, _) => judged(&account, policy),
         (Some(_), TrialSource::File(original)) if !original.is_unchanged() => {
             let error = "the source changes between reads, so the copy cannot be compared".into();
@@ -176,16 +160,13 @@ fn refusal(error: &Error, plan: &Plan, policy: Policy) -> TrialOutcome {
         };
     }
     match plan.left_out().find(|(mechanism, _)| *mechanism == only) {
-        Some((_, reason)) if error.fault == Fault::Refused => not_applicable(reason),
+        Some((_, reason)) if error.fault == Fault::Refused => TrialOutcome::NotApplicable {
+            reason: reason.to_string(),
+        },
         _ => TrialOutcome::Failed {
             error: error.to_string(),
         },
     }
-}
-
-fn not_applicable(reason: Reason) -> TrialOutcome {
-    let reason = reason.to_string();
-    TrialOutcome::NotApplicable { reason }
 }
 
 fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
@@ -201,48 +182,13 @@ fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
     ))
 }
 
-impl TrialSource {
-    fn bytes(&self) -> &Arc<[u8]> {
-        match self {
-            Self::File(original) => &original.bytes,
-            Self::Stream(_, bytes) => bytes,
-        }
-    }
-}
-
-impl TrialSink {
-    fn open(&self, bytes_max: usize) -> io::Result<(OwnedFd, ArrivedBytes)> {
-        match self {
-            Self::Directory(directory) => {
-                let file = sample::private_file(directory.as_fd())?;
-                Ok((file.try_clone()?.into(), ArrivedBytes::File(file)))
-            }
-            Self::Stream(stream) => {
-                let (end, collected) = stream.taking(bytes_max)?;
-                Ok((end, ArrivedBytes::Stream(collected)))
-            }
-        }
-    }
-}
-
-/// Where the bytes arrive.
-enum ArrivedBytes {
-    File(File),
-    Stream(Collected),
-}
-
-impl ArrivedBytes {
-    /// Reads all bytes that arrived, up to one more than expected.
-    fn bytes(self, expected: usize) -> io::Result<Vec<u8>> {
-        match self {
-            Self::File(file) => Ok(sample::read_all(file.as_fd(), expected)?),
-            Self::Stream(collected) => collected.join().unwrap_or(Err(Errno::IO.into())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+
+    use super::super::sample;
+    use super::super::trial_ends::StreamKind;
     use super::*;
 
     fn directory() -> Arc<OwnedFd> {
@@ -251,8 +197,8 @@ mod tests {
     }
 
     fn streamed(from: StreamKind, to: StreamKind, mechanism: Mechanism) -> TrialOutcome {
-        let inlet = TrialSource::Stream(from, sample::bytes());
-        attempt(&inlet, &TrialSink::Stream(to), Policy::only(mechanism)).outcome
+        let source = TrialSource::Stream(from, sample::bytes());
+        attempt(&source, &TrialSink::Stream(to), Policy::only(mechanism)).outcome
     }
 
     #[test]
@@ -268,9 +214,9 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_gone_is_not_tried() {
-        let inlet = TrialSource::Stream(StreamKind::Pipe, sample::bytes());
+        let source = TrialSource::Stream(StreamKind::Pipe, sample::bytes());
         let trial = attempt(
-            &inlet,
+            &source,
             &TrialSink::Directory(directory()),
             Policy::only(Mechanism::ReadWrite),
         );

@@ -30,41 +30,41 @@ fn machine() -> Vec<IpAddr> {
 /// Leaves out loopback, which others cannot reach, and link-local addresses, which need a zone.
 fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
     let port = listening.port();
-    let is_told = |address: &&IpAddr| match address {
+    let is_reachable = |address: &&IpAddr| match address {
         IpAddr::V4(four) => !four.is_loopback() && !four.is_link_local(),
         IpAddr::V6(six) => {
             listening.is_ipv6() && !six.is_loopback() && !six.is_unicast_link_local()
         }
     };
-    let mut told: Vec<_> = machine
+    let mut found: Vec<_> = machine
         .iter()
-        .filter(is_told)
+        .filter(is_reachable)
         .map(|&address| SocketAddr::new(address, port))
         .collect();
     // Version 4 first: shorter to type.
-    told.sort_by_key(SocketAddr::is_ipv6);
-    if told.is_empty() {
+    found.sort_by_key(SocketAddr::is_ipv6);
+    if found.is_empty() {
         let own: IpAddr = match listening {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        told.push(SocketAddr::new(own, port));
+        found.push(SocketAddr::new(own, port));
     }
-    told
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(listening: &str, machine: &[&str]) -> Vec<String> {
+    fn shown(listening: &str, machine: &[&str]) -> Vec<String> {
         let machine: Vec<IpAddr> = machine.iter().map(|ip| ip.parse().unwrap()).collect();
-        let told = of_all(listening.parse().unwrap(), &machine);
-        told.iter().map(ToString::to_string).collect()
+        let all = of_all(listening.parse().unwrap(), &machine);
+        all.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn what_others_can_type_is_told_and_the_short_ones_first() {
+    fn addresses_that_others_reach_are_shown_and_short_ones_first() {
         let machine = [
             "127.0.0.1",
             "fe80::1",
@@ -73,21 +73,21 @@ mod tests {
             "169.254.0.1",
             "::1",
         ];
-        assert_eq!(told("0.0.0.0:80", &machine), ["192.0.2.7:80"]);
+        assert_eq!(shown("0.0.0.0:80", &machine), ["192.0.2.7:80"]);
         assert_eq!(
-            told("[::]:80", &machine),
+            shown("[::]:80", &machine),
             ["192.0.2.7:80", "[2001:db8::1]:80"]
         );
     }
 
     #[test]
     fn a_machine_without_a_network_reaches_itself() {
-        assert_eq!(told("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
-        assert_eq!(told("[::]:80", &[]), ["[::1]:80"]);
+        assert_eq!(shown("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
+        assert_eq!(shown("[::]:80", &[]), ["[::1]:80"]);
     }
 
     #[test]
-    fn an_address_that_says_it_is_told_as_it_is() {
+    fn a_specific_address_is_shown_unchanged() {
         let one = SocketAddr::from(([127, 0, 0, 1], 8080));
         assert_eq!(reachable(one), [one]);
         assert!(!reachable(SocketAddr::from(([0; 4], 1))).is_empty());

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{Confine, ListenAt, User};
 use underpass_serve::rules::{
     CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
-use underpass_serve::{Coding, ConfigOverride, OverrideSource, ServerOptions, SiteOptions};
+use underpass_serve::{
+    Access, Coding, ConfigOverride, Explain, LogFormat, OverrideSource, ServerOptions, SiteOptions,
+    StatusAddress,
+};
 
-use super::telling::ReportingArguments;
+use super::advice::with_advice;
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]
@@ -85,7 +89,7 @@ pub(crate) struct ServeArguments {
     files: FileArguments,
 
     #[command(flatten)]
-    pub(super) telling: ReportingArguments,
+    pub(super) reporting: ReportingArguments,
 }
 
 /// How paths map to files, and the header fields of files; for every site.
@@ -115,22 +119,22 @@ struct FileArguments {
 
     /// Serve precompressed copies beside files (app.js.br for app.js) to clients that accept these
     /// codings; the first is preferred [br, zstd, gzip]
-    #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
+    #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = word::<Coding>)]
     precompressed: Option<Vec<Coding>>,
 
     /// Compress text-like files while sending, for clients that accept these codings; the first is
     /// preferred, and precompressed copies take precedence [br, zstd, gzip]
-    #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = coding)]
+    #[arg(long, value_name = "CODING", value_delimiter = ',', value_parser = word::<Coding>)]
     compress: Option<Vec<Coding>>,
 
     /// Deny or show names that begin with a dot; .well-known is always shown [denied (default),
     /// shown]
-    #[arg(long, value_name = "WHAT", value_parser = hidden)]
+    #[arg(long, value_name = "WHAT", value_parser = word::<Hidden>)]
     hidden: Option<Hidden>,
 
     /// Follow no symbolic links, only relative ones that stay inside the folder, or all [none,
     /// inside (default), all]
-    #[arg(long, value_name = "WHICH", value_parser = symlinks)]
+    #[arg(long, value_name = "WHICH", value_parser = word::<Symlinks>)]
     symlinks: Option<Symlinks>,
 
     /// Send this Cache-Control with all files, ahead of the rules in the configuration
@@ -148,6 +152,33 @@ struct FileArguments {
     cors: Option<Vec<CorsOrigin>>,
 }
 
+/// The access log, metrics, `--explain` and the QR code.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ReportingArguments {
+    /// Write an access log, a line per response, to standard output or --log-file: `combined` as
+    /// Apache and nginx do, or `json` with all fields [default format: combined]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "combined")]
+    log: Option<LogFormat>,
+
+    /// Append the access log to this file; SIGUSR1 reopens it after a rotation
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+
+    /// Serve Prometheus metrics and health checks on this address: 127.0.0.1:9090 or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<StatusAddress>,
+
+    /// Add Underpass-Plan (how this body will be sent) and Underpass-Previous (how the previous
+    /// one on the connection was sent) to responses, for debugging
+    #[arg(long)]
+    explain: bool,
+
+    /// Print the address as a QR code
+    #[arg(long)]
+    pub(super) qr: bool,
+}
+
 /// A connection with a slow peer holds this much memory. Larger responses gain nothing.
 const JOIN_MAX: u64 = 1 << 20;
 
@@ -161,49 +192,45 @@ pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, Strin
     if !arguments.listen.is_empty() {
         options.listen.clone_from(&arguments.listen);
     }
-    let timeout = &mut options.connections.stop_timeout;
-    *timeout = arguments.stop_timeout.unwrap_or(*timeout);
+    let connections = &mut options.connections;
+    override_by(arguments.stop_timeout, &mut connections.stop_timeout);
+    override_by(arguments.join, &mut connections.joined_bytes_max);
+    override_by(arguments.confine, &mut options.confine);
     options.workers = arguments.workers.or(options.workers);
     options.user = arguments.user.clone().or(options.user);
-    options.confine = arguments.confine.unwrap_or(options.confine);
     options.policy = arguments.only.map(Policy::only).unwrap_or_default();
-    if let Some(join) = arguments.join {
-        options.connections.joined_bytes_max = join;
-    }
-    arguments.telling.override_in(&mut options);
+    arguments.reporting.override_in(&mut options);
     for site in &mut options.sites {
         arguments.files.override_in(site)?;
     }
     Ok(options)
 }
 
-/// The arguments that a variable can set, and the key that sets the same by `--set`.
-const VARIABLES: [(&str, &str); 6] = [
-    ("folder", "site.root"),
-    ("listen", "listen"),
-    ("workers", "workers"),
-    ("fallback", "site.fallback"),
-    ("cache_control", "site.cache"),
-    ("cors", "site.cors.origins"),
-];
-
 impl ServeArguments {
     /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
     /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
-        for (id, key) in VARIABLES {
-            let is_set = self.set.iter().any(|setting| setting.decides(key));
-            if !is_set || matches.value_source(id) != Some(ValueSource::EnvVariable) {
-                continue;
-            }
-            match id {
-                "folder" => self.folder = None,
-                "listen" => self.listen.clear(),
-                "workers" => self.workers = None,
-                "fallback" => self.files.fallback = None,
-                "cache_control" => self.files.cache_control = None,
-                _ => self.files.cors = None,
-            }
+        let is_overridden = |id, key| {
+            matches.value_source(id) == Some(ValueSource::EnvVariable)
+                && self.set.iter().any(|setting| setting.decides(key))
+        };
+        if is_overridden("folder", "site.root") {
+            self.folder = None;
+        }
+        if is_overridden("listen", "listen") {
+            self.listen.clear();
+        }
+        if is_overridden("workers", "workers") {
+            self.workers = None;
+        }
+        if is_overridden("fallback", "site.fallback") {
+            self.files.fallback = None;
+        }
+        if is_overridden("cache_control", "site.cache") {
+            self.files.cache_control = None;
+        }
+        if is_overridden("cors", "site.cors.origins") {
+            self.files.cors = None;
         }
     }
 
@@ -223,7 +250,7 @@ impl ServeArguments {
         };
         settings.extend(self.set.iter().cloned());
         let options = ServerOptions::load_with(file, &settings);
-        let options = options.map_err(|error| super::with_advice(&error))?;
+        let options = options.map_err(|error| with_advice(&error))?;
         Ok((options, settings))
     }
 }
@@ -259,28 +286,17 @@ pub(super) fn choose_folder(
 
 impl FileArguments {
     fn override_in(&self, site: &mut SiteOptions) -> Result<(), String> {
-        if let Some(index) = &self.index {
-            site.index.clone_from(index);
-        }
-        if self.fallback.is_some() {
-            site.fallback.clone_from(&self.fallback);
-        }
-        if let Some(precompressed) = &self.precompressed {
-            site.precompressed.clone_from(precompressed);
-        }
-        if let Some(compress) = &self.compress {
-            site.compress.clone_from(compress);
-        }
-        if let Some(control) = &self.cache_control {
+        override_by(self.index.clone(), &mut site.index);
+        override_by(self.precompressed.clone(), &mut site.precompressed);
+        override_by(self.compress.clone(), &mut site.compress);
+        override_by(self.cors.clone(), &mut site.cors.origins);
+        override_by(self.hidden, &mut site.hidden);
+        override_by(self.symlinks, &mut site.symlinks);
+        override_by(self.fallback.clone().map(Some), &mut site.fallback);
+        if let Some(control) = self.cache_control.clone() {
             let paths = vec![Pattern::parse("/**")?];
-            let control = control.clone();
             site.cache.insert(0, CacheRule { paths, control });
         }
-        if let Some(origins) = &self.cors {
-            site.cors.origins.clone_from(origins);
-        }
-        site.hidden = self.hidden.unwrap_or(site.hidden);
-        site.symlinks = self.symlinks.unwrap_or(site.symlinks);
         if self.no_listing {
             site.listing = false;
             site.archives = Some(false);
@@ -292,27 +308,29 @@ impl FileArguments {
     }
 }
 
-fn coding(name: &str) -> Result<Coding, String> {
-    let mut all = Coding::ALL.into_iter();
-    all.find(|coding| coding.name() == name)
-        .ok_or_else(|| "expected br, zstd or gzip".to_owned())
-}
-
-fn hidden(word: &str) -> Result<Hidden, String> {
-    match word {
-        "denied" => Ok(Hidden::Denied),
-        "shown" => Ok(Hidden::Shown),
-        _ => Err("expected denied or shown".to_owned()),
+impl ReportingArguments {
+    /// Either of the log options enables the log.
+    fn override_in(&self, options: &mut ServerOptions) {
+        let output = self.log.map(|_| Access::Output);
+        let access = self.log_file.clone().map(Access::from).or(output);
+        override_by(access, &mut options.log.access);
+        override_by(self.log, &mut options.log.format);
+        override_by(self.status.clone().map(Some), &mut options.status.listen);
+        if self.explain {
+            options.explain = Explain::On;
+        }
     }
 }
 
-fn symlinks(word: &str) -> Result<Symlinks, String> {
-    match word {
-        "none" => Ok(Symlinks::None),
-        "inside" => Ok(Symlinks::Inside),
-        "all" => Ok(Symlinks::All),
-        _ => Err("expected none, inside or all".to_owned()),
+fn override_by<T>(argument: Option<T>, option: &mut T) {
+    if let Some(value) = argument {
+        *option = value;
     }
+}
+
+/// Parses a word as the configuration does.
+fn word<T: DeserializeOwned>(word: &str) -> Result<T, serde::de::value::Error> {
+    T::deserialize(word.into_deserializer())
 }
 
 const _: () = assert!(JOINED_BYTES_MAX == 8192, "the help of --join says 8192");

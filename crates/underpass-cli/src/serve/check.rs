@@ -4,6 +4,7 @@ use std::path::Path;
 
 use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
 
+use super::advice::with_advice;
 use super::arguments::{ServeArguments, choose_folder};
 
 /// Returns what would be served, or every mistake, a paragraph each.
@@ -12,9 +13,9 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
     if mistakes.is_empty() {
-        return Ok(told(file, &options, &settings));
+        return Ok(describe(file, &options, &settings));
     }
-    let mistakes = mistakes.iter().map(super::with_advice);
+    let mistakes = mistakes.iter().map(with_advice);
     let file = file.display();
     let lines: Vec<_> = mistakes
         .map(|mistake| format!("{file}: {mistake}"))
@@ -22,7 +23,7 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
     Err(lines.join("\nunderpass: "))
 }
 
-fn told(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
+fn describe(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {
     let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let mut lines = vec![
         format!("{} is valid", file.display()),
@@ -30,12 +31,16 @@ fn told(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> St
     ];
     lines.extend(settings.iter().map(|setting| format!("with {setting}")));
     for (number, site) in options.sites.iter().enumerate() {
-        lines.push(format!("site {}: {}", number + 1, site_told(number, site)));
+        lines.push(format!(
+            "site {}: {}",
+            number + 1,
+            describe_site(number, site)
+        ));
     }
     lines.join("\n")
 }
 
-fn site_told(number: usize, site: &SiteOptions) -> String {
+fn describe_site(number: usize, site: &SiteOptions) -> String {
     let names: Vec<_> = site.names.iter().map(|name| name.as_str()).collect();
     let others = match number {
         0 => Some("all other names"),

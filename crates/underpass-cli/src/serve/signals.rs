@@ -9,42 +9,42 @@ use std::thread;
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
-use super::banner::place;
-use super::{say, with_advice};
+use super::advice::with_advice;
+use super::banner::{place, say};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
-const ASKS_MAX: usize = 8;
+const QUEUE_MAX: usize = 8;
 
 /// Handles signals from now on. `options` reads the configuration again.
 ///
 /// A stop takes effect at once, even during a reload or an upgrade; these run one after another on
 /// a separate thread.
-pub(super) fn obey(
+pub(super) fn handle(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
     options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
-    let (ask, asked) = sync_channel(ASKS_MAX);
-    let life = SignalHandler {
+    let (sender, queue) = sync_channel(QUEUE_MAX);
+    let handler = SignalHandler {
         server: Arc::clone(server),
         notifier: Arc::clone(notifier),
         options,
     };
     thread::Builder::new()
-        .name("life".into())
-        .spawn(move || life.go_on(&asked))
+        .name("signals".into())
+        .spawn(move || handler.run(&queue))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    watch_signals(pass_on(server, notifier, ask)).map_err(|error| error.to_string())
+    watch_signals(dispatch(server, notifier, sender)).map_err(|error| error.to_string())
 }
 
-fn pass_on(
+fn dispatch(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    ask: SyncSender<SignalAction>,
+    sender: SyncSender<SignalAction>,
 ) -> impl FnMut(SignalAction) + Send + 'static {
     let shutdown = server.running().shutdown();
     let (server, notifier) = (Arc::downgrade(server), Arc::clone(notifier));
-    move |asked| match asked {
+    move |action| match action {
         SignalAction::Stop => {
             notifier.stopping();
             shutdown.escalate();
@@ -56,7 +56,7 @@ fn pass_on(
         }
         // A full queue holds the same requests already.
         SignalAction::Reload | SignalAction::Upgrade => {
-            let _ = ask.try_send(asked);
+            let _ = sender.try_send(action);
         }
     }
 }
@@ -68,9 +68,9 @@ struct SignalHandler<F> {
 }
 
 impl<F: Fn() -> Result<ServerOptions, String>> SignalHandler<F> {
-    fn go_on(&self, asked: &Receiver<SignalAction>) {
-        for ask in asked {
-            match ask {
+    fn run(&self, queue: &Receiver<SignalAction>) {
+        for action in queue {
+            match action {
                 SignalAction::Reload => self.reload(),
                 SignalAction::Upgrade => self.upgrade(),
                 SignalAction::Stop | SignalAction::Reopen => {}

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::copying::{
-    Copying, MIB, assert_equal, content, cp, file, folder, hash, nameless_len, names, set_mode,
-};
+use crate::copying::{CopyReport, MIB, cp, file, nameless_len, names, set_mode, start_cp};
+use underpass_testkit::{assert_same_files, content, disk_folder, sha256_file};
 
 #[test]
 fn readers_see_the_old_file_or_the_new_one() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let sources = [file(&path("a"), 1, 8 * MIB), file(&path("b"), 2, 7 * MIB)];
     let whole = sources
@@ -41,7 +40,7 @@ fn readers_see_the_old_file_or_the_new_one() {
 
 #[test]
 fn killed_in_the_middle_it_leaves_the_old_file_and_nothing_beside() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 32 * MIB);
     for (name, old) in [("over", Some(content(3, 1000))), ("new", None)] {
@@ -51,7 +50,7 @@ fn killed_in_the_middle_it_leaves_the_old_file_and_nothing_beside() {
         }
         let before = names(folder.path());
         let options = ["--atomic", "--reflink=never", "--bwlimit=8M"];
-        let mut copying = Copying::start(&options, &[&source, &dest]);
+        let mut copying = start_cp(&options, &[&source, &dest]);
         let process = copying.id();
         copying.until(|| nameless_len(process) >= MIB);
         copying.kill();
@@ -62,7 +61,7 @@ fn killed_in_the_middle_it_leaves_the_old_file_and_nothing_beside() {
 
 #[test]
 fn what_replaces_a_file_has_its_mode() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 1000);
     let dest = file(&path("dest"), 2, 2000);
@@ -71,7 +70,7 @@ fn what_replaces_a_file_has_its_mode() {
     let before = fs::metadata(&dest).expect("there").ino();
     cp(&["--atomic"], &[&source, &dest]).succeeded();
     let after = fs::metadata(&dest).expect("there");
-    assert_equal(&source, &dest);
+    assert_same_files(&source, &dest);
     assert_eq!(after.mode() & 0o7777, 0o640);
     assert_ne!(after.ino(), before, "it was replaced");
     cp(&["--atomic", "-p"], &[&source, &dest]).succeeded();
@@ -81,22 +80,25 @@ fn what_replaces_a_file_has_its_mode() {
 
 #[test]
 fn a_symbolic_link_is_replaced_and_not_written_through() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 1000);
     let target = file(&path("target"), 2, 2000);
-    let before = hash(&target);
+    let before = sha256_file(&target);
     symlink("target", path("link")).expect("a link");
     symlink("nowhere", path("dangling")).expect("a link");
     cp(&["--atomic"], &[&source, &path("link")]).succeeded();
     let link = fs::symlink_metadata(path("link")).expect("there");
     assert!(link.is_file());
-    assert_equal(&source, &path("link"));
-    assert!(hash(&target) == before, "what it led to is as it was");
+    assert_same_files(&source, &path("link"));
+    assert!(
+        sha256_file(&target) == before,
+        "what it led to is as it was"
+    );
     let over_dangling = cp(&["--atomic"], &[&source, &path("dangling")]);
     assert!(!path("nowhere").exists());
     if over_dangling.code == Some(0) {
-        assert_equal(&source, &path("dangling"));
+        assert_same_files(&source, &path("dangling"));
     } else {
         over_dangling.failed_with(&["dangling"]);
     }
@@ -107,7 +109,7 @@ fn a_symbolic_link_is_replaced_and_not_written_through() {
 /// `/dev/stdout` and `/dev/disk/by-id/…` are links, too: who names one means what is behind it.
 #[test]
 fn a_link_that_leads_to_a_device_or_a_fifo_is_written_through() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 100_000);
     mkfifoat(CWD, path("fifo"), Mode::from_raw_mode(0o600)).expect("a FIFO");
@@ -115,7 +117,7 @@ fn a_link_that_leads_to_a_device_or_a_fifo_is_written_through() {
         symlink(leads_to, path(link)).expect("a link");
     }
     cp(&["--atomic"], &[&source, &path("to device")]).succeeded();
-    let copying = Copying::start(&["--atomic"], &[&source, &path("to fifo")]);
+    let copying = start_cp(&["--atomic"], &[&source, &path("to fifo")]);
     let got = fs::read(path("fifo")).expect("reads");
     copying.end().succeeded();
     assert!(got == content(1, 100_000));
@@ -129,12 +131,12 @@ fn a_link_that_leads_to_a_device_or_a_fifo_is_written_through() {
 
 #[test]
 fn a_copy_that_fails_leaves_nothing() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 8 * MIB);
     let options = ["--atomic", "--reflink=never", "--bwlimit=8M"];
     let dest = path("dest");
-    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let mut copying = start_cp(&options, &[&source, &dest]);
     let process = copying.id();
     copying.until(|| nameless_len(process) >= MIB);
     let shorter = fs::File::options().write(true).open(&source).expect("ours");
@@ -142,6 +144,6 @@ fn a_copy_that_fails_leaves_nothing() {
     let words = ["source", "shorter", " bytes had moved)"];
     let ran = copying.end().failed_with(&words);
     let told = format!("; to '{}'; ", dest.display());
-    assert!(ran.said.contains(&told), "{told} in {ran:?}");
+    assert!(ran.errors.contains(&told), "{told} in {ran:?}");
     assert_eq!(names(folder.path()), ["source"]);
 }

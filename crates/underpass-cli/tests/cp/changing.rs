@@ -4,19 +4,20 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use crate::copying::{Copying, MIB, content, cp, file, folder, len};
+use crate::copying::{CopyReport, MIB, cp, file, len, start_cp};
+use underpass_testkit::{content, disk_folder};
 
 /// Slow enough to be met in the middle.
 const SLOW: [&str; 2] = ["--reflink=never", "--bwlimit=8M"];
 
 #[test]
 fn a_file_that_was_changed_behind_the_copy_is_found_by_verify() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 4 * MIB);
     let dest = path("dest");
     let options = [SLOW[0], SLOW[1], "--verify"];
-    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let mut copying = start_cp(&options, &[&source, &dest]);
     copying.until(|| len(&dest) >= 2 * MIB);
     let writer = File::options().write(true).open(&source).expect("ours");
     writer.write_all_at(&[0], MIB + 77).expect("room");
@@ -26,7 +27,7 @@ fn a_file_that_was_changed_behind_the_copy_is_found_by_verify() {
 
 #[test]
 fn equal_files_are_verified_and_hashed() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 3 * MIB + 1);
     let options = ["--verify", "--json"];
@@ -44,11 +45,11 @@ fn equal_files_are_verified_and_hashed() {
 
 #[test]
 fn a_file_that_grows_is_copied_as_it_was_or_longer() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 3 * MIB);
     let dest = path("dest");
-    let mut copying = Copying::start(&SLOW, &[&source, &dest]);
+    let mut copying = start_cp(&SLOW, &[&source, &dest]);
     let mut writer = File::options().append(true).open(&source).expect("ours");
     let mut seed = 2;
     copying.until(|| {
@@ -57,7 +58,7 @@ fn a_file_that_grows_is_copied_as_it_was_or_longer() {
         len(&dest) >= 2 * MIB
     });
     let ran = copying.end();
-    assert_eq!((ran.code, ran.said.as_str()), (Some(0), ""));
+    assert_eq!((ran.code, ran.errors.as_str()), (Some(0), ""));
     let (got, all) = (
         fs::read(&dest).expect("reads"),
         fs::read(&source).expect("reads"),
@@ -68,11 +69,11 @@ fn a_file_that_grows_is_copied_as_it_was_or_longer() {
 
 #[test]
 fn a_file_that_shrinks_is_an_error() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 8 * MIB);
     let dest = path("dest");
-    let mut copying = Copying::start(&SLOW, &[&source, &dest]);
+    let mut copying = start_cp(&SLOW, &[&source, &dest]);
     copying.until(|| len(&dest) >= MIB);
     let writer = File::options().write(true).open(&source).expect("ours");
     writer.set_len(3 * MIB).expect("shorter");

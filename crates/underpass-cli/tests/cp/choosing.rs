@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::copying::{MIB, cp, file, folder, names, tree};
+use crate::copying::{CopyReport, MIB, cp, file, len, names, start_cp, tree, underpass};
+use underpass_testkit::{ChildProcess, disk_folder};
 
 fn sample(root: &Path) {
     fs::create_dir_all(root.join("src/deep")).expect("folders");
@@ -36,7 +37,7 @@ fn state(root: &Path) -> Vec<(String, i64, i64, u64)> {
 
 #[test]
 fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     sample(&path("source"));
     fs::create_dir_all(path("dest/src")).expect("folders");
@@ -66,7 +67,7 @@ fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
             let names = names.map(|line| line.split(" (backup").next().unwrap_or("").to_owned());
             names.collect::<Vec<_>>()
         };
-        assert_eq!(lines(&dry.out), lines(&real.out), "{options:?}");
+        assert_eq!(lines(&dry.output), lines(&real.output), "{options:?}");
         fs::remove_dir_all(&operands[1]).expect("ours");
         fs::rename(&aside, &operands[1]).expect("ours");
     }
@@ -74,7 +75,7 @@ fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
 
 #[test]
 fn a_dry_run_tells_every_name_once() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
     fs::create_dir(path("there")).expect("a folder");
@@ -82,7 +83,7 @@ fn a_dry_run_tells_every_name_once() {
         let operands = [path("source"), path(dest)];
         let told = |options: &[&str]| {
             let ran = cp(&[&["-aT", "--dry-run"], options].concat(), &operands).succeeded();
-            let names = ran.out.lines().filter(|line| line.contains(" -> "));
+            let names = ran.output.lines().filter(|line| line.contains(" -> "));
             names.map(str::to_owned).collect::<Vec<_>>()
         };
         let plain = told(&[]);
@@ -104,13 +105,13 @@ fn a_dry_run_finds_a_folder_that_would_be_copied_into_itself() {
         (&["-rT", "--exclude=src"], "source/src/new", false),
         (&["-rT"], "beside", false),
     ] {
-        let folder = folder();
+        let folder = disk_folder();
         sample(&folder.path().join("source"));
         let run = |more: &[&str]| {
-            let mut command = crate::copying::underpass();
+            let mut command = underpass();
             command.args(options).args(more).args(["source", dest]);
             command.current_dir(folder.path());
-            crate::copying::Copying::of(command).end()
+            ChildProcess::spawn(&mut command).end()
         };
         let before = tree(folder.path());
         let dry = run(&["--dry-run"]);
@@ -119,17 +120,21 @@ fn a_dry_run_finds_a_folder_that_would_be_copied_into_itself() {
         let found = |said: &str| said.matches("into itself").count();
         let expected = (Some(i32::from(is_found)), usize::from(is_found));
         for ran in [&dry, &real] {
-            let got = (ran.code, found(&ran.said));
+            let got = (ran.code, found(&ran.errors));
             assert_eq!(got, expected, "{options:?} {dest}: {ran:?}");
         }
         let first = |said: &str| said.lines().next().unwrap_or_default().to_owned();
-        assert_eq!(first(&dry.said), first(&real.said), "{options:?} {dest}");
+        assert_eq!(
+            first(&dry.errors),
+            first(&real.errors),
+            "{options:?} {dest}"
+        );
     }
 }
 
 #[test]
 fn patterns_choose_and_the_last_one_that_matches_decides() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
     for (number, (options, absent)) in [
@@ -171,7 +176,7 @@ fn patterns_choose_and_the_last_one_that_matches_decides() {
 
 #[test]
 fn a_limit_holds_for_all_files_together() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     for number in 0..8 {
@@ -190,15 +195,15 @@ fn a_limit_holds_for_all_files_together() {
 
 #[test]
 fn a_limit_is_kept_from_the_first_second_on() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 64 * MIB);
     let dest = path("dest");
     let options = ["--reflink=never", "--bwlimit=4M"];
     let begin = Instant::now();
-    let mut copying = crate::copying::Copying::start(&options, &[&source, &dest]);
-    copying.until(|| crate::copying::len(&dest) >= 4 * MIB);
-    let (came, took) = (crate::copying::len(&dest), begin.elapsed());
+    let mut copying = start_cp(&options, &[&source, &dest]);
+    copying.until(|| len(&dest) >= 4 * MIB);
+    let (came, took) = (len(&dest), begin.elapsed());
     copying.kill();
     let allowed = 4.0 * 1.2 * took.as_secs_f64() + 1.0;
     assert!(

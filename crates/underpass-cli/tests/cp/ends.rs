@@ -13,33 +13,32 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::copying::{
-    Copying, MIB, assert_equal, content, file, folder, len, nameless_len, names, underpass,
-};
+use crate::copying::{MIB, file, len, nameless_len, names, start_cp, underpass};
+use underpass_testkit::{ChildProcess, assert_same_files, content, disk_folder};
 
 /// A tenth of a second, and what a busy machine takes to end a process.
 const SOON: Duration = Duration::from_millis(1500);
 
 #[track_caller]
-fn ends_soon(copying: Copying, signal: Signal, code: i32) -> String {
+fn ends_soon(copying: ChildProcess, signal: Signal, code: i32) -> String {
     let begin = Instant::now();
     copying.signal(signal);
     let ran = copying.end();
     let took = begin.elapsed();
     assert_eq!(ran.code, Some(code), "{ran:?}");
     assert!(took < SOON, "{took:?}");
-    ran.said
+    ran.errors
 }
 
 #[test]
 fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 32 * MIB);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let dest = path("dest");
         let options = ["--reflink=never", "--bwlimit=4M"];
-        let mut copying = Copying::start(&options, &[&source, &dest]);
+        let mut copying = start_cp(&options, &[&source, &dest]);
         copying.until(|| len(&dest) >= MIB);
         let said = ends_soon(copying, signal, code);
         let got = fs::read(&dest).expect("a part stays");
@@ -57,7 +56,7 @@ fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
 
 #[test]
 fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("source")).expect("a folder");
     fs::create_dir_all(path("dest")).expect("a folder");
@@ -66,7 +65,7 @@ fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
         fs::write(path(&format!("dest/{number}")), b"old").expect("room");
     }
     let options = ["-rT", "--atomic", "--reflink=never", "--bwlimit=16M"];
-    let mut copying = Copying::start(&options, &[path("source"), path("dest")]);
+    let mut copying = start_cp(&options, &[path("source"), path("dest")]);
     // One is complete, another has begun.
     let replaced = |number: &usize| len(&path(&format!("dest/{number}"))) > 3;
     let process = copying.id();
@@ -75,7 +74,7 @@ fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
     assert_eq!(names(&path("dest")), ["0", "1", "2", "3"]);
     let whole: Vec<_> = (0..4).filter(replaced).collect();
     for number in &whole {
-        assert_equal(
+        assert_same_files(
             &path(&format!("source/{number}")),
             &path(&format!("dest/{number}")),
         );
@@ -90,7 +89,7 @@ fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
 fn ctrl_c_ends_what_has_no_end() {
     for only in ["sendfile", "splice", "read_write"] {
         let operands = ["/dev/zero", "/dev/null"];
-        let mut copying = Copying::start(&["--only", only], &operands);
+        let mut copying = start_cp(&["--only", only], &operands);
         let status = format!("/proc/{}/status", copying.id());
         copying.until(|| {
             let status = fs::read_to_string(&status).unwrap_or_default();
@@ -111,7 +110,7 @@ fn has_open(process: u32, path: &Path) -> bool {
 
 #[test]
 fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
-    let folder = folder();
+    let folder = disk_folder();
     let base = fs::canonicalize(folder.path()).expect("there");
     let path = |name: &str| base.join(name);
     let (fifo, source, dest) = (path("fifo"), path("source"), path("dest"));
@@ -119,14 +118,14 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");
     for jobs in ["-j1", "-j2"] {
         // Nobody writes to it.
-        let mut copying = Copying::start(&[jobs], &[&fifo, &dest]);
+        let mut copying = start_cp(&[jobs], &[&fifo, &dest]);
         let process = copying.id();
         copying.until(|| has_open(process, &fifo));
         ends_soon(copying, Signal::INT, 130);
         assert!(!dest.exists(), "nothing came");
 
         // Somebody does, and then is silent.
-        let mut copying = Copying::start(&[jobs], &[&fifo, &dest]);
+        let mut copying = start_cp(&[jobs], &[&fifo, &dest]);
         let mut writer = File::options().write(true).open(&fifo).expect("it is read");
         writer.write_all(b"so far").expect("it is read");
         copying.until(|| len(&dest) == 6);
@@ -138,7 +137,7 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
 
         // Nobody reads from it: the source is open by then, and the FIFO is what comes next.
         for options in [&[jobs][..], &[jobs, "-f"], &[jobs, "--atomic"]] {
-            let mut copying = Copying::start(options, &[&source, &fifo]);
+            let mut copying = start_cp(options, &[&source, &fifo]);
             let process = copying.id();
             copying.until(|| has_open(process, &source));
             ends_soon(copying, Signal::INT, 130);
@@ -150,7 +149,7 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
 
 #[test]
 fn what_nobody_reads_does_not_keep_files_from_being_copied() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     for number in 0..600 {
@@ -210,7 +209,7 @@ fn terminal() -> (File, OwnedFd) {
 
 #[test]
 fn a_terminal_is_shown_how_far_it_is() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 12 * MIB);
     let (mut looks, program) = terminal();
@@ -230,16 +229,16 @@ fn a_terminal_is_shown_how_far_it_is() {
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("of 12.00 MiB, 0 of 1 files"), "{shown:?}");
     assert!(shown.contains("MiB/s"), "{shown:?}");
-    assert_equal(&source, &path("dest"));
+    assert_same_files(&source, &path("dest"));
 }
 
 #[test]
 fn progress_that_was_asked_for_is_a_line_where_there_is_no_terminal() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 2 * MIB);
-    let ran = Copying::start(&["--progress"], &[&source, &path("dest")]).end();
+    let ran = start_cp(&["--progress"], &[&source, &path("dest")]).end();
     assert_eq!(ran.code, Some(0));
-    assert!(ran.said.starts_with("2.00 MiB, 1 file, "), "{ran:?}");
-    assert_eq!(ran.said.lines().count(), 1, "{ran:?}");
+    assert!(ran.errors.starts_with("2.00 MiB, 1 file, "), "{ran:?}");
+    assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::copying::{MIB, content, cp, file, folder, len};
+use crate::copying::{CopyReport, MIB, cp, file, len, tree};
+use underpass_testkit::{content, disk_folder};
 
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
@@ -45,7 +46,7 @@ fn has_islands(path: &Path, len: u64, offsets: &[u64]) {
 
 #[test]
 fn more_than_32_bits_of_bytes() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let all = 5 * GIB + 777;
     let offsets = [
@@ -73,7 +74,7 @@ fn more_than_32_bits_of_bytes() {
 
 #[test]
 fn ten_tebibytes_of_nothing_take_no_time() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let offsets = [3 * TIB, 10 * TIB - MIB];
     islands(&path("source"), 10 * TIB, &offsets);
@@ -104,7 +105,7 @@ fn ten_tebibytes_of_nothing_take_no_time() {
 
 #[test]
 fn holes_are_no_bytes_to_a_limit() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     islands(&path("source"), 100 * GIB, &[50 * GIB]);
     let begin = Instant::now();
@@ -118,7 +119,7 @@ fn holes_are_no_bytes_to_a_limit() {
 
 #[test]
 fn many_sizes_around_the_edges_of_calls() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     for edge in [1, 512, 4096, 65_536, MIB, 8 * MIB] {
@@ -128,7 +129,7 @@ fn many_sizes_around_the_edges_of_calls() {
     }
     for (way, options) in [("a", &["-rT"][..]), ("b", &["-rT", "--verify", "--atomic"])] {
         cp(options, &[path("source"), path(way)]).succeeded();
-        assert!(crate::copying::tree(&path("source")) == crate::copying::tree(&path(way)));
+        assert!(tree(&path("source")) == tree(&path(way)));
     }
     assert_eq!(len(&path("a/4097")), 4097);
 }

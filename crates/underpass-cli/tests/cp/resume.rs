@@ -5,16 +5,15 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::copying::{
-    Copying, MIB, assert_equal, content, cp, file, folder, hash, len, moved, nameless_len, names,
-};
+use crate::copying::{CopyReport, MIB, cp, file, len, moved, nameless_len, names, start_cp};
+use underpass_testkit::{assert_same_files, content, disk_folder, sha256_file};
 
 /// Goes on with `dest`. How many bytes stayed, and how many were copied.
 #[track_caller]
 fn go_on(options: &[&str], source: &Path, dest: &Path) -> (u64, u64) {
     let options = [&["--resume", "--json"], options].concat();
     let (name, summary) = cp(&options, &[source, dest]).succeeded().one_name();
-    assert_equal(source, dest);
+    assert_same_files(source, dest);
     let resumed = name["resumed"].as_u64().unwrap_or(0);
     assert_eq!(summary["resumed_bytes"], resumed);
     (resumed, moved(&name))
@@ -22,7 +21,7 @@ fn go_on(options: &[&str], source: &Path, dest: &Path) -> (u64, u64) {
 
 #[test]
 fn a_copy_that_was_killed_is_gone_on_with() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let len_all = 24 * MIB + 12_345;
     let source = file(&path("source"), 1, len_all);
@@ -30,7 +29,7 @@ fn a_copy_that_was_killed_is_gone_on_with() {
     // The first part comes at once, the others after a tenth of a second each.
     for share in [1, 5, 9, 14, 20] {
         let options = ["--resume", "--reflink=never", "--bwlimit=40M"];
-        let mut copying = Copying::start(&options, &[&source, &dest]);
+        let mut copying = start_cp(&options, &[&source, &dest]);
         copying.until(|| len(&dest) >= share * MIB);
         copying.kill();
         let there = fs::read(&dest).expect("a part");
@@ -44,7 +43,7 @@ fn a_copy_that_was_killed_is_gone_on_with() {
 
 #[test]
 fn only_a_beginning_that_is_right_stays() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let all = 3 * MIB;
     let source = file(&path("source"), 1, all);
@@ -71,13 +70,13 @@ fn only_a_beginning_that_is_right_stays() {
 
 #[test]
 fn an_atomic_copy_is_gone_on_with_beside_the_old_file() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 16 * MIB);
     let dest = file(&path("dest"), 2, 1000);
-    let old = hash(&dest);
+    let old = sha256_file(&dest);
     let options = ["--atomic", "--resume", "--reflink=never", "--bwlimit=20M"];
-    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let mut copying = start_cp(&options, &[&source, &dest]);
     let part = || {
         let is_part =
             |name: &std::ffi::OsString| name.to_string_lossy().starts_with(".underpass-part-");
@@ -93,7 +92,7 @@ fn an_atomic_copy_is_gone_on_with_beside_the_old_file() {
         "what has no name can't be found again"
     );
     copying.kill();
-    assert!(hash(&dest) == old, "the old file is whole");
+    assert!(sha256_file(&dest) == old, "the old file is whole");
     let there = len(&part().expect("what is gone on with"));
     let (resumed, copied) = go_on(&["--atomic", "--reflink=never"], &source, &dest);
     assert_eq!((resumed, copied), (there, 16 * MIB - there));
@@ -102,23 +101,23 @@ fn an_atomic_copy_is_gone_on_with_beside_the_old_file() {
 
 #[test]
 fn what_was_there_before_counts_in_what_is_there() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 32 * MIB);
     let dest = path("dest");
     fs::write(&dest, content(1, 8 * MIB)).expect("room");
     let options = ["--resume", "--reflink=never", "--bwlimit=8M"];
-    let mut copying = Copying::start(&options, &[&source, &dest]);
+    let mut copying = start_cp(&options, &[&source, &dest]);
     copying.until(|| len(&dest) >= 10 * MIB);
     copying.signal(Signal::INT);
     let ran = copying.end();
     let told = format!("' after {} bytes (to '", len(&dest));
-    assert!(ran.said.contains(&told), "{told} in {ran:?}");
+    assert!(ran.errors.contains(&told), "{told} in {ran:?}");
 }
 
 #[test]
 fn a_tree_is_gone_on_with_file_by_file() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("source/below")).expect("folders");
     for number in 0..20 {
@@ -129,8 +128,8 @@ fn a_tree_is_gone_on_with_file_by_file() {
     fs::remove_file(path("dest/below/3")).expect("there");
     file(&path("dest/below/5"), 99, 100_000);
     let ran = cp(&["-rT", "--resume", "--json"], &operands).succeeded();
-    assert_equal(&path("source/below/3"), &path("dest/below/3"));
-    assert_equal(&path("source/below/5"), &path("dest/below/5"));
+    assert_same_files(&path("source/below/3"), &path("dest/below/3"));
+    assert_same_files(&path("source/below/5"), &path("dest/below/5"));
     let summary = ran.objects().pop().expect("a summary");
     assert_eq!(moved(&summary), 200_000);
     assert_eq!(summary["resumed_bytes"], 1_800_000);

@@ -8,7 +8,8 @@ use std::process::Stdio;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::copying::{Copying, MIB, assert_equal, content, cp, file, folder, len, underpass};
+use crate::copying::{CopyReport, MIB, cp, file, len, start_cp, tree, underpass};
+use underpass_testkit::{assert_same_files, content, disk_folder};
 
 /// What stays the same while it is looked at twice.
 const PROC: [&str; 4] = [
@@ -38,7 +39,7 @@ fn existing(names: &'static [&str]) -> Vec<&'static Path> {
 
 #[test]
 fn files_of_proc_and_sys_are_copied_with_what_is_in_them() {
-    let folder = folder();
+    let folder = disk_folder();
     let dest = folder.path().join("dest");
     let all = [existing(&PROC), existing(&SYS)].concat();
     let ways = [
@@ -76,31 +77,31 @@ fn files_of_proc_and_sys_are_copied_with_what_is_in_them() {
 
 #[test]
 fn a_long_file_of_proc_is_whole() {
-    let folder = folder();
+    let folder = disk_folder();
     let dest = folder.path().join("dest");
     let symbols = Path::new("/proc/kallsyms");
     cp(&[], &[symbols, &dest]).succeeded();
     assert!(len(&dest) > MIB, "{}", len(&dest));
-    assert_equal(symbols, &dest);
+    assert_same_files(symbols, &dest);
 }
 
 #[test]
 fn devices_and_pipes_take_what_they_can() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 3 * MIB + 5);
-    cp(&[], &[&source, Path::new("/dev/null")]).succeeded();
+    cp(&[], &[source.as_path(), Path::new("/dev/null")]).succeeded();
     cp(
         &["--atomic", "--fsync=dir", "--verify"],
-        &[&source, Path::new("/dev/null")],
+        &[source.as_path(), Path::new("/dev/null")],
     )
     .succeeded();
     let null = fs::metadata("/dev/null").expect("there");
     assert!(null.file_type().is_char_device(), "it is not replaced");
-    let ran = cp(&[], &[&source, Path::new("/dev/full")]);
+    let ran = cp(&[], &[source.as_path(), Path::new("/dev/full")]);
     let ran = ran.failed_with(&["error writing '/dev/full': No space left on device"]);
     assert_eq!(
-        ran.said.matches("/dev/full").count(),
+        ran.errors.matches("/dev/full").count(),
         1,
         "said once: {ran:?}"
     );
@@ -125,17 +126,17 @@ fn devices_and_pipes_take_what_they_can() {
         .expect("it is read");
     drop(stdin);
     assert!(child.wait().expect("a child").success());
-    assert_equal(&source, &path("from pipe"));
+    assert_same_files(&source, &path("from pipe"));
 }
 
 #[test]
 fn a_fifo_is_written_to_and_read_from() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 2 * MIB + 5);
     let fifo = path("fifo");
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");
-    let copying = Copying::start(&["--atomic"], &[&source, &fifo]);
+    let copying = start_cp(&["--atomic"], &[&source, &fifo]);
     let mut got = Vec::new();
     File::open(&fifo)
         .expect("opens")
@@ -145,21 +146,21 @@ fn a_fifo_is_written_to_and_read_from() {
     assert!(got == content(1, 2 * MIB + 5));
     assert!(fs::metadata(&fifo).expect("there").file_type().is_fifo());
 
-    let copying = Copying::start(&["--verify"], &[&fifo, &path("dest")]);
+    let copying = start_cp(&["--verify"], &[&fifo, &path("dest")]);
     let mut feed = File::options().write(true).open(&fifo).expect("opens");
     feed.write_all(&got).expect("it is read");
     drop(feed);
     assert_eq!(copying.end().code, Some(0));
-    assert_equal(&source, &path("dest"));
+    assert_same_files(&source, &path("dest"));
 }
 
 #[test]
 fn a_fifo_in_a_tree_is_made_and_not_read() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     mkfifoat(CWD, path("source/fifo"), Mode::from_raw_mode(0o640)).expect("a FIFO");
     file(&path("source/file"), 1, 10);
     cp(&["-a"], &[path("source"), path("dest")]).succeeded();
-    assert!(crate::copying::tree(&path("source")) == crate::copying::tree(&path("dest")));
+    assert!(tree(&path("source")) == tree(&path("dest")));
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::copying::{Copying, MIB, content, cp, file, folder, moved, tree};
+use crate::copying::{CopyReport, MIB, cp, file, moved, tree, underpass};
+use underpass_testkit::{ChildProcess, content, disk_folder};
 
 /// 300 files and 30 folders, some of them empty.
 fn sample(root: &Path) {
@@ -19,7 +20,7 @@ fn sample(root: &Path) {
 
 #[test]
 fn any_number_of_hands_make_the_same_tree_and_tell_the_same() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
     // Names of the working directory, so that what is told is the same.
@@ -28,13 +29,13 @@ fn any_number_of_hands_make_the_same_tree_and_tell_the_same() {
         .map(|jobs| {
             let at = path(jobs);
             fs::create_dir(&at).expect("a folder");
-            let mut command = crate::copying::underpass();
+            let mut command = underpass();
             command
                 .args(["-av", jobs, "../source", "dest"])
                 .current_dir(&at);
-            let ran = Copying::of(command).end().succeeded();
+            let ran = ChildProcess::spawn(&mut command).end().succeeded();
             assert!(tree(&path("source")) == tree(&at.join("dest")), "{jobs}");
-            ran.out
+            ran.output
         })
         .collect();
     assert_eq!(told[0].lines().count(), tree(&path("source")).len());
@@ -43,7 +44,7 @@ fn any_number_of_hands_make_the_same_tree_and_tell_the_same() {
 
 #[test]
 fn json_is_an_object_per_line_and_adds_up() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
     fs::hard_link(path("source/1/below/f1"), path("source/1/other")).expect("a name");
@@ -87,25 +88,25 @@ fn json_is_an_object_per_line_and_adds_up() {
 
 #[test]
 fn explain_names_the_mechanism_that_was_used() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 3 * MIB);
     for only in ["copy_range", "sendfile", "splice", "read_write"] {
         let ran = cp(&["--explain", "--only", only], &[&source, &path(only)]).succeeded();
         let account = format!("account: {} bytes by {only}", 3 * MIB);
-        assert!(ran.out.contains(&account), "{ran:?}");
+        assert!(ran.output.contains(&account), "{ran:?}");
         let json = cp(&["--json", "--only", only], &[&source, &path(only)]).succeeded();
         let (name, _) = json.one_name();
         assert_eq!(name["account"][only]["bytes"], 3 * MIB);
     }
     let ran = cp(&["--explain"], &[&source, &path("free")]).succeeded();
-    assert!(ran.out.contains("plan: "), "{ran:?}");
-    assert!(ran.out.contains("summary: 1 file copied"), "{ran:?}");
+    assert!(ran.output.contains("plan: "), "{ran:?}");
+    assert!(ran.output.contains("summary: 1 file copied"), "{ran:?}");
 }
 
 #[test]
 fn problems_are_told_by_json_and_on_standard_error() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 10);
     fs::create_dir(path("into")).expect("a folder");

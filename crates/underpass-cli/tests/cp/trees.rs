@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use crate::copying::{Copying, cp, file, folder, names, set_mode, tree, underpass};
+use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpass};
+use underpass_testkit::{ChildProcess, disk_folder};
 
 #[test]
 fn names_of_any_bytes_are_copied_and_shown_harmless() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     let odd: [&[u8]; 8] = [
@@ -30,12 +31,12 @@ fn names_of_any_bytes_are_copied_and_shown_harmless() {
     let ran = cp(&["-rTv", "-j2"], &[path("source"), path("dest")]).succeeded();
     assert!(tree(&path("source")) == tree(&path("dest")));
     assert_eq!(
-        ran.out.lines().count(),
+        ran.output.lines().count(),
         odd.len() + 1,
         "a line each: {}",
-        ran.out
+        ran.output
     );
-    assert!(!ran.out.contains('\x1b'), "{}", ran.out);
+    assert!(!ran.output.contains('\x1b'), "{}", ran.output);
     let ran = cp(&["-rT", "--json"], &[path("source"), path("json")]).succeeded();
     let told: HashSet<Vec<u8>> = ran
         .objects()
@@ -61,7 +62,7 @@ fn names_of_any_bytes_are_copied_and_shown_harmless() {
 
 #[test]
 fn folders_that_are_read_only_are_filled() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("source/a/b")).expect("folders");
     file(&path("source/a/b/file"), 1, 1000);
@@ -84,7 +85,7 @@ fn folders_that_are_read_only_are_filled() {
 
 #[test]
 fn the_umask_takes_what_it_takes_from_new_files_alone() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");
     for mode in [0o777, 0o666, 0o640, 0o444] {
@@ -123,7 +124,7 @@ fn the_umask_takes_what_it_takes_from_new_files_alone() {
 
 #[test]
 fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     for number in 0..1000 {
         let below = path(&format!("source/{number}"));
@@ -144,7 +145,7 @@ fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
         let summary = ran.succeeded().objects().pop().expect("a summary");
         assert_eq!(summary["hard_links"], 999);
         assert_eq!(summary["files"], 1);
-        assert_eq!(crate::copying::moved(&summary), 100_000, "copied once");
+        assert_eq!(moved(&summary), 100_000, "copied once");
         let metadata = fs::metadata(dest.join("0/name")).expect("there");
         assert_eq!(metadata.nlink(), 1000);
         let inode = |number| {
@@ -165,7 +166,7 @@ fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
 
 #[test]
 fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("source/below")).expect("folders");
     file(&path("source/file"), 1, 100);
@@ -179,7 +180,7 @@ fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
     command
         .args(["-r", ".", "../dest"])
         .current_dir(path("source"));
-    assert_eq!(Copying::of(command).end().code, Some(0));
+    assert_eq!(ChildProcess::spawn(&mut command).end().code, Some(0));
     assert_eq!(names(&path("dest")), ["below", "file"]);
     let before = tree(&path("source"));
     cp(&[], &[path("source/file"), path("source/file")]).failed_with(&["are the same file"]);

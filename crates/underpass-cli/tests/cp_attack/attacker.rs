@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 
 use super::arena::{Arena, FILES, FOLDERS};
+use underpass_testkit::SeededRandom;
 
 /// What the attacker needs to know.
 #[derive(Debug)]
@@ -45,14 +46,12 @@ enum Place {
 
 impl Attack<'_> {
     /// Attacks until it is over.
-    pub(crate) fn run(&self, mut state: u64) {
+    pub(crate) fn run(&self, seed: u64) {
+        let mut random = SeededRandom::new(seed);
         let prey = self.prey();
         while !self.over.load(Ordering::Relaxed) {
             let _turn = self.peace.read().expect("nobody failed");
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let prey = &prey[(state >> 33) as usize % prey.len()];
+            let prey = &prey[random.below(prey.len())];
             if prey.place == Place::Destination && !self.arena.has_begun() {
                 continue;
             }
@@ -62,7 +61,7 @@ impl Attack<'_> {
             if self.swap(folder.as_fd(), prey) {
                 self.swaps.fetch_add(1, Ordering::Relaxed);
                 // So long a name leads astray.
-                for _ in 0..(state >> 40) % 4000 {
+                for _ in 0..random.below(4000) {
                     std::hint::spin_loop();
                 }
                 restore(folder.as_fd(), prey);

@@ -8,13 +8,14 @@ mod attacker;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arena::{Arena, Destination};
 use attacker::Attack;
+use underpass_testkit::{ExitReport, WAIT_MAX, run};
 
 /// Ways to copy, each of which has its part of the time.
 const WAYS: [&[&str]; 8] = [
@@ -28,11 +29,10 @@ const WAYS: [&[&str]; 8] = [
     &["-r", "-b", "--fsync"],
 ];
 
-/// How long each way is attacked, with a destination that is new and with one that is there.
+/// How long each way is attacked at least, with a destination that is new and with one that is
+/// there, and how often, on however busy a machine.
 const TIME: Duration = Duration::from_millis(1_200);
-
-/// How long a copier that goes by paths may hold out.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RUNS: usize = 7;
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
@@ -42,8 +42,8 @@ fn nothing_is_written_or_read_where_nobody_asked_for() {
     let swaps = attacked(&arena, |peace| {
         for way in WAYS {
             for destination in [Destination::New, Destination::Existing] {
-                let until = Instant::now() + TIME;
-                while Instant::now() < until && breaches.len() < 5 {
+                let (until, enough) = (Instant::now() + TIME, runs + RUNS);
+                while (Instant::now() < until || runs < enough) && breaches.len() < 5 {
                     let (output, breach) = one(&arena, peace, destination, || copy(&arena, way));
                     runs += 1;
                     begun += usize::from(arena.has_begun());
@@ -69,7 +69,7 @@ fn a_copier_that_goes_by_paths_is_led_astray() {
     let arena = Arena::new();
     let mut breach = None;
     let swaps = attacked(&arena, |peace| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_MAX;
         while breach.is_none() && Instant::now() < until {
             ((), breach) = one(&arena, peace, Destination::New, || {
                 // The attacker is in its way, too.
@@ -131,20 +131,14 @@ fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>)) -> u64 {
     swaps.into_inner()
 }
 
-fn copy(arena: &Arena, way: &[&str]) -> Output {
-    Command::new("timeout")
-        .args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_underpass"), "cp"])
-        .args(way)
-        .args(["canary", "src", "dst"])
-        .current_dir(arena.folder())
-        .stdin(Stdio::null())
-        .output()
-        .expect("timeout starts")
+fn copy(arena: &Arena, way: &[&str]) -> ExitReport {
+    let mut cp = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    cp.arg("cp").args(way).args(["canary", "src", "dst"]);
+    run(cp.current_dir(arena.folder()))
 }
 
 /// An attack may make a copy fail, and nothing worse.
-fn unseemly(output: &Output) -> Option<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_seemly = matches!(output.status.code(), Some(0 | 1)) && !said.contains("panicked");
-    (!is_seemly).then(|| format!("{:?}: {said}", output.status))
+fn unseemly(report: &ExitReport) -> Option<String> {
+    let is_seemly = matches!(report.code, Some(0 | 1)) && !report.errors.contains("panicked");
+    (!is_seemly).then(|| format!("{report:?}"))
 }

@@ -1,9 +1,10 @@
 //! A case: a world, who runs cp in it, and with which arguments.
 
 use super::options::{self, Drawn};
-use super::rng::Rng;
 use super::trees::{Content, Kind, join};
 use super::worlds::{self, User, World};
+
+use underpass_testkit::SeededRandom;
 
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -30,7 +31,7 @@ pub(crate) enum Jobs {
 impl Case {
     /// The case of a number: always the same one.
     pub(crate) fn of(seed: u64, number: u64) -> Self {
-        let rng = &mut Rng::of(seed, number);
+        let rng = &mut SeededRandom::of_case(seed, number);
         let user = if rng.chance(65) {
             User::Root
         } else {
@@ -66,7 +67,7 @@ impl Case {
     }
 }
 
-fn answers(rng: &mut Rng, drawn: &Drawn) -> &'static str {
+fn answers(rng: &mut SeededRandom, drawn: &Drawn) -> &'static str {
     match (drawn.is_recursive(), rng.below(4)) {
         (_, 0) => "",
         (_, 1) => "n\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\nn\n",
@@ -75,7 +76,7 @@ fn answers(rng: &mut Rng, drawn: &Drawn) -> &'static str {
     }
 }
 
-fn environment(rng: &mut Rng) -> Vec<(&'static str, &'static str)> {
+fn environment(rng: &mut SeededRandom) -> Vec<(&'static str, &'static str)> {
     let mut environment = Vec::new();
     if rng.chance(6) {
         environment.push(("POSIXLY_CORRECT", "1"));
@@ -83,18 +84,18 @@ fn environment(rng: &mut Rng) -> Vec<(&'static str, &'static str)> {
     if rng.chance(4) {
         environment.push((
             "VERSION_CONTROL",
-            *rng.pick(&["numbered", "simple", "none", "bad"]),
+            rng.pick(&["numbered", "simple", "none", "bad"]),
         ));
     }
     if rng.chance(4) {
-        environment.push(("SIMPLE_BACKUP_SUFFIX", *rng.pick(&[".env", "/x", ""])));
+        environment.push(("SIMPLE_BACKUP_SUFFIX", rng.pick(&[".env", "/x", ""])));
     }
     environment
 }
 
 /// Reading a FIFO that nobody writes to waits for ever; a few cases see to it that both do. Of
 /// what can't be read there is less, too.
-fn unblock(rng: &mut Rng, world: &mut World, drawn: &Drawn) {
+fn unblock(rng: &mut SeededRandom, world: &mut World, drawn: &Drawn) {
     if drawn.is_recursive() && !drawn.has("--copy-contents") {
         return;
     }
@@ -111,7 +112,7 @@ fn unblock(rng: &mut Rng, world: &mut World, drawn: &Drawn) {
 }
 
 /// Options in front, in most cases.
-fn arguments(rng: &mut Rng, drawn: &Drawn, operands: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+fn arguments(rng: &mut SeededRandom, drawn: &Drawn, operands: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut arguments = drawn.arguments.clone();
     if rng.chance(12) && !drawn.has("-S") {
         let at = rng.below(operands.len() + 1);
@@ -126,7 +127,7 @@ fn arguments(rng: &mut Rng, drawn: &Drawn, operands: Vec<Vec<u8>>) -> Vec<Vec<u8
 }
 
 /// Draws what is copied to where; `-t` and `-T` are added to the options.
-fn operands(rng: &mut Rng, world: &World, drawn: &mut Drawn) -> Vec<Vec<u8>> {
+fn operands(rng: &mut SeededRandom, world: &World, drawn: &mut Drawn) -> Vec<Vec<u8>> {
     let mut sources = sources(rng, world, drawn.is_recursive());
     if rng.chance(1) {
         sources.clear();
@@ -149,7 +150,7 @@ fn operands(rng: &mut Rng, world: &World, drawn: &mut Drawn) -> Vec<Vec<u8>> {
         }
         10..=24 => {
             drawn.names.push("-T");
-            let spelling = *rng.pick(&["-T", "--no-target-directory"]);
+            let spelling = rng.pick(&["-T", "--no-target-directory"]);
             drawn.arguments.insert(0, spelling.into());
             let target = target(rng, world, &sources);
             sources.push(target);
@@ -166,7 +167,7 @@ fn operands(rng: &mut Rng, world: &World, drawn: &mut Drawn) -> Vec<Vec<u8>> {
     sources
 }
 
-fn sources(rng: &mut Rng, world: &World, is_recursive: bool) -> Vec<Vec<u8>> {
+fn sources(rng: &mut SeededRandom, world: &World, is_recursive: bool) -> Vec<Vec<u8>> {
     let count = rng.weighted(&[(60, 1), (20, 2), (12, 3), (8, 6)]);
     let mut sources = Vec::new();
     for _ in 0..count.min(world.sources.len()) {
@@ -179,8 +180,8 @@ fn sources(rng: &mut Rng, world: &World, is_recursive: bool) -> Vec<Vec<u8>> {
     sources
 }
 
-fn source(rng: &mut Rng, world: &World, is_recursive: bool) -> Vec<u8> {
-    let mut name = rng.pick(&world.sources).clone();
+fn source(rng: &mut SeededRandom, world: &World, is_recursive: bool) -> Vec<u8> {
+    let mut name = rng.pick(&world.sources);
     let is_folder = |name: &[u8]| {
         let path = join(b"here", name);
         world
@@ -197,7 +198,7 @@ fn source(rng: &mut Rng, world: &World, is_recursive: bool) -> Vec<u8> {
         4 => b"..".to_vec(),
         5 => b"../beside".to_vec(),
         6 => b"../beside/other".to_vec(),
-        7 => rng.pick(&world.targets).clone(),
+        7 => rng.pick(&world.targets),
         8..=19 => below_here(rng, world),
         _ => name,
     };
@@ -214,7 +215,7 @@ fn source(rng: &mut Rng, world: &World, is_recursive: bool) -> Vec<u8> {
 }
 
 /// Something deeper down.
-fn below_here(rng: &mut Rng, world: &World) -> Vec<u8> {
+fn below_here(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     let below: Vec<&[u8]> = world
         .nodes
         .iter()
@@ -224,7 +225,7 @@ fn below_here(rng: &mut Rng, world: &World) -> Vec<u8> {
 }
 
 /// In front of a name that looks like an option `./` helps; once in a while nobody thought of it.
-fn undashed(rng: &mut Rng, name: Vec<u8>) -> Vec<u8> {
+fn undashed(rng: &mut SeededRandom, name: Vec<u8>) -> Vec<u8> {
     match name.first() {
         Some(b'-') if rng.chance(90) => join(b".", &name),
         _ => name,
@@ -232,7 +233,7 @@ fn undashed(rng: &mut Rng, name: Vec<u8>) -> Vec<u8> {
 }
 
 /// A folder to copy into, or what should have been one.
-fn folder(rng: &mut Rng, world: &World) -> Vec<u8> {
+fn folder(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     let folders: [(u32, &[u8]); 11] = [
         (60, b"dst"),
         (6, b"dst/"),
@@ -253,7 +254,7 @@ fn folder(rng: &mut Rng, world: &World) -> Vec<u8> {
 }
 
 /// The name of a copy.
-fn target(rng: &mut Rng, world: &World, sources: &[Vec<u8>]) -> Vec<u8> {
+fn target(rng: &mut SeededRandom, world: &World, sources: &[Vec<u8>]) -> Vec<u8> {
     let names: [&[u8]; 6] = [
         b"new",
         b"dst/new",
@@ -265,8 +266,8 @@ fn target(rng: &mut Rng, world: &World, sources: &[Vec<u8>]) -> Vec<u8> {
     match rng.below(100) {
         0..=29 => b"new".to_vec(),
         30..=44 => rng.pick(&names).to_vec(),
-        45..=74 => rng.pick(&world.targets).clone(),
-        75..=79 => [rng.pick(&world.targets), b"/".as_slice()].concat(),
+        45..=74 => rng.pick(&world.targets),
+        75..=79 => [&rng.pick(&world.targets)[..], b"/"].concat(),
         80..=83 => sources.first().cloned().unwrap_or_default(),
         84..=86 => join(sources.first().map_or(b"x", Vec::as_slice), b"inside"),
         87..=89 => undashed(rng, world.sources[2].clone()),

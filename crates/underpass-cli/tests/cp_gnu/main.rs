@@ -10,7 +10,6 @@ mod differences;
 mod look;
 mod options;
 mod play;
-mod rng;
 mod run;
 mod trees;
 mod worlds;
@@ -22,7 +21,8 @@ use std::process::Command;
 use cases::Case;
 use differences::DIFFERENCES;
 use options::CHOICES;
-use play::{Ground, numbers, seed};
+use play::Ground;
+use underpass_testkit::Cases;
 
 /// So many cases are compared in a run that nobody asked anything special of.
 const CASES: u64 = 2_400;
@@ -32,9 +32,9 @@ const CASES: u64 = 2_400;
 fn our_cp_does_what_gnu_cp_does() {
     assert_version();
     let ground = Ground::new();
-    let range = numbers(CASES);
-    let is_whole = range == (0..CASES);
-    let played = ground.play(range, [&Ground::gnu(), &ground.ours()]);
+    let cases = Cases::from_env("UNDERPASS_CP", CASES);
+    let is_whole = cases.numbers == (0..CASES);
+    let played = ground.play(&cases, [&Ground::gnu(), &ground.ours()]);
     println!("{}", played.report());
     assert!(
         played.failures.is_empty(),
@@ -63,7 +63,7 @@ fn our_cp_does_what_gnu_cp_does() {
 fn gnu_cp_does_what_it_does() {
     assert_version();
     let gnu = Ground::gnu();
-    let played = Ground::new().play(numbers(200), [&gnu, &gnu]);
+    let played = Ground::new().play(&Cases::from_env("UNDERPASS_CP", 200), [&gnu, &gnu]);
     println!("{}", played.report());
     assert!(
         played.failures.is_empty(),
@@ -97,7 +97,9 @@ fn another_cp_is_found_out() {
         other.first.push(option.to_owned());
         let ground = Ground::new();
         let is_found = (0..400).step_by(20).any(|start| {
-            let played = ground.play(start..start + 20, [&gnu, &other]);
+            let mut cases = Cases::from_env("UNDERPASS_CP", CASES);
+            cases.numbers = start..start + 20;
+            let played = ground.play(&cases, [&gnu, &other]);
             let mut differences = played
                 .failures
                 .iter()
@@ -113,8 +115,9 @@ fn another_cp_is_found_out() {
 #[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn options_are_drawn_together() {
     let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let seed = Cases::from_env("UNDERPASS_CP", CASES).seed;
     for number in 0..CASES {
-        let case = Case::of(seed(), number);
+        let case = Case::of(seed, number);
         let names: BTreeSet<&str> = case.drawn.names.iter().copied().collect();
         for one in &names {
             for other in &names {

@@ -1,6 +1,6 @@
 //! The options of cp, how often each is drawn, and how it may be spelt.
 
-use super::rng::Rng;
+use underpass_testkit::SeededRandom;
 
 /// One option, of which one spelling is drawn; a spelling is one argument.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Drawn {
     }
 }
 
-pub(crate) fn draw(rng: &mut Rng) -> Drawn {
+pub(crate) fn draw(rng: &mut SeededRandom) -> Drawn {
     let mut drawn = Drawn::default();
     for choice in CHOICES.iter().chain([&BORDER]) {
         if !rng.chance(choice.percent) || is_pointless(rng, &drawn, choice.name) {
@@ -147,7 +147,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Drawn {
         }
         drawn.names.push(choice.name);
         let at = rng.below(drawn.arguments.len() + 1);
-        let spelling = *rng.pick(choice.spellings);
+        let spelling = rng.pick(choice.spellings);
         drawn.arguments.insert(at, spelling.into());
     }
     if rng.chance(30) {
@@ -162,7 +162,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Drawn {
 }
 
 /// Most of what is an error of usage in any case.
-fn is_pointless(rng: &mut Rng, drawn: &Drawn, name: &str) -> bool {
+fn is_pointless(rng: &mut SeededRandom, drawn: &Drawn, name: &str) -> bool {
     let clash = match name {
         "-s" => drawn.has("-l"),
         "-n" => drawn.has("-b") || drawn.has("--backup"),

@@ -4,42 +4,19 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write;
 use std::fs;
-use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cases::Case;
 use super::compare::{Difference, compare, of_one};
 use super::differences::{DIFFERENCES, unexplained};
 use super::look::{Entries, shown};
 use super::run::{Outcome, Program, arguments, line, run};
+use underpass_testkit::{Cases, in_parallel};
 
 /// So many failures are shown with all that is known of them; `UNDERPASS_CP_SHOWN` for more.
-const SHOWN: u64 = 20;
-
-/// What is asked by environment variables, so that a failure can be repeated.
-pub(crate) fn seed() -> u64 {
-    number("UNDERPASS_CP_SEED").unwrap_or(1)
-}
-
-/// `UNDERPASS_CP_CASE` for one of them, `UNDERPASS_CP_CASES` for more or fewer.
-pub(crate) fn numbers(count: u64) -> Range<u64> {
-    match number("UNDERPASS_CP_CASE") {
-        Some(number) => number..number + 1,
-        None => 0..number("UNDERPASS_CP_CASES").unwrap_or(count),
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let value = env::var(variable).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={value} is no number")),
-    )
-}
+const SHOWN: usize = 20;
 
 /// Where worlds are made: anybody may come there.
 pub(crate) struct Ground {
@@ -80,28 +57,14 @@ impl Ground {
     }
 
     /// Plays cases, two at a time on two processors; the failures, in the order of numbers.
-    pub(crate) fn play(&self, numbers: Range<u64>, programs: [&Program; 2]) -> Played {
-        let next = AtomicU64::new(numbers.start);
-        let played = Mutex::new(Played::new());
-        let work = |worker: usize| {
-            let folder = self.folder.path().join(format!("worker-{worker}"));
-            fs::create_dir(&folder).expect("a folder");
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= numbers.end {
-                    break;
-                }
-                let one = play_one(&folder, number, programs);
-                played.lock().expect("nobody failed").add(one);
-            }
-            fs::remove_dir_all(&folder).expect("its own");
-        };
+    pub(crate) fn play(&self, cases: &Cases, programs: [&Program; 2]) -> Played {
+        let played = Mutex::new(Played::new(cases.seed));
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
-        std::thread::scope(|scope| {
-            for worker in 0..workers {
-                let work = &work;
-                scope.spawn(move || work(worker));
-            }
+        in_parallel(workers, cases.numbers.clone(), |worker, number| {
+            let folder = self.folder.path().join(format!("worker-{worker}"));
+            fs::create_dir_all(&folder).expect("a folder");
+            let one = play_one(&folder, cases.seed, number, programs);
+            played.lock().expect("nobody failed").add(one);
         });
         let mut played = played.into_inner().expect("nobody failed");
         played.failures.sort_by_key(|failure| failure.case.number);
@@ -123,8 +86,8 @@ fn roomy() -> PathBuf {
     }
 }
 
-fn play_one(folder: &Path, number: u64, programs: [&Program; 2]) -> One {
-    let case = Case::of(seed(), number);
+fn play_one(folder: &Path, seed: u64, number: u64, programs: [&Program; 2]) -> One {
+    let case = Case::of(seed, number);
     let [gnu, ours] = programs.map(|program| {
         run(folder, &case, program).unwrap_or_else(|error| panic!("case {number}: {error}"))
     });
@@ -148,6 +111,7 @@ struct One {
 }
 
 pub(crate) struct Failure {
+    seed: u64,
     pub(crate) case: Case,
     command: String,
     pub(crate) differences: Vec<Difference>,
@@ -156,6 +120,7 @@ pub(crate) struct Failure {
 
 /// What came of all cases.
 pub(crate) struct Played {
+    seed: u64,
     pub(crate) cases: usize,
     /// Cases that ended well, and that hung, by GNU's account.
     pub(crate) succeeded: usize,
@@ -166,9 +131,10 @@ pub(crate) struct Played {
 }
 
 impl Played {
-    fn new() -> Self {
+    fn new(seed: u64) -> Self {
         let seen = vec![0; DIFFERENCES.len()];
         Self {
+            seed,
             cases: 0,
             succeeded: 0,
             hung: 0,
@@ -184,6 +150,7 @@ impl Played {
         let differences = unexplained(&one.case, one.differences, &mut self.seen);
         if !differences.is_empty() {
             self.failures.push(Failure {
+                seed: self.seed,
                 case: one.case,
                 command: one.command,
                 differences,
@@ -207,7 +174,8 @@ impl Played {
         for (what, count) in self.counts() {
             let _ = write!(report, "\n  {count:5} {what}");
         }
-        let shown = number("UNDERPASS_CP_SHOWN").unwrap_or(SHOWN) as usize;
+        let shown = env::var("UNDERPASS_CP_SHOWN").ok();
+        let shown = shown.and_then(|shown| shown.parse().ok()).unwrap_or(SHOWN);
         for failure in self.failures.iter().take(shown) {
             let _ = write!(report, "\n\n{failure}");
         }
@@ -258,8 +226,7 @@ impl std::fmt::Display for Failure {
             f,
             "  again: UNDERPASS_CP_SEED={} UNDERPASS_CP_CASE={} cargo test -p underpass-cli \
              --test cp_gnu -- --ignored our_cp",
-            seed(),
-            case.number
+            self.seed, case.number
         )?;
         for difference in &self.differences {
             writeln!(f, "- {}", difference.to_string().replace('\n', "\n  "))?;

@@ -15,7 +15,7 @@ use super::cases::{Case, Jobs};
 use super::look::{Before, Entries, look};
 use super::trees::{build, placed};
 
-/// After this long a cp hangs.
+/// After this long a cp hangs, which some cases are made for: how both end is compared.
 const HANG: Timespec = Timespec {
     tv_sec: 4,
     tv_nsec: 0,

@@ -6,9 +6,10 @@
 //!               to-…     one destination of every kind
 //!     WORLD/beside/      for paths with `..`
 
-use super::rng::Rng;
 use super::trees::{Content, Fill, Kind, Node, Piece, join};
 use super::xattrs::{self, Bearer};
+
+use underpass_testkit::SeededRandom;
 
 /// Who runs cp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ const NAMES: [&[u8]; 22] = [
 /// The least and the most that a time may be: long ago, so that whatever is newer was set by cp.
 const EPOCH: i64 = 1_000_000_000;
 
-pub(crate) fn generate(rng: &mut Rng, user: User) -> World {
+pub(crate) fn generate(rng: &mut SeededRandom, user: User) -> World {
     let mut maker = Maker {
         rng,
         user,
@@ -85,7 +86,7 @@ pub(crate) fn generate(rng: &mut Rng, user: User) -> World {
 }
 
 struct Maker<'a> {
-    rng: &'a mut Rng,
+    rng: &'a mut SeededRandom,
     user: User,
     nodes: Vec<Node>,
 }
@@ -134,7 +135,7 @@ impl Maker<'_> {
 
     fn content(&mut self) -> Content {
         const BLOCK: u64 = 4096;
-        let seed = self.rng.next() as u8;
+        let seed = self.rng.next_u64() as u8;
         let noise = |offset, len| Piece {
             offset,
             len,
@@ -255,10 +256,10 @@ impl Maker<'_> {
                 .filter(is_folder)
                 .map(|node| node.path.clone())
                 .collect();
-            let folder: &Vec<u8> = self.rng.pick(&folders);
-            let path = join(folder, b"second");
+            let folder = self.rng.pick(&folders);
+            let path = join(&folder, b"second");
             if !self.is_there(&path) {
-                let other: Vec<u8> = self.rng.pick(&files).clone();
+                let other: Vec<u8> = self.rng.pick(&files);
                 self.add(&path, Kind::HardLink(other));
             }
         }
@@ -411,13 +412,13 @@ impl Maker<'_> {
                 0o4755, 0o2755, 0o6711, 0o1644, 0o444, 0o200, 0, 0o777, 0o4644,
             ],
         };
-        *self.rng.pick(modes)
+        self.rng.pick(modes)
     }
 
     fn owner(&mut self) -> (u32, u32) {
         let id = self.user.id();
-        let other = *self.rng.pick(&[0, 1000, 65_534, 3_000_000_000]);
-        let group = *self.rng.pick(&[0, 1000, 65_534, 7]);
+        let other = self.rng.pick(&[0, 1000, 65_534, 3_000_000_000]);
+        let group = self.rng.pick(&[0, 1000, 65_534, 7]);
         self.rng
             .weighted(&[(70, (id, id)), (15, (other, group)), (15, (id, group))])
     }
@@ -425,7 +426,7 @@ impl Maker<'_> {
     /// One of few seconds, so that some are equal.
     fn time(&mut self) -> (i64, i64) {
         let second = EPOCH + 1000 * self.rng.below(4) as i64;
-        let nanosecond = *self.rng.pick(&[0, 0, 1, 123_456_789, 999_999_999]);
+        let nanosecond = self.rng.pick(&[0, 0, 1, 123_456_789, 999_999_999]);
         (second, nanosecond)
     }
 }

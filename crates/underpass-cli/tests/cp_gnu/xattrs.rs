@@ -1,7 +1,7 @@
 //! Extended attributes of a world: plain ones, capabilities, and access control lists as the
 //! kernel has them (acl(5), `linux/posix_acl_xattr.h`), so that no tool is needed to set them.
 
-use super::rng::Rng;
+use underpass_testkit::SeededRandom;
 
 pub(crate) const ACL: &str = "system.posix_acl_access";
 pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
@@ -18,7 +18,11 @@ pub(crate) enum Bearer {
 }
 
 /// A few attributes, often none.
-pub(crate) fn some(rng: &mut Rng, bearer: Bearer, mode: u32) -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn some(
+    rng: &mut SeededRandom,
+    bearer: Bearer,
+    mode: u32,
+) -> Vec<(&'static str, Vec<u8>)> {
     let mut xattrs = Vec::new();
     let is_plain = matches!(bearer, Bearer::File | Bearer::Folder);
     if is_plain && rng.chance(20) {
@@ -50,20 +54,16 @@ fn capability() -> Vec<u8> {
 }
 
 /// A list of a named user, sometimes a named group, and the mask that goes with them.
-pub(crate) fn list(rng: &mut Rng, mode: u32) -> Vec<u8> {
+pub(crate) fn list(rng: &mut SeededRandom, mode: u32) -> Vec<u8> {
     const NOBODY_IN_PARTICULAR: u32 = u32::MAX;
     let bits = |shift: u32| (mode >> shift & 7) as u16;
     let mut entries = vec![(1, bits(6), NOBODY_IN_PARTICULAR)];
-    entries.push((
-        2,
-        *rng.pick(&[4, 5, 6, 7, 0]),
-        *rng.pick(&[1000, 2, 65_534]),
-    ));
+    entries.push((2, rng.pick(&[4, 5, 6, 7, 0]), rng.pick(&[1000, 2, 65_534])));
     entries.push((4, bits(3), NOBODY_IN_PARTICULAR));
     if rng.chance(40) {
-        entries.push((8, *rng.pick(&[4, 7]), *rng.pick(&[1000, 3])));
+        entries.push((8, rng.pick(&[4, 7]), rng.pick(&[1000, 3])));
     }
-    entries.push((16, *rng.pick(&[7, 5, 4, 7]), NOBODY_IN_PARTICULAR));
+    entries.push((16, rng.pick(&[7, 5, 4, 7]), NOBODY_IN_PARTICULAR));
     entries.push((32, bits(0), NOBODY_IN_PARTICULAR));
     raw(&entries)
 }

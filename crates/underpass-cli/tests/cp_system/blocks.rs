@@ -3,17 +3,20 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::copying::{assert_equal, content, cp, file, names};
+use crate::copying::{CopyReport, cp, file, names};
 use crate::ground::{FAMILIES, mounted};
-use crate::mounting::{run, text};
+use underpass_testkit::{assert_same_files, content, run};
 
 const MIB: u64 = 1 << 20;
 
 /// Whether any of its extents has another owner, as FIEMAP says.
 fn is_shared(path: &Path) -> bool {
-    run("filefrag", &["-v", "-s", text(path)]).contains("shared")
+    let report = run(Command::new("filefrag").args(["-v", "-s"]).arg(path));
+    report.assert_success();
+    report.output.contains("shared")
 }
 
 fn allocated(path: &Path) -> u64 {
@@ -25,7 +28,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn reflink_says_what_is_shared() {
     for family in FAMILIES {
         let at = mounted(family, 320);
@@ -38,7 +41,7 @@ fn reflink_says_what_is_shared() {
             let ran = cp(&["--reflink=always"], &[&source, &path("always")]);
             ran.failed_with(&["failed to clone '", "Operation not supported"]);
             cp(&[], &[&source, &path("auto")]).succeeded();
-            assert_equal(&source, &path("auto"));
+            assert_same_files(&source, &path("auto"));
             assert_eq!(
                 names(&at).iter().filter(|name| *name == "always").count(),
                 0
@@ -53,7 +56,7 @@ fn reflink_says_what_is_shared() {
                 !is_shared(&path(never)) && !is_shared(&source),
                 "{family:?} {never}"
             );
-            assert_equal(&source, &path(never));
+            assert_same_files(&source, &path(never));
         }
         for (name, options) in [
             ("always", &["--reflink=always"][..]),
@@ -62,14 +65,14 @@ fn reflink_says_what_is_shared() {
         ] {
             cp(options, &[&source, &path(name)]).succeeded();
             assert!(is_shared(&path(name)), "{family:?} {name}");
-            assert_equal(&source, &path(name));
+            assert_same_files(&source, &path(name));
         }
         assert!(is_shared(&source), "{family:?}");
     }
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn sparse_says_what_is_allocated() {
     const DATA: u64 = MIB;
     for family in FAMILIES {
@@ -94,7 +97,7 @@ fn sparse_says_what_is_allocated() {
             let dest = path(&format!("{source} {sparse}"));
             let option = format!("--sparse={sparse}");
             cp(&[&option, "--verify"], &[path(source), dest.clone()]).succeeded();
-            assert_equal(&path("zeros"), &dest);
+            assert_same_files(&path("zeros"), &dest);
             let bytes = allocated(&dest);
             match few {
                 true => assert!(bytes <= 2 * DATA, "{family:?} {dest:?}: {bytes}"),
@@ -105,7 +108,7 @@ fn sparse_says_what_is_allocated() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn shared_blocks_are_no_bytes_to_a_limit() {
     for family in FAMILIES.into_iter().filter(|family| family.clones()) {
         let at = mounted(family, 320);
@@ -117,6 +120,6 @@ fn shared_blocks_are_no_bytes_to_a_limit() {
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(16), "{family:?}: {took:?}");
         assert!(is_shared(&path("dest")), "{family:?}");
-        assert_equal(&source, &path("dest"));
+        assert_same_files(&source, &path("dest"));
     }
 }

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::copying::{Ran, assert_equal, content, cp, file, names};
+use crate::copying::{CopyReport, cp, file, names};
 use crate::ground::{FAMILIES, Family, mounted, spot};
+use underpass_testkit::{ExitReport, assert_same_files, content, run};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,14 +45,14 @@ fn sources() -> Vec<PathBuf> {
         .collect()
 }
 
-fn into(dest: &Path, options: &[&str], sources: &[PathBuf]) -> Ran {
+fn into(dest: &Path, options: &[&str], sources: &[PathBuf]) -> ExitReport {
     let mut operands = sources.to_vec();
     operands.push(dest.to_owned());
     cp(options, &operands)
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
     let sources = sources();
     for family in FAMILIES {
@@ -59,12 +60,16 @@ fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
         let ran = into(&dest, &["-j1", "--atomic", "--reflink=never"], &sources);
         let said = "big': No space left on device";
         let ran = ran.failed_with(&["error writing '", said, "2 files copied, 1 error"]);
-        assert_eq!(ran.said.matches(said).count(), 1, "{family:?}: {ran:?}");
+        assert_eq!(ran.errors.matches(said).count(), 1, "{family:?}: {ran:?}");
         let source = sources[1].display().to_string();
-        assert_eq!(ran.said.matches(&source).count(), 1, "{family:?}: {ran:?}");
+        assert_eq!(
+            ran.errors.matches(&source).count(),
+            1,
+            "{family:?}: {ran:?}"
+        );
         assert_eq!(names(&dest), ["a", "z"], "{family:?}");
         for small in ["a", "z"] {
-            assert_equal(&sources[0].with_file_name(small), &dest.join(small));
+            assert_same_files(&sources[0].with_file_name(small), &dest.join(small));
         }
         let json = into(&dest, &["-j2", "--atomic", "--json"], &sources[..2]);
         let objects = json.objects();
@@ -77,7 +82,7 @@ fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_disk_is_told_once_however_many_files_it_has_no_room_for() {
     let sources = sources();
     let more = ["big2", "big3"].map(|name| {
@@ -89,11 +94,11 @@ fn a_full_disk_is_told_once_however_many_files_it_has_no_room_for() {
     let all = [&sources[1..2], &more].concat();
     let ran = into(&dest, &["-j1", "--atomic", "--reflink=never"], &all);
     let ran = ran.failed_with(&["No space left on device", "no room for 2 more", "3 errors"]);
-    assert_eq!(ran.said.matches("No space left").count(), 1, "{ran:?}");
+    assert_eq!(ran.errors.matches("No space left").count(), 1, "{ran:?}");
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_disk_keeps_what_was_written_in_place() {
     let sources = sources();
     for family in FAMILIES {
@@ -101,11 +106,11 @@ fn a_full_disk_keeps_what_was_written_in_place() {
         let ran = into(&dest, &["-j1", "--reflink=never"], &sources[..2]);
         let ran = ran.failed_with(&["error writing '", "big': No space left on device"]);
         assert_eq!(
-            ran.said.matches("No space left").count(),
+            ran.errors.matches("No space left").count(),
             1,
             "{family:?}: {ran:?}"
         );
-        assert_equal(&sources[0], &dest.join("a"));
+        assert_same_files(&sources[0], &dest.join("a"));
         let part = fs::read(dest.join("big")).expect("a part");
         assert!(part.len() as u64 >= 4 * MIB, "{family:?}: {}", part.len());
         assert!(
@@ -117,7 +122,7 @@ fn a_full_disk_keeps_what_was_written_in_place() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_limit_to_the_size_of_files_is_told_and_kills_nobody() {
     let folder = spot();
     let source = file(&folder.join("source"), 1, 4 * MIB);
@@ -130,12 +135,12 @@ fn a_limit_to_the_size_of_files_is_told_and_kills_nobody() {
     ] {
         for placement in ["--atomic", "-f"] {
             let dest = folder.join("dest");
-            let limited = Command::new("sh")
+            let mut limited = Command::new("sh");
+            limited
                 .args(["-c", "ulimit -f 2048; exec \"$0\" cp $1 $2 $3 $4"])
                 .args([env!("CARGO_BIN_EXE_underpass"), only, placement])
-                .args([&source, &dest])
-                .output();
-            let ran = Ran::from(limited.expect("a shell"));
+                .args([&source, &dest]);
+            let ran = run(&mut limited);
             // "File too large" may mean that another mechanism can; where none may, it means what
             // it says.
             let wrote = format!("error writing '{}': File too large", dest.display());
@@ -149,7 +154,7 @@ fn a_limit_to_the_size_of_files_is_told_and_kills_nobody() {
             if let Ok(part) = fs::read(&dest) {
                 assert!(content(1, 4 * MIB).starts_with(&part), "{only}");
                 let moved = format!("; {} bytes had moved)", part.len());
-                assert!(ran.said.contains(&moved), "{only}: {moved} in {ran:?}");
+                assert!(ran.errors.contains(&moved), "{only}: {moved} in {ran:?}");
                 fs::remove_file(&dest).expect("ours");
             }
         }

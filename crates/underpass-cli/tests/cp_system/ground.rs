@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::mounting::{assert_private, mount, mount_image};
+use underpass_testkit::{assert_private_mounts, mount, mount_image};
 
 /// A type of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn spot() -> PathBuf {
     static BASE: OnceLock<PathBuf> = OnceLock::new();
     static NAMES: AtomicU32 = AtomicU32::new(0);
     let base = BASE.get_or_init(|| {
-        assert_private();
+        assert_private_mounts();
         let base = Path::new("/mnt");
         mount(&["-t", "tmpfs", "-o", "nr_inodes=4m", "none"], base);
         base.to_owned()

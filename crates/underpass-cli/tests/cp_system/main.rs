@@ -3,8 +3,6 @@
 
 #[path = "../support/copying.rs"]
 mod copying;
-#[path = "../../../underpass/tests/kernel/mounting.rs"]
-mod mounting;
 
 mod blocks;
 mod full;

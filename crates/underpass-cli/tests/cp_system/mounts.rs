@@ -4,9 +4,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 
-use crate::copying::{assert_equal, content, cp, file, hash, names, set_mode, tree};
+use crate::copying::{CopyReport, cp, file, names, set_mode, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
-use crate::mounting::{mount, text};
+use underpass_testkit::{assert_same_files, content, mount, sha256_file};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
 
 fn sample(root: &Path) {
     fs::create_dir_all(root.join("a/b")).expect("folders");
@@ -51,7 +55,7 @@ fn overlay() -> [std::path::PathBuf; 2] {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_tree_goes_from_file_system_to_file_system_and_comes_back_the_same() {
     let start = spot();
     sample(&start.join("tree"));
@@ -66,7 +70,7 @@ fn a_tree_goes_from_file_system_to_file_system_and_comes_back_the_same() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn overlays_are_copied_from_and_to_and_lower_files_stay() {
     let [lower, at] = overlay();
     let before = tree(&lower);
@@ -84,13 +88,13 @@ fn overlays_are_copied_from_and_to_and_lower_files_stay() {
     ] {
         let new = file(&out.join("new"), seed, 100_000);
         cp(options, &[&new, &at.join("a/two")]).succeeded();
-        assert_equal(&new, &at.join("a/two"));
+        assert_same_files(&new, &at.join("a/two"));
     }
     assert!(tree(&lower) == before, "what lies below is not touched");
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_reached_by_another_mount_is_the_same_file() {
     for family in [Family::Tmpfs, Family::Ext4] {
         let base = mounted(family, 64);
@@ -115,7 +119,7 @@ fn a_file_reached_by_another_mount_is_the_same_file() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn one_file_system_ends_at_mounts_which_become_empty_folders() {
     let source = spot().join("source");
     sample(&source);
@@ -144,12 +148,12 @@ fn one_file_system_ends_at_mounts_which_become_empty_folders() {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_read_only_destination_is_told() {
     let base = mounted(Family::Ext4, 64);
     fs::create_dir(base.join("dest")).expect("a folder");
     let old = file(&base.join("dest/one"), 9, 1000);
-    let before = hash(&old);
+    let before = sha256_file(&old);
     let source = spot();
     sample(&source);
     mount(&["-o", "remount,ro"], &base);
@@ -164,7 +168,7 @@ fn a_read_only_destination_is_told() {
             let ran = cp(options, &[source.join("one"), base.join("dest").join(name)]);
             let ran = ran.failed_with(&[said]);
             assert_eq!(
-                ran.said.matches(said).count(),
+                ran.errors.matches(said).count(),
                 1,
                 "{options:?} {name}: {ran:?}"
             );
@@ -172,14 +176,14 @@ fn a_read_only_destination_is_told() {
     }
     let ran = cp(&["-r"], &[&source, &base.join("dest")]);
     ran.failed_with(&["cannot create directory", said]);
-    assert!(hash(&old) == before);
+    assert!(sha256_file(&old) == before);
     let out = spot().join("out");
     cp(&["-a"], &[&base, &out]).succeeded();
-    assert_equal(&old, &out.join("dest/one"));
+    assert_same_files(&old, &out.join("dest/one"));
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_replaces_a_file_has_its_owner() {
     for family in FAMILIES {
         let base = mounted(family, 320);

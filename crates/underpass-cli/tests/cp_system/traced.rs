@@ -2,38 +2,26 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::copying::{Ran, assert_equal, file, folder, names};
+use crate::copying::{CopyReport, cp, file, names};
+use underpass_testkit::{ExitReport, assert_same_files, disk_folder, run, strace};
 
 const MIB: u64 = 1 << 20;
 
 /// Runs a copy under strace: how it ended, and the log.
-fn traced(trace: &[&str], options: &[&str], operands: &[PathBuf]) -> (Ran, String) {
+fn traced(trace: &[&str], options: &[&str], operands: &[PathBuf]) -> (ExitReport, String) {
     let log = tempfile::NamedTempFile::new().expect("a log");
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "--seccomp-bpf", "-o"]).arg(log.path());
-    strace.args(trace.iter().flat_map(|expression| ["-e", expression]));
-    strace.args([
-        "timeout",
-        "--signal=KILL",
-        "60",
-        env!("CARGO_BIN_EXE_underpass"),
-        "cp",
-    ]);
-    let output = strace
-        .args(options)
-        .args(operands)
-        .output()
-        .expect("strace starts");
+    let mut strace = strace(log.path(), trace);
+    let cp = strace.args([env!("CARGO_BIN_EXE_underpass"), "cp"]);
+    let report = run(cp.args(options).args(operands));
     let log = fs::read_to_string(log.path()).expect("a log");
-    (output.into(), log)
+    (report, log)
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let operands = [file(&path("source"), 1, 20 * MIB), path("dest")];
     // The first call probes, the third is the second one of the file.
@@ -47,15 +35,15 @@ fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
     assert_eq!(names(folder.path()), ["source"], "it never gets its name");
     let (ran, _) = traced(&trace, &["--only=copy_range"], &operands);
     assert_eq!(ran.code, Some(0), "nobody else looks: {ran:?}");
-    let resumed = crate::copying::cp(&["--resume", "--json"], &operands).succeeded();
+    let resumed = cp(&["--resume", "--json"], &operands).succeeded();
     assert_eq!(resumed.one_name().0["resumed"], 8 * MIB);
-    assert_equal(&operands[0], &operands[1]);
+    assert_same_files(&operands[0], &operands[1]);
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_quota_that_is_used_up_is_told_and_atomic_leaves_nothing() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let operands = [file(&path("source"), 1, 20 * MIB), path("dest")];
     for call in ["copy_file_range", "sendfile", "splice", "pwrite64"] {
@@ -72,7 +60,7 @@ fn a_quota_that_is_used_up_is_told_and_atomic_leaves_nothing() {
             panic!("{call} was not called four times: {log}");
         }
         let ran = ran.failed_with(&["dest': Disk quota exceeded"]);
-        assert_eq!(ran.said.matches("quota").count(), 1, "{ran:?}");
+        assert_eq!(ran.errors.matches("quota").count(), 1, "{ran:?}");
         assert_eq!(names(folder.path()), ["source"], "{call}");
     }
 }
@@ -89,9 +77,9 @@ fn syncs(options: &[&str], from: &Path, to: &Path) -> (usize, usize) {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_is_to_be_on_disk_is_synced_and_nothing_else() {
-    let folder = folder();
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir_all(path("tree/a/b")).expect("folders");
     fs::create_dir_all(path("empty/a")).expect("folders");

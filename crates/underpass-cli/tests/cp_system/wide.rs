@@ -9,8 +9,9 @@ use std::process::Command;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, statat};
 
-use crate::copying::{content, cp};
+use crate::copying::{CopyReport, cp};
 use crate::ground::spot;
+use underpass_testkit::content;
 
 const LEVELS: usize = 100_000;
 /// A folder's names, and four times as many.
@@ -44,7 +45,7 @@ fn count(folder: &OwnedFd) -> usize {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_hundred_thousand_levels_with_few_descriptors() {
     let root = spot();
     let mut at = down(CWD, root.to_str().expect("letters"));
@@ -94,7 +95,7 @@ fn a_hundred_thousand_levels_with_few_descriptors() {
 
 /// What the copy of a folder takes is bounded, and does not grow with the names in it.
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_wide_folder_takes_little_memory() {
     // What children have used is counted per process: so in one of its own.
     if let Some(root) = std::env::var_os(PART) {
@@ -149,7 +150,7 @@ fn copy_wide(root: &Path) {
 }
 
 #[test]
-#[ignore = "needs root and mounts; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let root = spot();
     let at = down(CWD, root.to_str().expect("letters"));
@@ -170,7 +171,7 @@ fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let files = folders.div_ceil(3000);
     let ran = cp(&["-rT", "-j2"], &[root.join("source"), root.join("dest")]);
     assert_eq!(ran.code, Some(1), "it ends by itself");
-    let told = ran.said.matches("cannot overwrite non-directory").count();
+    let told = ran.errors.matches("cannot overwrite non-directory").count();
     assert_eq!(told, folders);
     assert_eq!(count(&dest), folders + files);
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test target uses its own part")]
 
+use std::fmt::Debug;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use underpass_testkit::{ExitReport, ServerProcess, run, strace};
+use underpass_testkit::{ExitReport, ServerProcess, WAIT_MAX, in_parallel, run, strace};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -20,6 +21,51 @@ pub(crate) fn underpass() -> Command {
 /// Runs `underpass serve`, which has to end by itself.
 pub(crate) fn serve(arguments: &[&str]) -> ExitReport {
     run(underpass().arg("serve").args(arguments))
+}
+
+/// Runs curl silently, with what else it is given.
+pub(crate) fn curl(arguments: &[&str]) -> ExitReport {
+    let limit = WAIT_MAX.as_secs().to_string();
+    run(Command::new("curl")
+        .args(["--silent", "--max-time", &limit])
+        .args(arguments))
+}
+
+/// An example of the library: cargo puts it beside the tool.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let example = Path::new(BINARY).with_file_name("examples").join(name);
+    let missing = format!("{name} is missing: cargo build -p underpass --examples");
+    assert!(example.exists(), "{missing}");
+    example
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
+/// Runs all cases, each with its number, on two threads. `run` returns what is wrong, and whether
+/// the fault came to pass, which nearly all have to.
+pub(crate) fn run_faults<C: Debug + Sync>(
+    cases: &[C],
+    run: impl Fn(usize, &C) -> (Option<String>, bool) + Sync,
+) {
+    let outcomes = in_parallel(2, cases.iter().enumerate(), |_, (number, case)| {
+        let (fault, came) = run(number, case);
+        (fault.map(|fault| format!("{case:?}\n    {fault}")), came)
+    });
+    let came = outcomes.iter().filter(|(_, came)| *came).count();
+    println!("{} cases, the fault came to pass in {came}", cases.len());
+    let wrong: Vec<_> = outcomes
+        .into_iter()
+        .filter_map(|(fault, _)| fault)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(came * 10 > cases.len() * 9, "{came} of {}", cases.len());
 }
 
 /// `underpass serve` with one worker, on a folder of its own.
@@ -40,7 +86,7 @@ impl Server {
 
     /// Started by another program, whose arguments end with the path of the binary.
     pub(crate) fn by(command: Command, options: &[&str]) -> Server {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let options = [&["--workers", "1"], options].concat();
         Server {
             process: ServerProcess::serve(command, &options, folder.path()),
@@ -60,7 +106,7 @@ impl Server {
     }
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.path(name), content).unwrap();
+        fs::write(self.path(name), content).expect("room");
     }
 
     /// Waits for the end that the test has caused.

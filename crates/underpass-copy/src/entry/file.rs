@@ -12,8 +12,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, Error, Fault, FileStat, Holes, Kind, Mechanism, Owed, Plan,
-    Policy, Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, EndpointKind, Error, Fault, FileStat, Holes, Mechanism,
+    Owed, Plan, Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Compared};
@@ -161,12 +161,10 @@ impl FileCopy<'_> {
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        let policy = Policy {
-            choice: options.only.map_or(Choice::Auto, Choice::Only),
-            cloning: options.cloning,
-            holes: options.holes,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .choice(options.only.map_or(Choice::Auto, Choice::Only))
+            .cloning(options.cloning)
+            .holes(options.holes);
         let plan = Driver::new(entry.run.context.kernel)
             .policy(policy)
             .plan(&input, &output);
@@ -277,11 +275,12 @@ fn drive<F: AsFd, G: AsFd>(
         }
         spent = moved;
     };
-    let pipe = (source.end.kind == Kind::Pipe).then(|| source.fd.as_fd());
+    let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
     let mut watch = |progress: underpass::Progress| {
         // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
         count(progress.done, progress.holes + progress.shared);
-        if let (Some(pipe), 0) = (pipe, progress.held) {
+        let ended = progress.total == Some(progress.done);
+        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
             // What fails here fails in the call that follows, too, which reports it.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
@@ -336,7 +335,7 @@ fn holes_sought(
     account: &Account,
     holes: Holes,
 ) -> HolesSought {
-    let files = source.kind == Kind::File && sink.kind == Kind::File;
+    let files = source.kind == EndpointKind::File && sink.kind == EndpointKind::File;
     let sparse = source.allocated < source.size;
     let cloned = account.of(Mechanism::Clone).bytes > 0;
     match holes {
@@ -347,28 +346,39 @@ fn holes_sought(
     }
 }
 
+/// Returns what a `stat` says of a regular file.
+fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize.cast_unsigned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_was_kept_is_not_owed_any_more() {
-        let file = Source::sample(Kind::File);
+        let file = Source::sample(EndpointKind::File);
         let all = file.end.size;
         for (kept, left) in [(0, all), (100, all - 100), (all, 0), (all + 1, 0)] {
             let rest = from(file, kept);
             assert_eq!((rest.from, rest.owed), (kept, Owed::Exactly(left)));
         }
-        assert_eq!(from(Source::sample(Kind::Pipe), 0).owed, Owed::ToEnd);
+        assert_eq!(
+            from(Source::sample(EndpointKind::Pipe), 0).owed,
+            Owed::ToEnd
+        );
     }
 
     #[test]
     fn holes_are_asked_for_where_there_are_some_and_they_may_stay() {
-        let [dense, pipe] = [Kind::File, Kind::Pipe].map(Endpoint::sample);
-        let sparse = Endpoint {
-            allocated: 0,
-            ..dense
-        };
+        let [dense, pipe] = [EndpointKind::File, EndpointKind::Pipe].map(Endpoint::sample);
+        let mut sparse = dense;
+        sparse.allocated = 0;
         for (source, sink, holes, sought) in [
             (&sparse, &dense, Holes::Keep, HolesSought::Asked),
             (&dense, &dense, Holes::Keep, HolesSought::No),
@@ -382,14 +392,4 @@ mod tests {
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
-}
-
-/// Returns what a `stat` says of a regular file.
-fn endpoint(stat: &Stat) -> Endpoint {
-    Endpoint::of_file(FileStat {
-        device: stat.st_dev,
-        size: stat.st_size.cast_unsigned(),
-        allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize.cast_unsigned(),
-    })
 }

@@ -18,12 +18,13 @@ use std::time::Instant;
 
 use crate::admission::proxies::{Proxies, ProxyProtocol};
 use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
-use crate::connection::{Connection, ReadOutcome, WhileDraining};
+use crate::connection::wait::WhileDraining;
+use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::Occurrence;
 use crate::quota::shared::TooMany;
-use crate::shutdown_phase::ShutdownPhase;
+use crate::shutdown::phase::ShutdownPhase;
 
 /// Why a connection is closed before anything is said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,38 +80,41 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Lets a connection in, or closes it.
-pub(crate) async fn admit(mut stream: Connection) -> Result<Connection, Rejected> {
-    match check(&mut stream).await {
-        Ok(()) => Ok(stream),
+/// Admits a connection, or closes it.
+pub(crate) async fn admit(mut connection: Connection) -> Result<Connection, Rejected> {
+    match check(&mut connection).await {
+        Ok(()) => Ok(connection),
         Err(why) => {
-            if stream.phase() == ShutdownPhase::Running {
-                warn(&stream, why);
+            if connection.phase() == ShutdownPhase::Running {
+                warn(&connection, why);
             }
             Err(why)
         }
     }
 }
 
-fn warn(stream: &Connection, why: Rejected) {
-    if stream.worker.rejections.record(Instant::now()) == Occurrence::First {
-        tracing::warn!("connections are closed: of {}: {why}", stream.peer());
+async fn check(connection: &mut Connection) -> Result<(), Rejected> {
+    if !connection.is_of_client() {
+        return Ok(());
     }
-}
-
-async fn check(stream: &mut Connection) -> Result<(), Rejected> {
-    if is_header_due(&stream.worker.limits.proxy, stream.peer())?
-        && let ConnectionOrigin::Client(client) = Box::pin(read_header(stream)).await?
+    if is_header_due(&connection.worker.limits.proxy, connection.peer())?
+        && let ConnectionOrigin::Client(client) = Box::pin(read_header(connection)).await?
     {
-        stream.client = PeerAddress::Tcp(client);
+        connection.set_client(PeerAddress::Tcp(client));
     }
-    if let Some(client) = stream.client.ip() {
-        stream.permit = match stream.worker.shared.permit(client) {
+    if let Some(client) = connection.client().ip() {
+        connection.permit = match connection.worker.shared.permit(client) {
             Ok(permit) => permit,
             Err(TooMany) => return Err(Rejected::ClientLimit),
         };
     }
     Ok(())
+}
+
+fn warn(connection: &Connection, why: Rejected) {
+    if connection.worker.rejections.record(Instant::now()) == Occurrence::First {
+        tracing::warn!("connection from {} rejected: {why}", connection.peer());
+    }
 }
 
 /// Whether a connection has to begin with a header.
@@ -128,18 +132,18 @@ fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected>
 }
 
 /// Reads the header and takes it off the input.
-async fn read_header(stream: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
-    stream.start_deadline(stream.worker.limits.proxy.timeout);
+async fn read_header(connection: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
+    connection.start_deadline(connection.worker.limits.proxy.timeout);
     loop {
-        match parse(stream.input()) {
+        match parse(connection.input()) {
             ProxyHeaderParse::Complete(header) => {
-                stream.consume(header.length);
+                connection.consume(header.length);
                 return Ok(header.origin);
             }
             ProxyHeaderParse::Malformed(why) => return Err(Rejected::HeaderWrong(why)),
             ProxyHeaderParse::Partial => {}
         }
-        match stream.fill(WhileDraining::Ends).await {
+        match connection.fill(WhileDraining::Ends).await {
             Ok(ReadOutcome::Bytes) => {}
             Err(ConnectionError::TimedOut) => return Err(Rejected::HeaderLate),
             Err(ConnectionError::Stopped) => return Err(Rejected::Stopped),

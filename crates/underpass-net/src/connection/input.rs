@@ -27,6 +27,11 @@ impl Input {
         }
     }
 
+    /// Adds what has been read elsewhere.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.buffer.clear();
         self.taken = 0;

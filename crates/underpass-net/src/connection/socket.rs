@@ -143,6 +143,10 @@ impl AsFd for PlainSocket {
 }
 
 impl Stream for PlainSocket {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
     async fn ready(&self, interest: Interest) -> io::Result<()> {
         self.readiness(interest).await.map(|_| ())
     }

@@ -11,6 +11,7 @@ use crate::connection::set::ConnectionSet;
 use crate::limits::{ConnectionLimits, ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN};
 use crate::log_throttle::LogThrottle;
 use crate::quota::shared::SharedQuotas;
+use crate::shutdown::switch::Shutdown;
 
 /// What every connection of a worker uses and none owns.
 pub(crate) struct WorkerState {
@@ -23,6 +24,8 @@ pub(crate) struct WorkerState {
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
     pub(crate) shared: Arc<SharedQuotas>,
+    /// Of the server that the worker belongs to.
+    pub(crate) shutdown: Shutdown,
     /// Connections that are not admitted are logged once per burst.
     pub(crate) rejections: LogThrottle,
 }

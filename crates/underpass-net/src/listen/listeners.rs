@@ -14,6 +14,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::{Domain, SockRef};
 
@@ -21,6 +22,8 @@ use crate::error::Error;
 use crate::limits::ConnectionLimits;
 use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::{Address, ListenAt};
+use crate::listen::config::{ListenerAccess, ListenerConfig};
+use crate::listen::identity::ListenerIdentity;
 use crate::listen::tcp::{self, Ipv4Mapped};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 
@@ -37,6 +40,17 @@ pub(crate) struct Listener {
     pub(crate) address: Address,
     pub(crate) sockets: Vec<OwnedFd>,
     file: Option<Arc<SocketFile>>,
+    /// Which entry of the configuration it is for.
+    entry: usize,
+    access: ListenerAccess,
+}
+
+/// A socket that one worker takes connections from.
+pub(crate) struct AssignedSocket {
+    pub(crate) identity: ListenerIdentity,
+    /// Which entry of the configuration it is for.
+    pub(crate) entry: usize,
+    pub(crate) socket: OwnedFd,
 }
 
 impl Listeners {
@@ -47,28 +61,40 @@ impl Listeners {
     /// Listens wherever is `wanted`, on the sockets of `before` where they are there already, and
     /// makes sockets for `workers`. Nothing about `before` changes where it fails.
     pub(crate) fn open(
-        wanted: &[ListenAt],
+        wanted: &[ListenerConfig<()>],
         workers: usize,
         limits: &ConnectionLimits,
         before: &Listeners,
         activated: &[ActivatedSocket],
     ) -> Result<Listeners, Error> {
+        let places: Vec<ListenAt> = wanted.iter().map(|config| config.at.clone()).collect();
         let mut all = Vec::with_capacity(wanted.len());
-        for (number, at) in wanted.iter().enumerate() {
-            if wanted[..number].iter().any(|other| is_same(other, at)) {
-                return Err(Error::ListenTwice { at: at.clone() });
+        for (entry, config) in wanted.iter().enumerate() {
+            if places[..entry]
+                .iter()
+                .any(|other| is_same(other, &config.at))
+            {
+                return Err(Error::ListenTwice {
+                    at: config.at.clone(),
+                });
             }
-            all.extend(open(at, wanted, limits, before, activated)?);
+            let limits = limits_of(config.access, limits);
+            for mut listener in open(&config.at, &places, &limits, before, activated)? {
+                listener.entry = entry;
+                listener.access = config.access;
+                all.push(listener);
+            }
         }
-        if all.is_empty() {
+        if !all.iter().any(Listener::is_for_clients) {
             return Err(Error::NowhereToListen);
         }
         for listener in &all {
-            listener.apply_limits(limits)?;
+            listener.apply_limits(&limits_of(listener.access, limits))?;
         }
         // Last of all: a queue that is opened gets connections, and loses them when it is closed.
         for listener in &mut all {
-            listener.add_queues(workers, ipv4_mapped(&listener.at, wanted), limits)?;
+            let limits = limits_of(listener.access, limits);
+            listener.add_queues(workers, ipv4_mapped(&listener.at, &places), &limits)?;
         }
         Ok(Listeners { all })
     }
@@ -82,22 +108,29 @@ impl Listeners {
         &self.all
     }
 
+    /// Whether `at` is listened on.
+    pub(crate) fn contain(&self, at: &ListenAt) -> bool {
+        self.all.iter().any(|listener| is_same(&listener.at, at))
+    }
+
+    /// Where clients connect.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.all
             .iter()
+            .filter(|listener| listener.is_for_clients())
             .map(|listener| listener.address.clone())
             .collect()
     }
 
     /// What each of `workers` takes connections from: at least one socket of every address, and no
     /// socket is left out.
-    pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<OwnedFd>>, Error> {
-        let mut shares: Vec<Vec<OwnedFd>> = (0..workers).map(|_| Vec::new()).collect();
+    pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<AssignedSocket>>, Error> {
+        let mut shares: Vec<Vec<AssignedSocket>> = (0..workers).map(|_| Vec::new()).collect();
         for listener in &self.all {
             let sockets = &listener.sockets;
             for turn in 0..workers.max(sockets.len()) {
                 let socket = duplicate(&sockets[turn % sockets.len()])?;
-                shares[turn % workers].push(socket);
+                shares[turn % workers].push(listener.assigned(socket));
             }
         }
         Ok(shares)
@@ -108,6 +141,14 @@ impl Listeners {
         Ok(Listeners {
             all: all.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Closes all sockets but keeps the files of those that connections are accepted on while the
+    /// server drains.
+    pub(crate) fn into_files(self) -> Vec<Arc<SocketFile>> {
+        let stay = self.all.into_iter();
+        let stay = stay.filter(|listener| !listener.is_for_clients());
+        stay.filter_map(|listener| listener.file).collect()
     }
 
     /// Says what becomes of the files of Unix sockets.
@@ -218,7 +259,25 @@ impl Listener {
             address,
             sockets: vec![socket],
             file,
+            entry: 0,
+            access: ListenerAccess::Clients,
         })
+    }
+
+    fn is_for_clients(&self) -> bool {
+        self.access == ListenerAccess::Clients
+    }
+
+    fn assigned(&self, socket: OwnedFd) -> AssignedSocket {
+        AssignedSocket {
+            identity: ListenerIdentity {
+                at: self.at.clone(),
+                address: self.address.clone(),
+                access: self.access,
+            },
+            entry: self.entry,
+            socket,
+        }
     }
 
     fn duplicate(&self) -> Result<Listener, Error> {
@@ -231,6 +290,8 @@ impl Listener {
                 .map(duplicate)
                 .collect::<Result<_, _>>()?,
             file: self.file.clone(),
+            entry: self.entry,
+            access: self.access,
         })
     }
 
@@ -272,6 +333,18 @@ impl Listener {
     }
 }
 
+/// Of the limits, those that hold on a listener.
+fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLimits {
+    match access {
+        ListenerAccess::Clients => limits.clone(),
+        ListenerAccess::Operators { .. } => ConnectionLimits {
+            rate_max: None,
+            defer_accept: Duration::ZERO,
+            ..limits.clone()
+        },
+    }
+}
+
 fn address_of(socket: &OwnedFd) -> std::io::Result<Address> {
     let socket = SockRef::from(socket);
     if socket.domain()? == Domain::UNIX {
@@ -297,7 +370,9 @@ mod tests {
     }
 
     fn open(wanted: &[ListenAt], workers: usize, before: &Listeners) -> Result<Listeners, Error> {
-        Listeners::open(wanted, workers, &ConnectionLimits::default(), before, &[])
+        let config = |at: &ListenAt| ListenerConfig::new(at.clone(), ());
+        let wanted: Vec<_> = wanted.iter().map(config).collect();
+        Listeners::open(&wanted, workers, &ConnectionLimits::default(), before, &[])
     }
 
     #[test]

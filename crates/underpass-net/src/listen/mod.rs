@@ -2,6 +2,8 @@
 
 pub(crate) mod activated;
 pub(crate) mod address;
+pub(crate) mod config;
+pub(crate) mod identity;
 pub(crate) mod listeners;
 pub(crate) mod tcp;
 pub(crate) mod unix;

@@ -7,8 +7,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::error::Error;
@@ -57,12 +58,22 @@ pub(crate) fn set_options(socket: &SockRef<'_>, limits: &ConnectionLimits) -> io
     if socket.domain()? == Domain::UNIX {
         return Ok(());
     }
-    socket.set_tcp_nodelay(true)?;
-    // Without a limit too: a reload may have taken one away.
+    set_stream_options(&**socket, limits)?;
+    Ok(underpass::tcp::defer_accept(
+        &**socket,
+        limits.defer_accept,
+    )?)
+}
+
+/// Sets what every connection of TCP has.
+pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    // Without a limit too: a reload may have removed one.
     let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
-    underpass::tcp::limit_pace(&**socket, rate)?;
-    underpass::tcp::defer_accept(&**socket, limits.defer_accept)?;
-    socket.set_tcp_user_timeout(Some(limits.acknowledge_timeout))
+    underpass::tcp::limit_pace(&socket, rate)?;
+    let timeout = limits.acknowledge_timeout.as_millis();
+    sockopt::set_tcp_user_timeout(&socket, u32::try_from(timeout).unwrap_or(u32::MAX))?;
+    Ok(())
 }
 
 fn socket(

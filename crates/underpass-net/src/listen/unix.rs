@@ -38,6 +38,11 @@ pub(crate) fn listen(
 
 /// Gives the file of a socket its permissions.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
+    let is_set = fs::symlink_metadata(path).is_ok_and(|known| known.mode() & 0o7777 == mode);
+    // A process that has become another user may not change what need not be changed.
+    if is_set {
+        return Ok(());
+    }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|source| unusable(path, "chmod", source))
 }

@@ -1,6 +1,6 @@
 //! A server at work: its listeners, and generations of workers that take them over in turn.
 
-pub(crate) mod shutdown;
+pub(crate) mod config;
 
 use std::fmt;
 use std::mem;
@@ -12,37 +12,23 @@ use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
-use underpass::Policy;
 
 use crate::error::Error;
 use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
 use crate::listen::activated::ActivatedSocket;
-use crate::listen::address::{Address, ListenAt};
+use crate::listen::address::Address;
+use crate::listen::config::ListenerConfig;
 use crate::listen::listeners::Listeners;
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::descriptors;
 use crate::quota::shared::SharedQuotas;
-use crate::server::shutdown::Shutdown;
-use crate::shutdown_phase::ShutdownPhase;
-use crate::worker::generation::prepare;
+use crate::server::config::ServerConfig;
+use crate::shutdown::phase::ShutdownPhase;
+use crate::shutdown::switch::Shutdown;
+use crate::worker::generation::{ServerParts, prepare};
 use crate::worker::protocol::Protocol;
-
-/// What a generation of workers is started with.
-#[derive(Clone, Debug)]
-pub struct ServerConfig<P> {
-    /// What is spoken on connections.
-    pub protocol: P,
-    /// Where to listen: one place at least.
-    pub listen: Vec<ListenAt>,
-    /// Threads, at least one.
-    pub workers: usize,
-    /// What may be sent, and how.
-    pub policy: Policy,
-    /// The bounds.
-    pub limits: ConnectionLimits,
-}
 
 /// A server at work. Dropping it ends everything at once.
 pub struct Server<S> {
@@ -85,7 +71,7 @@ pub fn start<P: Protocol>(
             ended: None,
         }),
     };
-    server.succeed(config, &listeners)?;
+    server.start_generation(config, &listeners)?;
     Ok(server)
 }
 
@@ -103,7 +89,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     pub fn reload<P: Protocol<Summary = S>>(&self, config: &ServerConfig<P>) -> Result<(), Error> {
         let _change = lock(&self.change);
         let before = self.shutdown.lock().listeners.duplicate()?;
-        self.succeed(config, &before)
+        self.start_generation(config, &before)
     }
 
     /// Starts `command`, hands it everything that is listened on, and retires when it takes
@@ -165,7 +151,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                 let mut threads = lock(&self.threads);
                 ended.extend(threads.ended.take());
                 match threads.generations.is_empty() {
-                    true => return ended,
+                    true => break,
                     false => threads.generations.remove(0),
                 }
             };
@@ -174,10 +160,12 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                 .filter_map(|thread| thread.join().ok());
             ended.extend(said);
         }
+        self.shutdown.lock().files.clear();
+        ended
     }
 
     /// Starts a generation on the listeners of `before` as far as they are wanted.
-    fn succeed<P: Protocol<Summary = S>>(
+    fn start_generation<P: Protocol<Summary = S>>(
         &self,
         config: &ServerConfig<P>,
         before: &Listeners,
@@ -185,30 +173,23 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         let workers = config.workers.max(1);
         config.limits.check()?;
         lock(&self.threads).make_room()?;
-        let listeners = Listeners::open(
-            &config.listen,
-            workers,
-            &config.limits,
-            before,
-            &self.activated,
-        )?;
+        let wanted: Vec<_> = config.listeners.iter().map(without_service).collect();
+        let limits = &config.limits;
+        let listeners = Listeners::open(&wanted, workers, limits, before, &self.activated)?;
         let limits = ConnectionLimits {
-            connections_max: descriptors::connections(&config.limits).div_ceil(workers),
-            ..config.limits.clone()
+            connections_max: descriptors::connections(limits).div_ceil(workers),
+            ..limits.clone()
         };
-        config.protocol.bound()?;
-        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &config.limits);
+        config.protocol.after_bind()?;
+        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits);
         let phase = watch::Sender::new(ShutdownPhase::Running);
-        let shares = listeners.assign(workers)?;
-        let phases = phase.subscribe();
-        let mut next = prepare(
-            &config.protocol,
-            shares,
-            config.policy,
-            &limits,
-            &shared,
-            &phases,
-        )?;
+        let parts = ServerParts {
+            limits: &limits,
+            shared: &shared,
+            shutdown: &self.shutdown,
+            phases: &phase.subscribe(),
+        };
+        let mut next = prepare(config, listeners.assign(workers)?, &parts)?;
         let mut threads = lock(&self.threads);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {
@@ -218,8 +199,16 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         // Before the earlier ones retire: who waits for the end must not find that all have ended.
         threads.generations.push(next.threads);
         *lock(&self.shared) = Some(shared);
-        state.succeed(phase, listeners);
+        state.replace_generation(phase, listeners);
         Ok(())
+    }
+}
+
+fn without_service<S>(listener: &ListenerConfig<S>) -> ListenerConfig<()> {
+    ListenerConfig {
+        at: listener.at.clone(),
+        service: (),
+        access: listener.access,
     }
 }
 
@@ -276,6 +265,7 @@ impl<S> Drop for Server<S> {
     /// Nobody is left who could ask for a stop.
     fn drop(&mut self) {
         self.shutdown.advance(ShutdownPhase::Now);
+        self.shutdown.lock().files.clear();
     }
 }
 

@@ -5,78 +5,102 @@
 //! that would come back at once make it wait, until a connection ends or a short while has passed;
 //! what arrives meanwhile stays in the kernel's queue and is served later.
 
-use std::future::poll_fn;
+use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::connection::set::ConnectionSet;
+use crate::connection::set::{CLIENTS, ConnectionSet};
 use crate::connection::socket::PlainSocket;
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
-use crate::worker::acceptor::{AcceptQueue, Acceptor};
+use crate::worker::listener::WorkerListener;
 
-/// Hands every connection to `take`, as long as fewer than `connections_max` are on the roster, and
-/// says when it is `full`.
-/// Never returns; cancel it to stop.
-pub(crate) async fn accept(
-    acceptors: &[Acceptor],
+/// Hands every connection to `take`, as long as its listener's group has room, and calls `full`
+/// whenever there are as many connections of clients as there may be. Takes none once it `is_over`,
+/// which the caller has to be woken for. Never returns; cancel it to stop.
+pub(crate) async fn accept<S>(
+    listeners: &[WorkerListener<S>],
     connections: &ConnectionSet,
-    connections_max: usize,
-    mut take: impl FnMut(PlainSocket, PeerAddress),
+    is_over: impl Fn() -> bool,
+    mut take: impl FnMut(&WorkerListener<S>, PlainSocket, PeerAddress),
     full: impl Fn(),
 ) {
     let throttle = LogThrottle::default();
     let mut first = 0;
+    let mut had_room = true;
     loop {
-        if connections.len() >= connections_max {
+        let has_room = connections.has_room(CLIENTS);
+        if had_room && !has_room {
             full();
         }
-        connections.at_most(connections_max - 1).await;
-        // No door is always asked first, or a crowd at one would shut out the others.
-        first = (first + 1) % acceptors.len().max(1);
-        match poll_fn(|task| poll_acceptors(acceptors, first, task)).await {
-            Ok((socket, peer)) => take(socket, peer),
-            Err(error) => pause(&error, &throttle, connections).await,
+        had_room = has_room;
+        if is_over() {
+            return pending().await;
+        }
+        // No listener is always asked first, or a crowd at one would shut out the others.
+        first = (first + 1) % listeners.len().max(1);
+        match next(listeners, connections, first).await {
+            Some((listener, Ok((socket, peer)))) => take(listener, socket, peer),
+            Some((_, Err(error))) => pause(&error, &throttle, connections).await,
+            None => {}
         }
     }
 }
 
-fn poll_acceptors(
-    acceptors: &[Acceptor],
+/// What a listener was asked for, and which one.
+type Accepted<'l, S> = (
+    &'l WorkerListener<S>,
+    io::Result<(PlainSocket, PeerAddress)>,
+);
+
+/// The next connection of a listener whose group has room; none when a connection has ended while a
+/// group was full.
+async fn next<'l, S>(
+    listeners: &'l [WorkerListener<S>],
+    connections: &ConnectionSet,
     first: usize,
-    task: &mut Context<'_>,
-) -> Poll<io::Result<(PlainSocket, PeerAddress)>> {
-    let (before, from_first) = acceptors.split_at(first.min(acceptors.len()));
-    for acceptor in from_first.iter().chain(before) {
-        if let Poll::Ready(result) = acceptor.poll_accept(task) {
-            return Poll::Ready(result);
+) -> Option<Accepted<'l, S>> {
+    let mut ended = pin!(connections.one_ended());
+    let (before, from_first) = listeners.split_at(first.min(listeners.len()));
+    poll_fn(|task| {
+        for listener in from_first.iter().chain(before) {
+            if connections.has_room(listener.group)
+                && let Poll::Ready(accepted) = listener.acceptor.poll_accept(task)
+            {
+                return Poll::Ready(Some((listener, accepted)));
+            }
         }
-    }
-    Poll::Pending
+        match connections.all_have_room() {
+            true => Poll::Pending,
+            false => ended.as_mut().poll(task).map(|()| None),
+        }
+    })
+    .await
 }
 
 /// Hands over what waits in a queue that nobody will look at again: the peers believe that they
-/// are connected. At most `backlog` connections, so that those who come meanwhile cannot keep it
+/// are connected. At most `backlog` connections, so that those that come meanwhile cannot keep it
 /// from ending.
-pub(crate) async fn take_rest(
-    queue: AcceptQueue,
+pub(crate) async fn take_rest<S>(
+    listener: &WorkerListener<S>,
     connections: &ConnectionSet,
     limits: &ConnectionLimits,
-    mut take: impl FnMut(PlainSocket, PeerAddress),
+    mut take: impl FnMut(&WorkerListener<S>, PlainSocket, PeerAddress),
 ) {
     let throttle = LogThrottle::default();
     let backlog = usize::try_from(limits.backlog).unwrap_or(0);
     let mut taken = 0;
     // The kernel lets one more in than the backlog has room for.
     while taken <= backlog {
-        connections.at_most(limits.connections_max - 1).await;
-        match queue.accept() {
+        connections.room(listener.group).await;
+        match listener.acceptor.accept() {
             Ok((socket, peer)) => {
-                take(socket, peer);
+                take(listener, socket, peer);
                 taken += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

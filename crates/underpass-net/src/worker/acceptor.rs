@@ -1,4 +1,4 @@
-//! A listening socket in the event loop of a worker, and out of it.
+//! A listening socket in the event loop of a worker.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use crate::connection::socket::{PlainSocket, Registered, register};
 use crate::listen::address::PeerAddress;
 
-/// A listener in a worker's event loop.
+/// A listening socket in a worker's event loop.
 pub(crate) struct Acceptor(Registered);
 
 impl Acceptor {
@@ -27,26 +27,16 @@ impl Acceptor {
     ) -> Poll<io::Result<(PlainSocket, PeerAddress)>> {
         loop {
             let mut readable = ready!(self.0.poll_read_ready(task))?;
-            if let Ok(accepted) = readable.try_io(|door| accept(door.get_ref())) {
+            if let Ok(accepted) = readable.try_io(|socket| accept(socket.get_ref())) {
                 return Poll::Ready(accepted);
             }
         }
     }
 
-    /// The listener outside of the event loop, to be emptied.
-    pub(crate) fn into_queue(self) -> AcceptQueue {
-        AcceptQueue(self.0.into_inner())
-    }
-}
-
-/// The connections that the kernel has completed and nobody has taken.
-pub(crate) struct AcceptQueue(Rc<OwnedFd>);
-
-impl AcceptQueue {
-    /// The next one, `WouldBlock` when there is none. It asks the kernel itself: an event loop
+    /// The next connection, `WouldBlock` when there is none. Asks the kernel itself: an event loop
     /// may not have heard of the last ones yet.
     pub(crate) fn accept(&self) -> io::Result<(PlainSocket, PeerAddress)> {
-        accept(&self.0)
+        accept(self.0.get_ref())
     }
 }
 

@@ -8,18 +8,24 @@ use crate::admission::Rejected;
 use crate::connection::Connection;
 use crate::error::Error;
 
-/// What is spoken on the connections of a server.
+/// What a server speaks: a set of services, one of which each listener has.
+///
+/// A server that speaks several protocols (a file server with metrics beside it) has a variant of
+/// [`Service`](Protocol::Service) for each, which its `serve_connection` matches on: once per
+/// connection.
 pub trait Protocol: Clone + Send + 'static {
     /// What one worker keeps for all of its connections. It never leaves its thread.
     type Worker: 'static;
+    /// What one listener speaks; `()` where all speak the same. It is cloned for each connection.
+    type Service: Clone + Send + 'static;
     /// What is known of a worker's work when it has ended.
     type Summary: Send + for<'s> AddAssign<&'s Self::Summary> + 'static;
 
-    /// Called once, when the port is taken and no worker runs: the last moment with all rights.
+    /// Called once, when all sockets are bound and no worker runs: the last moment with all rights.
     ///
     /// # Errors
     /// Any; nothing is started.
-    fn bound(&self) -> Result<(), Error> {
+    fn after_bind(&self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -35,17 +41,19 @@ pub trait Protocol: Clone + Send + 'static {
     /// Makes a worker's state, on its thread.
     fn worker(&self) -> Self::Worker;
 
-    /// Speaks with one peer until the connection ends. Runs as its own task.
+    /// Serves one connection until it ends. Runs as its own task.
     fn serve_connection(
         worker: Rc<Self::Worker>,
-        stream: Connection,
+        service: Self::Service,
+        connection: Connection,
     ) -> impl Future<Output = ()> + 'static;
 
-    /// A connection was closed before anything was said on it.
+    /// Called when a connection was closed before anything was said on it.
     fn rejected(_worker: &Self::Worker, _why: Rejected) {}
 
-    /// There are as many connections as a worker may have: others wait until one ends.
-    fn full(_worker: &Self::Worker) {}
+    /// Called when a worker has as many connections of clients as it may have: others wait until
+    /// one ends.
+    fn connections_max_reached(_worker: &Self::Worker) {}
 
     /// Sums up. Called once, after the last connection has ended.
     fn finish(worker: &Self::Worker) -> Self::Summary;

@@ -25,6 +25,7 @@ use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::body::producers::{HashJob, HashPurpose};
 use crate::connection::exchange::{BodyLength, CpuMeter, Exchange, ObservationLevel};
 use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
+use crate::connection::service::HttpService;
 use crate::connection::worker::{PendingBody, Worker};
 use crate::http::digest::FileDigest;
 use crate::http::status::{HttpError, Status};
@@ -49,7 +50,15 @@ enum NextStep {
 }
 
 /// Speaks HTTP/1.1 with one peer until the connection ends.
-pub(crate) async fn serve_connection(worker: Rc<Worker>, mut stream: Connection) {
+pub(crate) async fn serve_connection(
+    worker: Rc<Worker>,
+    service: HttpService,
+    mut stream: Connection,
+) {
+    // Boxed, so that the connections of clients are not larger for it.
+    if let HttpService::Metrics(metrics) = service {
+        return Box::pin(metrics.serve(stream)).await;
+    }
     let meter = Rc::new(CpuMeter::default());
     let mut visit = worker.visit(stream.client().ip(), Rc::clone(&meter));
     let attention = worker.attention();

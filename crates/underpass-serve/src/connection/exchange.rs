@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-use underpass::{Account, Beside, Outbox, Piece};
+use underpass::{Account, Outbox, Piece, SendStats};
 
 use crate::log::{LogRecord, RequestText};
 use crate::metrics::worker_metrics::ExchangeEnd;
@@ -149,7 +149,7 @@ impl Exchange {
             BodyLength::Unknown => None,
         };
         exchange.ready = elapsed(exchange.start);
-        exchange.bytes_before = outbox.take_beside().bytes;
+        exchange.bytes_before = outbox.take_send_stats().bytes;
     }
 
     /// Bytes that were sent before the answer and count for no part of it.
@@ -171,7 +171,7 @@ impl Exchange {
     pub(crate) fn record<'r>(
         &'r self,
         account: &'r Account,
-        beside: Beside,
+        beside: SendStats,
         duration: Option<Duration>,
         end: ExchangeEnd,
     ) -> LogRecord<'r> {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
+use crate::connection::service::HttpService;
 use crate::connection::worker::{HttpShared, ServeSummary, Worker};
 
 /// What is spoken on connections, and what workers do before they take any.
@@ -17,9 +18,10 @@ pub(crate) struct HttpProtocol {
 
 impl Protocol for HttpProtocol {
     type Worker = Worker;
+    type Service = HttpService;
     type Summary = ServeSummary;
 
-    fn bound(&self) -> Result<(), underpass_net::Error> {
+    fn after_bind(&self) -> Result<(), underpass_net::Error> {
         match &self.user {
             Some(user) => user.assume(),
             None => Ok(()),
@@ -36,16 +38,17 @@ impl Protocol for HttpProtocol {
 
     fn serve_connection(
         worker: Rc<Worker>,
+        service: HttpService,
         stream: Connection,
     ) -> impl Future<Output = ()> + 'static {
-        converse::serve_connection(worker, stream)
+        converse::serve_connection(worker, service, stream)
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
         worker.tally().turned_away[why.number()].add(1);
     }
 
-    fn full(worker: &Worker) {
+    fn connections_max_reached(worker: &Worker) {
         worker.tally().full.add(1);
     }
 

@@ -26,7 +26,7 @@ use crate::http::digest::FileDigest;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::registry::{MetricsRegistry, Presence};
+use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
@@ -48,8 +48,7 @@ pub(crate) struct HttpShared {
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) board: Arc<MetricsRegistry>,
-    /// Dropped with the last worker.
-    pub(crate) _presence: Presence,
+    pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
 }
 
@@ -171,7 +170,7 @@ impl Worker {
     pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.tally.connections_accepted.add(1);
         let number = self.shared.board.next_connection();
-        Exchange::new(number, client, self.shared.board.attention, meter)
+        Exchange::new(number, client, self.shared.observation, meter)
     }
 
     /// Whom a request is from, on a connection of `peer`.
@@ -196,7 +195,7 @@ impl Worker {
 
     /// How closely connections are watched.
     pub(crate) fn attention(&self) -> ObservationLevel {
-        self.shared.board.attention
+        self.shared.observation
     }
 
     /// Whether answers explain themselves.
@@ -356,7 +355,7 @@ impl Worker {
 
     /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
     pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Exchange, end: ExchangeEnd) {
-        let (sent, beside) = (outbox.take_account(), outbox.take_beside());
+        let (sent, beside) = (outbox.take_account(), outbox.take_send_stats());
         let (method, status, duration) = visit.counts();
         self.tally.exchange(method, status, end, duration);
         self.tally.sent(&sent, &beside);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use underpass::{Account, Beside};
+use underpass::{Account, SendStats};
 
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
@@ -21,7 +21,7 @@ pub(crate) struct LogRecord<'r> {
     /// Bytes that the body has, where that is known before it is sent.
     pub(crate) promised: Option<u64>,
     pub(crate) account: &'r Account,
-    pub(crate) beside: Beside,
+    pub(crate) beside: SendStats,
     pub(crate) duration: Duration,
     /// From the first byte of the request until the answer was ready to be sent.
     pub(crate) ready: Duration,

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
-
 use crate::answer::explain::Explain;
 use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
@@ -16,29 +14,26 @@ pub(crate) struct MetricsRegistry {
     tallies: Mutex<RegisteredMetrics>,
     connections: AtomicU64,
     pub(crate) log: Option<AccessLog>,
-    pub(crate) attention: ObservationLevel,
     pub(crate) explain: Explain,
 }
 
 impl MetricsRegistry {
-    /// One that watches as closely as its log, and those who read metrics, need.
-    pub(crate) fn new(
-        log: Option<AccessLog>,
-        metrics: MetricsUse,
-        explain: Explain,
-    ) -> MetricsRegistry {
-        let attention = match (log.as_ref().map(AccessLog::format), metrics) {
-            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
-            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
-            (None, MetricsUse::Read) => ObservationLevel::Durations,
-            (None, MetricsUse::Unread) => ObservationLevel::Counts,
-        };
+    pub(crate) fn new(log: Option<AccessLog>, explain: Explain) -> MetricsRegistry {
         MetricsRegistry {
             tallies: Mutex::default(),
             connections: AtomicU64::new(0),
             log,
-            attention,
             explain,
+        }
+    }
+
+    /// How closely exchanges have to be watched for the log, and for those who read metrics.
+    pub(crate) fn observation(&self, metrics: MetricsUse) -> ObservationLevel {
+        match (self.log.as_ref().map(AccessLog::format), metrics) {
+            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
+            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
+            (None, MetricsUse::Read) => ObservationLevel::Durations,
+            (None, MetricsUse::Unread) => ObservationLevel::Counts,
         }
     }
 
@@ -109,22 +104,6 @@ pub(crate) enum MetricsUse {
     Unread,
 }
 
-/// Held by everybody who works for a server; when the last one is gone, who watches notices.
-#[derive(Clone, Debug)]
-pub(crate) struct Presence(Arc<watch::Sender<()>>);
-
-impl Presence {
-    pub(crate) fn new() -> Presence {
-        Presence(Arc::new(watch::Sender::new(())))
-    }
-
-    /// Waits, without being present, until nobody is.
-    pub(crate) fn absence(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut watched = self.0.subscribe();
-        async move { while watched.changed().await.is_ok() {} }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -140,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_ended_workers_counted_stays_in_the_sums_and_takes_no_more_room() {
-        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
+        let board = MetricsRegistry::new(None, Explain::Off);
         for generation in 1..=1000 {
             let tallies = [board.tally(), board.tally()];
             for tally in &tallies {
@@ -168,7 +147,7 @@ mod tests {
 
     #[test]
     fn who_reads_while_a_worker_ends_has_its_counts_once() {
-        let board = MetricsRegistry::new(None, MetricsUse::Read, Explain::Off);
+        let board = MetricsRegistry::new(None, Explain::Off);
         let tally = board.tally();
         tally.exchange(Method::Get, 200, ExchangeEnd::Complete, None);
         let counts = board.counts();

@@ -3,11 +3,12 @@
 //! A count is a load and a store without a lock, on memory that no other worker writes to. Who asks
 //! for metrics reads the numbers of all workers and adds them up; they need not be of one moment.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use underpass::{Account, Beside, Cause, Mechanism};
+use underpass::{Account, Cause, Mechanism, SendStats};
 use underpass_net::Rejected;
 
 use crate::limits::TALLIED_REFUSALS_MAX;
@@ -267,7 +268,7 @@ impl WorkerMetrics {
     }
 
     /// Counts what was sent of an answer.
-    pub(crate) fn sent(&self, account: &Account, beside: &Beside) {
+    pub(crate) fn sent(&self, account: &Account, beside: &SendStats) {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let tally = account.of(mechanism);
             if tally.calls > 0 {
@@ -341,10 +342,10 @@ fn absorb(counters: &[Counter], ended: &[Counter]) {
 }
 
 /// The word for a cause in logs and metrics.
-pub(crate) fn cause_name(cause: Cause) -> &'static str {
+pub(crate) fn cause_name(cause: Cause) -> Cow<'static, str> {
     match cause {
         Cause::Errno(errno) => underpass::errno::name(errno),
-        Cause::SaidNothing => "said_nothing",
+        Cause::SaidNothing => "said_nothing".into(),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
-use crate::monitor::StatusOptions;
+use crate::monitor::address::StatusOptions;
 use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{
     CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 
+use crate::drive::half_close::{Relayed, end_direction};
 use crate::drive::perform::{Ends, RelayBuffers, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
@@ -18,18 +18,19 @@ use crate::sys::signals::Shield;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Sink, Source};
+use crate::vocabulary::endpoint::{EndpointKind, Sink, Source};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a transfer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Bytes the sink has got, holes included.
     pub done: u64,
     /// Those of them that are holes: nothing had to be moved.
     pub holes: u64,
-    /// Those of them whose blocks are shared ([`Mechanism::Clone`](crate::Mechanism::Clone)):
+    /// Those of them whose blocks are shared ([`Mechanism::Clone`]):
     /// nothing had to be moved either.
     pub shared: u64,
     /// Bytes that were taken from the source and that the sink has not got yet. While there are
@@ -54,8 +55,9 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// let from = std::fs::File::open(dir.path().join("a"))?;
 /// let to = std::fs::File::create(dir.path().join("b"))?;
 /// let kernel = Kernel::probe();
+/// let mut last = None;
 /// let mut watch = |progress: underpass::Progress| {
-///     eprintln!("{} of {:?}", progress.done, progress.total);
+///     last = Some((progress.done, progress.total));
 ///     ControlFlow::Continue(())
 /// };
 /// let account = Driver::new(&kernel)
@@ -63,6 +65,7 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 ///     .watch(&mut watch)
 ///     .run(&Source::whole(&from)?, &Sink::new(&to)?)?;
 /// assert_eq!(account.of(Mechanism::Sendfile).bytes, 17);
+/// assert_eq!(last, Some((17, Some(17))));
 /// # Ok(()) }
 /// ```
 pub struct Driver<'a> {
@@ -87,7 +90,7 @@ impl Shielded {
     /// Shields the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(raised_by(Kind::File)),
+            _shield: Shield::against(raised_by(EndpointKind::File)),
             _here: PhantomData,
         }
     }
@@ -121,7 +124,8 @@ impl<'a> Driver<'a> {
     }
 
     /// Asks `watch` before every call, after every call that a signal interrupted, and a few times
-    /// a second while a descriptor that polls is waited for.
+    /// a second while a descriptor that polls is waited for; and a last time when all has moved or
+    /// failed, whatever it answers then.
     #[must_use]
     pub fn watch(mut self, watch: &'a mut Watch<'a>) -> Self {
         self.watch = Some(watch);
@@ -186,13 +190,13 @@ impl<'a> Driver<'a> {
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut buffers = RelayBuffers::default();
         let raised = match (self.shielded, sink.end.kind) {
-            (Some(_), Kind::File) => None,
+            (Some(_), EndpointKind::File) => None,
             (_, kind) => raised_by(kind),
         };
         let _shield = Shield::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
-                break;
+                return end(transfer, buffers, self.kernel);
             }
             match transfer.record(perform(op, &ends, &mut buffers, self.kernel)) {
                 Step::Wait(side) => {
@@ -204,8 +208,8 @@ impl<'a> Driver<'a> {
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        buffers.give_back(self.kernel, &transfer);
-        transfer.finish()
+        let _last = self.cancels(&transfer);
+        end(transfer, buffers, self.kernel)
     }
 
     fn cancels(&mut self, transfer: &Transfer) -> bool {
@@ -220,6 +224,11 @@ impl<'a> Driver<'a> {
             .as_mut()
             .is_some_and(|watch| watch(progress).is_break())
     }
+}
+
+fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Account, Error> {
+    buffers.give_back(kernel, &transfer);
+    transfer.finish()
 }
 
 /// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.
@@ -307,9 +316,6 @@ pub fn recv_file(
     Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
-/// What each direction of a relay came to: from the first socket to the second, and back.
-pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
-
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
 /// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
@@ -336,18 +342,6 @@ fn relay_one_way(
     let relayed = run();
     end_direction(&relayed, from, to);
     relayed
-}
-
-/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
-pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
-    // The peer may have closed already: there is nobody left to tell.
-    match relayed {
-        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
-        Err(_) => {
-            let _gone = rustix::net::shutdown(from, Shutdown::Both);
-            let _gone = rustix::net::shutdown(to, Shutdown::Both);
-        }
-    }
 }
 
 /// How long a wait may keep the caller's hook from being asked.

@@ -36,6 +36,7 @@
 //! ```
 
 pub mod blocking;
+pub(crate) mod half_close;
 mod perform;
 mod signals;
 #[cfg(feature = "tokio")]

@@ -12,9 +12,9 @@ use crate::kernel::pool::Pipe;
 use crate::kernel::{Kernel, probe};
 use crate::sys;
 use crate::transfer::Transfer;
-use crate::transfer::op::{Held, Middle, Op};
+use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
 use crate::transfer::zeros::Content;
-use crate::vocabulary::endpoint::{Endpoint, Kind, Side, Sink, Source, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
 /// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
 /// from the kernel's idle ones when they are first needed. One belongs to one transfer.
@@ -64,13 +64,13 @@ impl RelayBuffers {
         &buffer[self.filled.clone()]
     }
 
-    fn drop_zeros(&mut self, held: &Held) -> u64 {
+    fn drop_zeros(&mut self, held: &BufferedBytes) -> u64 {
         let zeros = held.run_of(Content::Zeros, self.held());
         self.filled.start += zeros;
         zeros as u64
     }
 
-    fn data_ahead(&self, held: &Held) -> u64 {
+    fn data_ahead(&self, held: &BufferedBytes) -> u64 {
         held.run_of(Content::Data, self.held()) as u64
     }
 
@@ -202,7 +202,7 @@ fn splice(
 
 /// The flag concerns the pipe side alone: a pipe that polls must not be waited for.
 fn splice_flags(source: &Endpoint, sink: &Endpoint) -> SpliceFlags {
-    let polls = |end: &Endpoint| end.kind == Kind::Pipe && end.waits == Waits::Polls;
+    let polls = |end: &Endpoint| end.kind == EndpointKind::Pipe && end.waits == Waits::Polls;
     if polls(source) || polls(sink) {
         SpliceFlags::NONBLOCK
     } else {
@@ -211,7 +211,7 @@ fn splice_flags(source: &Endpoint, sink: &Endpoint) -> SpliceFlags {
 }
 
 fn fill(
-    through: Middle,
+    through: RelayBuffer,
     input: BorrowedFd<'_>,
     from: Option<u64>,
     len: u64,
@@ -219,7 +219,7 @@ fn fill(
     kernel: &Kernel,
 ) -> Outcome {
     match (through, from) {
-        (Middle::Pipe, from) => {
+        (RelayBuffer::Pipe, from) => {
             let pipe = buffers.pipe(kernel)?;
             splice(
                 input,
@@ -230,24 +230,24 @@ fn fill(
                 SpliceFlags::empty(),
             )
         }
-        (Middle::Buffer, Some(from)) => {
+        (RelayBuffer::Buffer, Some(from)) => {
             buffers.fill(|buffer| rustix::io::pread(input, buffer, from), len, kernel)
         }
-        (Middle::Buffer, None) => {
+        (RelayBuffer::Buffer, None) => {
             buffers.fill(|buffer| rustix::io::read(input, buffer), len, kernel)
         }
     }
 }
 
 fn drain(
-    through: Middle,
+    through: RelayBuffer,
     ends: &Ends<'_>,
     to: Option<u64>,
     len: u64,
     buffers: &mut RelayBuffers,
 ) -> Outcome {
     let output = ends.output;
-    if through == Middle::Pipe {
+    if through == RelayBuffer::Pipe {
         let pipe = buffers.pipe.as_ref().ok_or(Errno::BADF)?;
         return splice(
             pipe.read.as_fd(),

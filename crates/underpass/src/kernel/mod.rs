@@ -93,19 +93,17 @@ impl Kernel {
             false => Pipes::Exhausted,
         };
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut facts = KernelFacts::default();
-        facts.pipes = pipes;
+        let mut facts = KernelFacts {
+            pipes,
+            ..KernelFacts::default()
+        };
         if refused.is_empty() {
             return facts;
         }
         let known = |scope, key| Some((scope, *refused.get(&key)?));
         facts.refused = Mechanism::ALL.map(|mechanism| {
-            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| {
-                known(
-                    Scope::Devices,
-                    Key::Devices(mechanism, source.device, sink.device),
-                )
-            })
+            let devices = Key::Devices(mechanism, source.device, sink.device);
+            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| known(Scope::Devices, devices))
         });
         facts
     }
@@ -131,7 +129,7 @@ pub(crate) fn probe(mechanism: Mechanism) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::endpoint::Kind;
+    use crate::vocabulary::endpoint::EndpointKind;
 
     fn refusal(scope: Scope) -> Refusal {
         let cause = Cause::Errno(Errno::XDEV);
@@ -146,7 +144,7 @@ mod tests {
     fn on(device: u64) -> Endpoint {
         Endpoint {
             device,
-            ..Endpoint::sample(Kind::File)
+            ..Endpoint::sample(EndpointKind::File)
         }
     }
 

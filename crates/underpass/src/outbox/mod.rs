@@ -21,7 +21,7 @@ use crate::plan::policy::Policy;
 use crate::shared_file::SharedFile;
 use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Kind, Waits};
+use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::vocabulary::mechanism::Mechanism;
@@ -140,14 +140,15 @@ pub struct Outbox {
     /// Bytes of the first piece that are sent, where it has bytes. A range shrinks instead.
     front_sent: usize,
     account: Account,
-    beside: Beside,
+    stats: SendStats,
     spare: Vec<u8>,
     joined_max: JoinedMax,
 }
 
 /// What happened beside the payload that the [`Account`] tells of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beside {
+#[non_exhaustive]
+pub struct SendStats {
     /// Bytes of heads that the socket took.
     pub bytes: u64,
     /// How often a range was not in the page cache and had to be waited for.
@@ -252,9 +253,9 @@ impl Outbox {
         &self.account
     }
 
-    /// Bytes that the socket took since account and [`Beside`] began, heads and ranges.
+    /// Bytes that the socket took since account and [`SendStats`] began, heads and ranges.
     pub fn sent_bytes(&self) -> u64 {
-        self.beside.bytes + self.account.bytes()
+        self.stats.bytes + self.account.bytes()
     }
 
     /// The account up to now, and a new one begins: for those who count per answer.
@@ -263,8 +264,8 @@ impl Outbox {
     }
 
     /// What happened beside the payload up to now, and a new count begins.
-    pub fn take_beside(&mut self) -> Beside {
-        std::mem::take(&mut self.beside)
+    pub fn take_send_stats(&mut self) -> SendStats {
+        std::mem::take(&mut self.stats)
     }
 
     /// What is still owed, in order. Of the first piece, if it has bytes, a part may have been
@@ -465,8 +466,8 @@ impl Outbox {
 
     /// Records a wait for the disk, because a range was not in the page cache.
     pub fn waited_for_disk(&mut self, span: Duration) {
-        self.beside.cold_reads += 1;
-        self.beside.cold_time += span;
+        self.stats.cold_reads += 1;
+        self.stats.cold_time += span;
     }
 
     /// An error of this outbox's driver, with the account up to now. `errno` is what the kernel
@@ -514,7 +515,7 @@ impl Outbox {
         let payload = self.front_sent.max(payload_from) - sent.max(payload_from);
         self.account.moved(Mechanism::ReadWrite, payload as u64);
         let passed = self.front_sent - sent;
-        self.beside.bytes += (passed - payload) as u64;
+        self.stats.bytes += (passed - payload) as u64;
         if self.front_sent == total {
             self.pop();
         }
@@ -546,8 +547,8 @@ impl Outbox {
 
     fn situation(&self, sink_waits: Waits) -> Situation {
         Situation {
-            source: Kind::File,
-            sink: Kind::Tcp,
+            source: EndpointKind::File,
+            sink: EndpointKind::Tcp,
             source_waits: Waits::Blocks,
             sink_waits,
             done: self.account.bytes(),

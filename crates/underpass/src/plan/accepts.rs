@@ -1,7 +1,7 @@
 //! What each mechanism accepts.
 
 use super::reason::Reason;
-use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Side, Writes};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Side, Writes};
 use crate::vocabulary::mechanism::Mechanism;
 
 /// Whether the kernel can do this between such endpoints at all, and whether it is wise.
@@ -19,10 +19,10 @@ pub(super) fn accepts(
 }
 
 fn between_files(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    if source.kind != Kind::File {
+    if source.kind != EndpointKind::File {
         return Err(Reason::NotRegular(Side::Source));
     }
-    if sink.kind != Kind::File {
+    if sink.kind != EndpointKind::File {
         return Err(Reason::NotRegular(Side::Sink));
     }
     appends(sink)?;
@@ -30,7 +30,7 @@ fn between_files(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
 }
 
 fn from_pages(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    if source.kind.offsets() == Offsets::None && source.kind != Kind::Char {
+    if source.kind.offsets() == Offsets::None && source.kind != EndpointKind::Char {
         return Err(Reason::NotSeekable);
     }
     appends(sink)?;
@@ -44,7 +44,7 @@ fn through_pipe(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
 
 fn spliceable(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
     for (side, end) in [(Side::Source, source), (Side::Sink, sink)] {
-        if matches!(end.kind, Kind::Char | Kind::Other) {
+        if matches!(end.kind, EndpointKind::Char | EndpointKind::Other) {
             return Err(Reason::DriverDecides(side));
         }
     }
@@ -62,7 +62,7 @@ fn appends(sink: &Endpoint) -> Result<(), Reason> {
 /// "0 bytes" there. Only reading tells.
 fn size_known(source: &Endpoint) -> Result<(), Reason> {
     match (source.kind, source.size) {
-        (Kind::File, 0) => Err(Reason::SizeUnknown),
+        (EndpointKind::File, 0) => Err(Reason::SizeUnknown),
         _ => Ok(()),
     }
 }

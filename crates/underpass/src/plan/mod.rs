@@ -12,7 +12,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::vocabulary::endpoint::{Kind, Owed, Sink, Source};
+use crate::vocabulary::endpoint::{EndpointKind, Owed, Sink, Source};
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
 use crate::vocabulary::mechanism::Mechanism;
 use accepts::accepts;
@@ -105,9 +105,9 @@ impl serde::Serialize for Plan {
 /// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans by them.
 ///
 /// ```
-/// use underpass::{Kind, KernelFacts, Mechanism, Policy, Sink, Source, plan};
+/// use underpass::{EndpointKind, KernelFacts, Mechanism, Policy, Sink, Source, plan};
 ///
-/// let (source, sink) = (Source::sample(Kind::File), Sink::sample(Kind::Tcp));
+/// let (source, sink) = (Source::sample(EndpointKind::File), Sink::sample(EndpointKind::Tcp));
 /// let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
 /// assert_eq!(plan.first(), Some(Mechanism::Splice));
 /// for (mechanism, reason) in plan.left_out() {
@@ -141,8 +141,8 @@ fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &KernelFacts) -> [Mec
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
     let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
     match sink.end.kind {
-        Kind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
-        Kind::Tcp if is_large() && kernel.pipes == Pipes::Available => {
+        EndpointKind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
+        EndpointKind::Tcp if is_large() && kernel.pipes == Pipes::Available => {
             [Clone, CopyRange, Splice, Sendfile, ReadWrite]
         }
         _ => Mechanism::ALL,
@@ -201,8 +201,8 @@ fn allowed<F, G>(
         (Holes::Find, _) => (),
     }
     let aliases = mechanism != Mechanism::ReadWrite
-        && matches!(source.end.kind, Kind::File | Kind::Block)
-        && (sink.end.kind.is_socket() || sink.end.kind == Kind::Pipe);
+        && matches!(source.end.kind, EndpointKind::File | EndpointKind::Block)
+        && (sink.end.kind.is_socket() || sink.end.kind == EndpointKind::Pipe);
     if aliases && policy.aliasing == Aliasing::Refused {
         Err(Reason::Aliases)
     } else {
@@ -257,23 +257,32 @@ mod tests {
         let auto = Policy::default();
         let ladder = |from, to| tiers(&Source::sample(from), &Sink::sample(to), &auto);
         assert_eq!(
-            ladder(Kind::File, Kind::File),
+            ladder(EndpointKind::File, EndpointKind::File),
             [Clone, CopyRange, Sendfile, Splice, ReadWrite]
         );
-        assert_eq!(ladder(Kind::File, Kind::Tcp), [Splice, Sendfile, ReadWrite]);
-        let mut small = Source::sample(Kind::File);
+        assert_eq!(
+            ladder(EndpointKind::File, EndpointKind::Tcp),
+            [Splice, Sendfile, ReadWrite]
+        );
+        let mut small = Source::sample(EndpointKind::File);
         small.owed = Owed::Exactly(SPLICED_BYTES_MIN - 1);
         assert_eq!(
-            tiers(&small, &Sink::sample(Kind::Tcp), &auto),
+            tiers(&small, &Sink::sample(EndpointKind::Tcp), &auto),
             [Sendfile, Splice, ReadWrite]
         );
         assert_eq!(
-            ladder(Kind::File, Kind::Pipe),
+            ladder(EndpointKind::File, EndpointKind::Pipe),
             [Splice, Sendfile, ReadWrite]
         );
-        assert_eq!(ladder(Kind::Tcp, Kind::File), [Splice, ReadWrite]);
-        assert_eq!(ladder(Kind::Tcp, Kind::Unix), [Splice, ReadWrite]);
-        assert_eq!(ladder(Kind::Char, Kind::File), [ReadWrite]);
+        assert_eq!(
+            ladder(EndpointKind::Tcp, EndpointKind::File),
+            [Splice, ReadWrite]
+        );
+        assert_eq!(
+            ladder(EndpointKind::Tcp, EndpointKind::Unix),
+            [Splice, ReadWrite]
+        );
+        assert_eq!(ladder(EndpointKind::Char, EndpointKind::File), [ReadWrite]);
     }
 
     #[test]
@@ -283,8 +292,8 @@ mod tests {
             ..Policy::default()
         };
         let ladder = tiers(
-            &Source::sample(Kind::File),
-            &Sink::sample(Kind::File),
+            &Source::sample(EndpointKind::File),
+            &Sink::sample(EndpointKind::File),
             &never,
         );
         assert_eq!(ladder, [Sendfile, Splice, ReadWrite]);
@@ -294,8 +303,8 @@ mod tests {
         };
         assert_eq!(
             tiers(
-                &Source::sample(Kind::File),
-                &Sink::sample(Kind::File),
+                &Source::sample(EndpointKind::File),
+                &Sink::sample(EndpointKind::File),
                 &always
             ),
             [Clone]
@@ -304,11 +313,11 @@ mod tests {
 
     #[test]
     fn who_fills_holes_may_not_keep_them_and_who_finds_them_has_to_look() {
-        let file = || Sink::sample(Kind::File);
+        let file = || Sink::sample(EndpointKind::File);
         let (mut old, mut appending) = (file(), file());
         old.end.size = 1;
         appending.end.writes = Writes::Appends;
-        let tcp = Sink::sample(Kind::Tcp);
+        let tcp = Sink::sample(EndpointKind::Tcp);
         let (never, always) = (Cloning::Never, Cloning::Always);
         let kept = [Clone, CopyRange, Sendfile, Splice, ReadWrite];
         let piped = [Splice, Sendfile, ReadWrite];
@@ -331,7 +340,7 @@ mod tests {
                 holes,
                 ..Policy::default()
             };
-            let ladder = tiers(&Source::sample(Kind::File), sink, &policy);
+            let ladder = tiers(&Source::sample(EndpointKind::File), sink, &policy);
             assert_eq!(ladder, expected, "{holes:?} {cloning:?} {:?}", sink.end);
         }
     }
@@ -339,27 +348,27 @@ mod tests {
     #[test]
     fn appending_sinks_and_unknown_sizes_are_read_and_written() {
         let auto = Policy::default();
-        let mut appending = Sink::sample(Kind::File);
+        let mut appending = Sink::sample(EndpointKind::File);
         appending.end.writes = Writes::Appends;
         assert_eq!(
-            tiers(&Source::sample(Kind::File), &appending, &auto),
+            tiers(&Source::sample(EndpointKind::File), &appending, &auto),
             [ReadWrite]
         );
-        let mut unknown = Source::sample(Kind::File);
+        let mut unknown = Source::sample(EndpointKind::File);
         unknown.end.size = 0;
         unknown.owed = Owed::ToEnd;
         assert_eq!(
-            tiers(&unknown, &Sink::sample(Kind::File), &auto),
+            tiers(&unknown, &Sink::sample(EndpointKind::File), &auto),
             [ReadWrite]
         );
         let forced = Policy::only(Sendfile);
         assert_eq!(
-            tiers(&unknown, &Sink::sample(Kind::File), &forced),
+            tiers(&unknown, &Sink::sample(EndpointKind::File), &forced),
             [Sendfile],
             "advice only"
         );
         assert_eq!(
-            tiers(&Source::sample(Kind::File), &appending, &forced),
+            tiers(&Source::sample(EndpointKind::File), &appending, &forced),
             [],
             "the kernel refuses"
         );
@@ -373,16 +382,16 @@ mod tests {
         };
         assert_eq!(
             tiers(
-                &Source::sample(Kind::File),
-                &Sink::sample(Kind::Tcp),
+                &Source::sample(EndpointKind::File),
+                &Sink::sample(EndpointKind::Tcp),
                 &policy
             ),
             [ReadWrite]
         );
         assert_eq!(
             tiers(
-                &Source::sample(Kind::Tcp),
-                &Sink::sample(Kind::Tcp),
+                &Source::sample(EndpointKind::Tcp),
+                &Sink::sample(EndpointKind::Tcp),
                 &policy
             ),
             [Splice, ReadWrite]
@@ -392,19 +401,19 @@ mod tests {
     /// QUIRK(clone-keeps-tail)
     #[test]
     fn clone_keeps_tail() {
-        let mut longer = Sink::sample(Kind::File);
+        let mut longer = Sink::sample(EndpointKind::File);
         longer.end.size = 2 << 20;
-        let mut odd = Source::sample(Kind::File);
+        let mut odd = Source::sample(EndpointKind::File);
         odd.end.size = 1_000_001;
         odd.owed = Owed::Exactly(1_000_001);
         assert!(!is_whole(&odd, &longer));
-        assert!(is_whole(&odd, &Sink::sample(Kind::File)));
+        assert!(is_whole(&odd, &Sink::sample(EndpointKind::File)));
     }
 
     #[test]
     fn every_mechanism_is_planned_or_has_a_reason() {
-        for from in Kind::ALL {
-            for to in Kind::ALL {
+        for from in EndpointKind::ALL {
+            for to in EndpointKind::ALL {
                 let (source, sink) = (Source::sample(from), Sink::sample(to));
                 let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
                 assert_eq!(

@@ -4,6 +4,7 @@ use crate::vocabulary::mechanism::Mechanism;
 
 /// What the caller allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Which mechanisms.
     pub choice: Choice,
@@ -22,6 +23,30 @@ impl Policy {
             choice: Choice::Only(mechanism),
             ..Self::default()
         }
+    }
+
+    /// The same with these mechanisms.
+    #[must_use]
+    pub fn choice(self, choice: Choice) -> Self {
+        Self { choice, ..self }
+    }
+
+    /// The same with files that share blocks, or do not.
+    #[must_use]
+    pub fn cloning(self, cloning: Cloning) -> Self {
+        Self { cloning, ..self }
+    }
+
+    /// The same with holes that are kept, filled or found.
+    #[must_use]
+    pub fn holes(self, holes: Holes) -> Self {
+        Self { holes, ..self }
+    }
+
+    /// The same with references to pages accepted or refused.
+    #[must_use]
+    pub fn aliasing(self, aliasing: Aliasing) -> Self {
+        Self { aliasing, ..self }
     }
 
     /// Whether payload may travel by it at all.
@@ -73,8 +98,8 @@ pub enum Holes {
     /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
     /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
     /// which the last may be shorter where the transfer ends, if it is known beforehand where that
-    /// is ([`Owed::Exactly`]). Shorter runs are written, and so are those that a short read tears
-    /// apart.
+    /// is ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are runs that
+    /// a short read splits.
     ///
     /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
     Find,

@@ -10,6 +10,7 @@ use crate::vocabulary::errno;
 
 /// Why a mechanism is left out of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// It works between regular files only.
     NotRegular(Side),

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::plan::policy::Holes;
 use crate::transfer::op::Op;
-use crate::vocabulary::endpoint::{Kind, Owed, Side, Sink, Source};
+use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Extents {
     /// gets their zeros as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
         let sparse = source.end.allocated < source.end.size;
-        let between_files = source.end.kind == Kind::File && sink.takes_holes();
+        let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
         if holes != Holes::Fill && sparse && between_files && known {
             Self::Unknown

@@ -22,14 +22,14 @@ use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
 use crate::vocabulary::account::{Account, Cause, Scope};
-use crate::vocabulary::endpoint::{Endpoint, Kind, Offsets, Owed, Sink, Source, Writes};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Owed, Sink, Source, Writes};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
 };
 use crate::vocabulary::mechanism::Mechanism;
 use extent::Extents;
-use op::{Middle, Op};
+use op::{Op, RelayBuffer};
 use relay::Relay;
 use state::{Phase, Punching, Question};
 use verdict::{Situation, Verdict, verdict};
@@ -48,7 +48,8 @@ impl Transfer {
                 Phase::Failed(mechanism, Fault::Refused, errno)
             }
         };
-        let between_files = source.end.kind == Kind::File && sink.end.kind == Kind::File;
+        let between_files =
+            source.end.kind == EndpointKind::File && sink.end.kind == EndpointKind::File;
         Self {
             plan,
             source: source.end,
@@ -179,10 +180,10 @@ impl Transfer {
                 _ => Op::Sendfile { from, len },
             },
             Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
-            Mechanism::Splice => Relay::fill(Middle::Pipe, from, len),
+            Mechanism::Splice => Relay::fill(RelayBuffer::Pipe, from, len),
             Mechanism::ReadWrite => {
                 let len = self.zeros.fill_bytes(next, owed, len);
-                Relay::fill(Middle::Buffer, from, len)
+                Relay::fill(RelayBuffer::Buffer, from, len)
             }
         }
     }
@@ -199,7 +200,7 @@ impl Transfer {
     }
 
     fn has_pipe_end(&self) -> bool {
-        self.source.kind == Kind::Pipe || self.sink.kind == Kind::Pipe
+        self.source.kind == EndpointKind::Pipe || self.sink.kind == EndpointKind::Pipe
     }
 
     fn source_offset(&self) -> Option<u64> {
@@ -290,7 +291,7 @@ impl Transfer {
         let read = matches!(
             op,
             Op::Fill {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             }
         );

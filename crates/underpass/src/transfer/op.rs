@@ -7,14 +7,14 @@ use crate::vocabulary::mechanism::Mechanism;
 
 /// What bytes pass through between the two calls of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Middle {
+pub enum RelayBuffer {
     /// A pipe: pages pass by reference.
     Pipe,
     /// A buffer in user space.
     Buffer,
 }
 
-impl Middle {
+impl RelayBuffer {
     /// The mechanism whose middle it is.
     pub const fn mechanism(self) -> Mechanism {
         match self {
@@ -26,7 +26,8 @@ impl Middle {
 
 /// What the middle buffer holds, seen by the blocks of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+#[non_exhaustive]
+pub struct BufferedBytes {
     /// Offset in the sink of the first byte.
     pub to: u64,
     /// Bytes.
@@ -42,6 +43,7 @@ pub struct Held {
 ///
 /// Its result is the count that the call returned, an offset for seeks, or 0 for success alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Op {
     /// `ioctl(sink, FICLONE, source)`.
     Clone,
@@ -82,7 +84,7 @@ pub enum Op {
     /// From the source into the empty middle.
     Fill {
         /// Which middle.
-        through: Middle,
+        through: RelayBuffer,
         /// Offset in the source.
         from: Option<u64>,
         /// Bytes at the most.
@@ -91,7 +93,7 @@ pub enum Op {
     /// From the middle to the sink.
     Drain {
         /// Which middle.
-        through: Middle,
+        through: RelayBuffer,
         /// Offset in the sink.
         to: Option<u64>,
         /// Bytes: all that it holds, or those before zeros that are to become a hole.
@@ -104,10 +106,10 @@ pub enum Op {
     },
     /// Takes the blocks of nothing but zeros that the middle buffer begins with out of it, and
     /// answers how many bytes they are. No system call.
-    DropZeros(Held),
+    DropZeros(BufferedBytes),
     /// How many bytes of the middle buffer come before the first block of nothing but zeros. No
     /// system call.
-    DataAhead(Held),
+    DataAhead(BufferedBytes),
     /// Reads one byte and forgets it: has the source really ended?
     Peek {
         /// Offset in the source.
@@ -161,19 +163,19 @@ impl Op {
             Self::Sendfile { .. } => Call::Sendfile,
             Self::Splice { .. } => Call::Splice,
             Self::Fill {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => Call::FillPipe,
             Self::Fill {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             } => Call::FillBuffer,
             Self::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => Call::DrainPipe,
             Self::Drain {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 ..
             } => Call::DrainBuffer,
             Self::ReadOut { .. } => Call::ReadOut,

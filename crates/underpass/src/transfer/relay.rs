@@ -4,7 +4,7 @@
 //! in, so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side
 //! only.
 
-use crate::transfer::op::{Middle, Op};
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::vocabulary::limits::{BUFFER_BYTES, PIPE_BYTES};
 
 /// What is between source and sink.
@@ -50,7 +50,7 @@ impl Relay {
     pub(crate) fn drain(&self, to: Option<u64>, most: u64) -> Option<Op> {
         if self.buffer > 0 {
             return Some(Op::Drain {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 to,
                 len: self.buffer.min(most),
             });
@@ -60,7 +60,7 @@ impl Relay {
         }
         Some(match self.pipe_drains {
             PipeDrains::ToSink => Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 to,
                 len: self.pipe,
             },
@@ -71,10 +71,10 @@ impl Relay {
     }
 
     /// The next piece of the source, `owed` bytes at the most.
-    pub(crate) fn fill(through: Middle, from: Option<u64>, owed: u64) -> Op {
+    pub(crate) fn fill(through: RelayBuffer, from: Option<u64>, owed: u64) -> Op {
         let capacity = match through {
-            Middle::Pipe => PIPE_BYTES as u64 - unaligned(from),
-            Middle::Buffer => BUFFER_BYTES as u64,
+            RelayBuffer::Pipe => PIPE_BYTES as u64 - unaligned(from),
+            RelayBuffer::Buffer => BUFFER_BYTES as u64,
         };
         Op::Fill {
             through,
@@ -108,10 +108,10 @@ impl Relay {
         }
     }
 
-    fn middle(&mut self, through: Middle) -> &mut u64 {
+    fn middle(&mut self, through: RelayBuffer) -> &mut u64 {
         match through {
-            Middle::Pipe => &mut self.pipe,
-            Middle::Buffer => &mut self.buffer,
+            RelayBuffer::Pipe => &mut self.pipe,
+            RelayBuffer::Buffer => &mut self.buffer,
         }
     }
 }
@@ -132,13 +132,13 @@ mod tests {
     fn held_bytes_go_on_before_new_ones_come() {
         let mut relay = Relay::default();
         assert_eq!(relay.drain(None, u64::MAX), None);
-        let fill = Relay::fill(Middle::Pipe, Some(0), 100);
+        let fill = Relay::fill(RelayBuffer::Pipe, Some(0), 100);
         assert_eq!(relay.moved(fill, 60), 0);
         let drain = relay.drain(Some(0), u64::MAX).expect("holds bytes");
         assert_eq!(
             drain,
             Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 to: Some(0),
                 len: 60
             }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(
             rest,
             Op::Drain {
-                through: Middle::Buffer,
+                through: RelayBuffer::Buffer,
                 to: Some(20),
                 len: 40
             }
@@ -166,7 +166,7 @@ mod tests {
     /// QUIRK(splice-slots)
     #[test]
     fn splice_slots() {
-        let fill = Relay::fill(Middle::Pipe, Some(100), u64::MAX);
+        let fill = Relay::fill(RelayBuffer::Pipe, Some(100), u64::MAX);
         let Op::Fill { len, .. } = fill else {
             panic!("a fill")
         };

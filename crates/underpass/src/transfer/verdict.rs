@@ -11,7 +11,7 @@
 use rustix::io::Errno;
 
 use crate::vocabulary::account::Scope;
-use crate::vocabulary::endpoint::{Kind, Side, Waits};
+use crate::vocabulary::endpoint::{EndpointKind, Side, Waits};
 use crate::vocabulary::error::Fault;
 
 /// Which call gave the result.
@@ -40,8 +40,8 @@ pub(crate) enum Call {
 /// What surrounds a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
-    pub(crate) source: Kind,
-    pub(crate) sink: Kind,
+    pub(crate) source: EndpointKind,
+    pub(crate) sink: EndpointKind,
     pub(crate) source_waits: Waits,
     pub(crate) sink_waits: Waits,
     /// Bytes done so far.
@@ -147,7 +147,7 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
 fn sendfile(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         // Files never have to be waited for; a terminal does.
-        Errno::AGAIN if at.source == Kind::Char => wait_or_timeout(Wait::Both, at, ONCE),
+        Errno::AGAIN if at.source == EndpointKind::Char => wait_or_timeout(Wait::Both, at, ONCE),
         Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         // Towards a socket only the source has a disk.
@@ -161,7 +161,7 @@ fn splice(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::AGAIN => wait_or_timeout(Wait::Both, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        Errno::IO if at.source == Kind::Pipe => Verdict::Fatal(Fault::Sink),
+        Errno::IO if at.source == EndpointKind::Pipe => Verdict::Fatal(Fault::Sink),
         Errno::IO => Verdict::Fatal(Fault::Source),
         _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
     }
@@ -172,7 +172,9 @@ fn fill_pipe(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::AGAIN => wait_or_timeout(Wait::Source, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        Errno::INVAL if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
+        Errno::INVAL if at.source == EndpointKind::TcpKernelTls => {
+            Verdict::Fatal(Fault::ControlRecord)
+        }
         Errno::IO => Verdict::Fatal(Fault::Source),
         _ => terminal(errno, Side::Source).unwrap_or(Verdict::Refused(Scope::Once)),
     }
@@ -191,7 +193,9 @@ fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
 fn fill_buffer(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::AGAIN => wait_or_timeout(Wait::Source, at, Verdict::Fatal(Fault::Source)),
-        Errno::IO if at.source == Kind::TcpKernelTls => Verdict::Fatal(Fault::ControlRecord),
+        Errno::IO if at.source == EndpointKind::TcpKernelTls => {
+            Verdict::Fatal(Fault::ControlRecord)
+        }
         _ => terminal(errno, Side::Source).unwrap_or(Verdict::Fatal(Fault::Source)),
     }
 }
@@ -233,7 +237,9 @@ fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
         Wait::Sink => [None, Some(sink)],
         Wait::Both => [Some(source), Some(sink)],
     };
-    let polls = |(kind, waits)| waits == Waits::Polls && !matches!(kind, Kind::File | Kind::Block);
+    let polls = |(kind, waits)| {
+        waits == Waits::Polls && !matches!(kind, EndpointKind::File | EndpointKind::Block)
+    };
     if asked.into_iter().flatten().any(polls) {
         Verdict::Wait(wait)
     } else if asked
@@ -259,8 +265,8 @@ mod tests {
 
     fn situation(done: u64) -> Situation {
         Situation {
-            source: Kind::File,
-            sink: Kind::Tcp,
+            source: EndpointKind::File,
+            sink: EndpointKind::Tcp,
             source_waits: Waits::Blocks,
             sink_waits: Waits::Polls,
             done,
@@ -376,7 +382,7 @@ mod tests {
     #[test]
     fn eagain_waits_for_the_side_it_can_only_mean() {
         let polls = Situation {
-            source: Kind::Tcp,
+            source: EndpointKind::Tcp,
             source_waits: Waits::Polls,
             ..situation(0)
         };
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_file() {
         let files = Situation {
-            sink: Kind::File,
+            sink: EndpointKind::File,
             source_waits: Waits::Polls,
             ..situation(0)
         };

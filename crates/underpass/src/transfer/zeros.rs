@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::plan::policy::Holes;
 use crate::transfer::extent::Found;
-use crate::transfer::op::{Held, Op};
+use crate::transfer::op::{BufferedBytes, Op};
 use crate::vocabulary::endpoint::Sink;
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
@@ -54,7 +54,7 @@ impl Zeros {
     /// The question that must be answered before the `held` bytes that go to `to` may be drained.
     /// `end` is where the transfer ends, if that is known.
     pub(crate) fn question(&self, to: u64, held: u64, end: Option<u64>) -> Option<Op> {
-        let ahead = Held {
+        let ahead = BufferedBytes {
             to,
             len: held,
             block_bytes: self.block_bytes,
@@ -116,7 +116,7 @@ pub(crate) enum Content {
     Data,
 }
 
-impl Held {
+impl BufferedBytes {
     /// How many of `bytes`, which are what is held, are of one content from the beginning on.
     pub(crate) fn run_of(&self, content: Content, bytes: &[u8]) -> usize {
         let mut run = 0;
@@ -161,10 +161,10 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::endpoint::Kind;
+    use crate::vocabulary::endpoint::EndpointKind;
 
-    fn held(to: u64, len: usize, end: Option<u64>) -> Held {
-        Held {
+    fn held(to: u64, len: usize, end: Option<u64>) -> BufferedBytes {
+        BufferedBytes {
             to,
             len: len as u64,
             block_bytes: 512,
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_buffer_is_asked_for_zeros_then_for_data() {
-        let sink = Sink::sample(Kind::File);
+        let sink = Sink::sample(EndpointKind::File);
         let mut zeros = Zeros::of(&sink, Holes::Find);
         assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
         let ask = zeros.question(0, 9000, None).expect("unknown");
@@ -239,7 +239,7 @@ mod tests {
         let ask = zeros.question(4096, 4904, None).expect("unknown again");
         assert_eq!(zeros.record(ask, Ok(0)), Found::Nothing);
         let ask = zeros.question(4096, 4904, None).expect("how much data");
-        assert!(matches!(ask, Op::DataAhead(Held { to: 4096, .. })));
+        assert!(matches!(ask, Op::DataAhead(BufferedBytes { to: 4096, .. })));
         assert_eq!(zeros.record(ask, Ok(4096)), Found::Nothing);
         let asked = zeros.question(5000, 4000, None);
         assert_eq!((asked, zeros.data_after(5000)), (None, 3192));
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_looked_at_is_data() {
-        let mut zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        let mut zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         for answer in [Err(Errno::IO), Ok(9001)] {
             let ask = zeros.question(0, 9000, None).expect("unknown");
             assert_eq!(zeros.record(ask, answer), Found::Nothing);
@@ -265,20 +265,20 @@ mod tests {
     #[test]
     fn reads_end_where_blocks_do() {
         let buffer = BUFFER_BYTES as u64;
-        let zeros = Zeros::of(&Sink::sample(Kind::File), Holes::Find);
+        let zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         assert_eq!(zeros.fill_bytes(0, u64::MAX, u64::MAX), buffer);
         assert_eq!(zeros.fill_bytes(100, u64::MAX, u64::MAX), buffer - 100);
         assert_eq!(zeros.fill_bytes(100, 5000, u64::MAX), 5000, "all there is");
         assert_eq!(zeros.fill_bytes(100, u64::MAX, 5000), 4096 - 100);
         assert_eq!(zeros.fill_bytes(100, u64::MAX, 70), 70, "no block at all");
-        let plain = Zeros::of(&Sink::sample(Kind::Tcp), Holes::Find);
+        let plain = Zeros::of(&Sink::sample(EndpointKind::Tcp), Holes::Find);
         assert_eq!(plain.fill_bytes(100, u64::MAX, u64::MAX), buffer);
     }
 
     #[test]
     fn blocks_are_neither_too_small_nor_larger_than_the_buffer() {
         for (says, is) in [(0, 512), (4096, 4096), (1 << 30, BUFFER_BYTES as u64)] {
-            let mut sink = Sink::sample(Kind::File);
+            let mut sink = Sink::sample(EndpointKind::File);
             sink.end.block_bytes = says;
             assert_eq!(Zeros::of(&sink, Holes::Find).block_bytes, is);
         }

@@ -45,6 +45,7 @@ impl fmt::Display for Cause {
 
 /// A mechanism that could not be used, why, and how far that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// Which one.
     pub mechanism: Mechanism,
@@ -74,6 +75,7 @@ impl fmt::Display for Refusal {
 /// Bytes and calls of one mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Tally {
     /// Payload bytes that reached the sink.
     pub bytes: u64,
@@ -83,6 +85,7 @@ pub struct Tally {
 
 /// Bytes, calls and refusals per mechanism, measured from returned counts, never predicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Account {
     tallies: [Tally; 5],
     /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
@@ -180,6 +183,9 @@ impl fmt::Display for Account {
             parts.push("nothing to move".to_owned());
         }
         parts.extend(self.refusals.iter().map(ToString::to_string));
+        if self.refusals_unlisted > 0 {
+            parts.push(format!("{} further refusals", self.refusals_unlisted));
+        }
         f.write_str(&parts.join("; "))
     }
 }
@@ -195,7 +201,7 @@ mod json {
     impl Serialize for Cause {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             match self {
-                Cause::Errno(errno) => serializer.serialize_str(errno::name(*errno)),
+                Cause::Errno(errno) => serializer.serialize_str(&errno::name(*errno)),
                 Cause::SaidNothing => serializer.serialize_str("said_nothing"),
             }
         }
@@ -214,7 +220,7 @@ mod json {
 
     impl Serialize for Account {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let mut object = serializer.serialize_struct("Account", 10)?;
+            let mut object = serializer.serialize_struct("Account", 11)?;
             object.serialize_field("bytes", &self.bytes())?;
             object.serialize_field("crossed", &self.crossed())?;
             for mechanism in Mechanism::ALL {
@@ -223,6 +229,7 @@ mod json {
             object.serialize_field("holes", &self.holes)?;
             object.serialize_field("asides", &self.asides)?;
             object.serialize_field("refusals", &self.refusals)?;
+            object.serialize_field("refusals_unlisted", &self.refusals_unlisted)?;
             object.end()
         }
     }
@@ -262,6 +269,18 @@ mod tests {
             }
         );
         assert_eq!(sum.refusals, [refusal(0)], "equal refusals are listed once");
+    }
+
+    #[test]
+    fn refusals_beyond_those_listed_are_shown_as_a_number() {
+        let mut account = Account::default();
+        for errno in (1..).take(LISTED_REFUSALS_MAX + 2) {
+            account.refused(Refusal {
+                cause: Cause::Errno(Errno::from_raw_os_error(errno)),
+                ..refusal(0)
+            });
+        }
+        assert!(account.to_string().ends_with("; 2 further refusals"));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use rustix::io::Errno;
     derive(serde::Serialize),
     serde(rename_all = "snake_case")
 )]
-pub enum Kind {
+#[non_exhaustive]
+pub enum EndpointKind {
     /// A regular file.
     File,
     /// A block device.
@@ -32,9 +33,9 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl EndpointKind {
     /// All of them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [EndpointKind; 8] = [
         Self::File,
         Self::Block,
         Self::Char,
@@ -72,7 +73,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EndpointKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -128,9 +129,10 @@ pub enum Writes {
 
 /// What planning needs to know of one end: read once from the open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// What it is.
-    pub kind: Kind,
+    pub kind: EndpointKind,
     /// What its calls do when they can't go on.
     pub waits: Waits,
     /// Where its writes land.
@@ -179,7 +181,7 @@ impl Endpoint {
     /// at, `size` is 0, or it passes for one that has old bytes.
     pub const fn of_file(stat: FileStat) -> Self {
         Self {
-            kind: Kind::File,
+            kind: EndpointKind::File,
             waits: Waits::Blocks,
             writes: Writes::AtOffset,
             device: stat.device,
@@ -191,8 +193,8 @@ impl Endpoint {
 
     /// An endpoint that is known by its kind alone, as for planning without a descriptor: it polls,
     /// writes at offsets, and as a file it has 1 MiB without holes.
-    pub const fn sample(kind: Kind) -> Self {
-        let size = if matches!(kind, Kind::File) {
+    pub const fn sample(kind: EndpointKind) -> Self {
+        let size = if matches!(kind, EndpointKind::File) {
             1 << 20
         } else {
             0
@@ -236,7 +238,7 @@ pub struct Source<F> {
 
 impl Source<()> {
     /// A source that is known by its kind alone, whole: for planning without a descriptor.
-    pub const fn sample(kind: Kind) -> Self {
+    pub const fn sample(kind: EndpointKind) -> Self {
         let end = Endpoint::sample(kind);
         let owed = match end.size {
             0 => Owed::ToEnd,
@@ -279,7 +281,7 @@ pub struct Sink<F> {
 impl Sink<()> {
     /// A sink that is known by its kind alone, a file being empty: for planning without a
     /// descriptor.
-    pub const fn sample(kind: Kind) -> Self {
+    pub const fn sample(kind: EndpointKind) -> Self {
         let mut end = Endpoint::sample(kind);
         (end.size, end.allocated) = (0, 0);
         Self { fd: (), end, to: 0 }
@@ -291,7 +293,7 @@ impl<F> Sink<F> {
     /// go. Elsewhere old bytes would shine through.
     pub(crate) fn takes_holes(&self) -> bool {
         let end = &self.end;
-        end.kind == Kind::File && end.size <= self.to && end.writes == Writes::AtOffset
+        end.kind == EndpointKind::File && end.size <= self.to && end.writes == Writes::AtOffset
     }
 }
 

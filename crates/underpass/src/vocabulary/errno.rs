@@ -1,5 +1,6 @@
 //! The names of the kernel's errors.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rustix::io::Errno;
@@ -31,13 +32,14 @@ names! {
     PIPE, ROFS, SPIPE, STALE, TIMEDOUT, TXTBSY, XDEV,
 }
 
-/// The symbolic name (`EXDEV`), or `errno` where moving bytes has never met it.
-pub fn name(errno: Errno) -> &'static str {
+/// The symbolic name (`EXDEV`), or the number (`errno 524`) where moving bytes is not known to meet
+/// it.
+pub fn name(errno: Errno) -> Cow<'static, str> {
     match NAMES.iter().find(|(known, _)| *known == errno) {
-        // rustix spells these two out.
-        Some((Errno::ACCESS, _)) => "EACCES",
-        Some((_, name)) => name,
-        None => "errno",
+        // rustix spells it out.
+        Some((Errno::ACCESS, _)) => "EACCES".into(),
+        Some((_, name)) => (*name).into(),
+        None => format!("errno {}", errno.raw_os_error()).into(),
     }
 }
 
@@ -51,6 +53,7 @@ mod tests {
         assert_eq!(name(Errno::ACCESS), "EACCES");
         assert_eq!(name(Errno::IO), "EIO");
         assert_eq!(name(Errno::TXTBSY), "ETXTBSY");
+        assert_eq!(name(Errno::from_raw_os_error(524)), "errno 524");
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Fault {
 
 /// A transfer that did not reach its end. What had moved by then is in `account`, and is exact.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Error {
     /// Who is at fault.
     pub fault: Fault,

@@ -9,9 +9,9 @@ use underpass::{
     drive::blocking::Driver,
 };
 
-use crate::content;
 use crate::maps::hash_of;
 use crate::places::{Family, Place, all, place};
+use underpass_testkit as testkit;
 
 const LEN: usize = 1_000_003;
 
@@ -24,7 +24,7 @@ pub(crate) fn copy(policy: Policy, from: &File, to: &File) -> Result<Account, Er
 
 pub(crate) fn file_at(place: &Place, seed: u64, len: usize) -> File {
     let file = place.file();
-    file.write_all_at(&content::bytes(seed, len), 0)
+    file.write_all_at(&testkit::content(seed, len), 0)
         .expect("room");
     file
 }
@@ -46,7 +46,7 @@ fn known(mechanism: Mechanism, from: Family, to: Family) -> Option<Errno> {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_forced_mechanism_moves_all_by_itself_or_names_the_errno() {
     for (from, to) in pairs() {
         let source = file_at(from, 1, LEN);
@@ -76,7 +76,7 @@ fn a_forced_mechanism_moves_all_by_itself_or_names_the_errno() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn the_free_choice_is_the_first_that_works() {
     for (from, to) in pairs() {
         let source = file_at(from, 2, LEN);
@@ -93,12 +93,9 @@ fn the_free_choice_is_the_first_that_works() {
 
 /// `--reflink=never` and `=always`.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
-    let cloning = |cloning| Policy {
-        cloning,
-        ..Policy::default()
-    };
+    let cloning = |cloning| Policy::default().cloning(cloning);
     for place in all() {
         let source = file_at(place, 3, LEN);
         let account = copy(cloning(Cloning::Never), &source, &place.file()).expect("copies");
@@ -119,7 +116,7 @@ fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
 
 /// The remembered refusal holds for the pair of devices and for nothing else.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_one_pair_refused_is_asked_of_another() {
     let kernel = Kernel::unprobed();
     let copied = |from: &str, to: &str| {
@@ -142,11 +139,11 @@ fn what_one_pair_refused_is_asked_of_another() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn whole_blocks_are_cloned_from_and_to_any_place() {
     const BLOCK: u64 = 4096;
     for place in all().iter().filter(|place| place.family.clones()) {
-        let content = content::bytes(5, LEN);
+        let content = testkit::content(5, LEN);
         let source = file_at(place, 5, LEN);
         for (from, len, to, clones) in [
             (2 * BLOCK, 10 * BLOCK, 5 * BLOCK, true),
@@ -167,7 +164,7 @@ fn whole_blocks_are_cloned_from_and_to_any_place() {
                 let mut got = vec![0; len as usize];
                 sink.read_exact_at(&mut got, to).expect("reads");
                 let expected = &content[from as usize..(from + len) as usize];
-                content::assert_same(&got, expected, &what);
+                testkit::assert_same(&got, expected, &what);
             }
         }
     }
@@ -175,7 +172,7 @@ fn whole_blocks_are_cloned_from_and_to_any_place() {
 
 /// QUIRK(clone-keeps-tail)
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn clone_keeps_tail_and_so_is_not_used_on_a_longer_sink() {
     for place in all().iter().filter(|place| place.family.clones()) {
         let source = file_at(place, 6, 8192);
@@ -194,9 +191,14 @@ fn clone_keeps_tail_and_so_is_not_used_on_a_longer_sink() {
         assert_eq!(account.bytes(), 8192, "{account}");
         let account = copy(Policy::default(), &odd, &longer).expect("copies");
         assert_eq!(account.bytes(), 10_001, "{account}");
-        let mut expected = content::bytes(7, 100_000);
-        expected[..8192].copy_from_slice(&content::bytes(6, 8192));
-        expected[..10_001].copy_from_slice(&content::bytes(8, 10_001));
-        assert_eq!(hash_of(&longer), content::hash(&expected), "{}", place.name);
+        let mut expected = testkit::content(7, 100_000);
+        expected[..8192].copy_from_slice(&testkit::content(6, 8192));
+        expected[..10_001].copy_from_slice(&testkit::content(8, 10_001));
+        assert_eq!(
+            hash_of(&longer),
+            testkit::sha256(&expected),
+            "{}",
+            place.name
+        );
     }
 }

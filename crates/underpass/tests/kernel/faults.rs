@@ -11,10 +11,10 @@ use underpass::{
     recv_file,
 };
 
-use crate::content;
 use crate::copies::{copy, file_at};
 use crate::maps::Map;
 use crate::places::{Place, all, place, small};
+use underpass_testkit as testkit;
 
 fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what: &str) {
     let error = outcome.expect_err(what);
@@ -25,14 +25,14 @@ fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what
     assert!(len > 0, "{what}: there was room for some");
     let mut got = vec![0; len as usize];
     sink.read_exact_at(&mut got, 0).expect("reads");
-    content::assert_same(&got, &content[..got.len()], what);
+    testkit::assert_same(&got, &content[..got.len()], what);
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_file_system_is_told_with_what_the_sink_really_has() {
     const LEN: usize = 3 << 20;
-    let content = content::bytes(30, LEN);
+    let content = testkit::content(30, LEN);
     for from in all() {
         let source = file_at(from, 30, LEN);
         for policy in [
@@ -49,7 +49,7 @@ fn a_full_file_system_is_told_with_what_the_sink_really_has() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn copy_range_into_its_own_full_file_system_is_told_too() {
     let small = small(1 << 20);
     let source = file_at(&small, 31, 700_000);
@@ -60,18 +60,18 @@ fn copy_range_into_its_own_full_file_system_is_told_too() {
         let sink = sink.expect("a new file");
         let outcome = copy(policy, &source, &sink);
         let what = format!("{:?}", policy.choice);
-        check_full(outcome, &sink, &content::bytes(31, 700_000), &what);
+        check_full(outcome, &sink, &testkit::content(31, 700_000), &what);
         std::fs::remove_file(path).expect("gone");
     }
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_file_system_while_receiving_tells_what_is_lost() {
     const LEN: usize = 3 << 20;
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-        let feeder = std::thread::spawn(move || theirs.write_all(&content::bytes(32, LEN)));
+        let feeder = std::thread::spawn(move || theirs.write_all(&testkit::content(32, LEN)));
         let sink = small(1 << 20).file();
         let source = Source::range(&ours, 0, LEN as u64).expect("a source");
         let outcome = Driver::new(&Kernel::unprobed())
@@ -81,13 +81,13 @@ fn a_full_file_system_while_receiving_tells_what_is_lost() {
             .as_ref()
             .map_err(|error| error.lost)
             .expect_err("full");
-        check_full(outcome, &sink, &content::bytes(32, LEN), mechanism.name());
+        check_full(outcome, &sink, &testkit::content(32, LEN), mechanism.name());
         let got = sink.metadata().expect("metadata").len();
         let mut rest = Vec::new();
         std::io::Read::read_to_end(&mut { ours }, &mut rest).expect("reads");
         drop(feeder.join());
-        let content = content::bytes(32, LEN);
-        content::assert_same(
+        let content = testkit::content(32, LEN);
+        testkit::assert_same(
             &rest,
             &content[(got + lost) as usize..],
             "what is still there",
@@ -96,7 +96,7 @@ fn a_full_file_system_while_receiving_tells_what_is_lost() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_sparse_copy_that_fills_the_sink_counts_its_holes() {
     const MIB: u64 = 1 << 20;
     for from in all() {
@@ -115,7 +115,7 @@ fn a_sparse_copy_that_fills_the_sink_counts_its_holes() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn appending_and_one_way_descriptors_are_understood_everywhere() {
     for place in all() {
         let source = file_at(place, 34, 100_000);
@@ -126,7 +126,7 @@ fn appending_and_one_way_descriptors_are_understood_everywhere() {
         assert_eq!(account.crossed(), 100_000, "{}: {account}", place.name);
         let got = std::fs::read(&path).expect("reads");
         assert_eq!(&got[..3], b"old");
-        content::assert_same(&got[3..], &content::bytes(34, 100_000), place.name);
+        testkit::assert_same(&got[3..], &testkit::content(34, 100_000), place.name);
 
         let read_only = File::open(&path).expect("opens");
         let error = copy(Policy::default(), &source, &read_only).expect_err("read only");
@@ -140,7 +140,7 @@ fn appending_and_one_way_descriptors_are_understood_everywhere() {
 
 /// Direct I/O wants alignment that nobody promised; what can't be kept must be said.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn direct_io_descriptors_are_copied_right_or_refused() {
     let direct = |path: &std::path::Path| {
         let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
@@ -153,7 +153,7 @@ fn direct_io_descriptors_are_copied_right_or_refused() {
     for place in all() {
         for (from_direct, to_direct) in [(true, false), (false, true), (true, true)] {
             let (from, to) = (place.path(), place.path());
-            std::fs::write(&from, content::bytes(35, 1_000_003)).expect("room");
+            std::fs::write(&from, testkit::content(35, 1_000_003)).expect("room");
             std::fs::write(&to, "").expect("room");
             let open = |path, wanted| {
                 if wanted {
@@ -176,17 +176,17 @@ fn direct_io_descriptors_are_copied_right_or_refused() {
                     }
                 }
                 let got = std::fs::read(&to).expect("reads");
-                content::assert_same(&got, &content::bytes(35, 1_000_003), &what);
+                testkit::assert_same(&got, &testkit::content(35, 1_000_003), &what);
             }
         }
     }
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_socket_is_received_into_every_file_system_by_splice() {
     for place in all() {
-        let content = content::bytes(36, 2_000_003);
+        let content = testkit::content(36, 2_000_003);
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let sent = content.clone();
         let feeder = std::thread::spawn(move || theirs.write_all(&sent));
@@ -197,12 +197,12 @@ fn a_socket_is_received_into_every_file_system_by_splice() {
         assert_eq!(account.of(Mechanism::Splice).bytes, 2_000_003, "{account}");
         let mut got = vec![0; 2_000_003];
         sink.read_exact_at(&mut got, 5).expect("reads");
-        content::assert_same(&got, &content, place.name);
+        testkit::assert_same(&got, &content, place.name);
     }
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn every_file_system_serves_every_mechanism_towards_sockets() {
     for place in all() {
         let source = file_at(place, 37, 1_000_003);
@@ -226,12 +226,12 @@ fn check_sent(place: &Place, source: &File, mechanism: Mechanism) {
     drop(ours);
     assert_eq!(account.of(mechanism).bytes, 1_000_000, "{}", place.name);
     let got = reader.join().expect("reads").expect("reads");
-    content::assert_same(&got, &content::bytes(37, 1_000_003)[3..], place.name);
+    testkit::assert_same(&got, &testkit::content(37, 1_000_003)[3..], place.name);
 }
 
 /// An overlay hands out descriptors of its lower layer until somebody writes.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_is_copied_between_an_overlay_and_what_lies_below_it() {
     let (overlay, below) = (place("overlay"), place("xfs"));
     for (from, to) in [(overlay, below), (below, overlay)] {

@@ -13,7 +13,7 @@ use crate::places::{all, place};
 const GIB: u64 = 1 << 30;
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn data_on_both_sides_of_two_and_four_gibibytes_arrives() {
     let map = Map {
         len: 5 * GIB + 4321,
@@ -51,7 +51,7 @@ fn data_on_both_sides_of_two_and_four_gibibytes_arrives() {
 
 /// sendfile takes 0x7ffff000 bytes in one call, whatever was asked for.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn one_call_moves_no_more_than_the_kernel_takes_and_the_next_goes_on() {
     let len = 2 * GIB + GIB / 2 + 3;
     let from = place("tmpfs").file();
@@ -72,7 +72,7 @@ fn one_call_moves_no_more_than_the_kernel_takes_and_the_next_goes_on() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn more_than_two_gibibytes_reach_a_socket() {
     let len = 2 * GIB + 12_345;
     let from = place("tmpfs").file();

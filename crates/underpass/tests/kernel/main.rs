@@ -1,13 +1,10 @@
 //! The mover on real file systems: tmpfs, ext4, XFS, Btrfs and overlay, each mounted for the
 //! occasion in a mount namespace that vanishes with the process.
 
-#[path = "../content/mod.rs"]
-mod content;
 mod copies;
 mod faults;
 mod large;
 mod maps;
-mod mounting;
 mod places;
 mod quota;
 mod sparse;

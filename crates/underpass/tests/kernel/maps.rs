@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::content::{self, Random};
+use underpass_testkit::{self as testkit, SeededRandom};
 
 const BLOCK: u64 = 4096;
 
@@ -43,7 +43,7 @@ impl Map {
     }
 
     pub(crate) fn random(seed: u64) -> Self {
-        let mut random = Random::seeded(seed);
+        let mut random = SeededRandom::new(seed);
         let (mut data, mut at) = (Vec::new(), 0);
         for _ in 0..random.below(9) {
             at += random.below(60) * BLOCK + random.below(3) * random.below(BLOCK);
@@ -65,7 +65,7 @@ impl Map {
     pub(crate) fn write(&self, file: &File, seed: u64) {
         file.set_len(self.len).expect("a length");
         for (at, len) in &self.data {
-            let bytes = content::bytes(seed + at, *len as usize);
+            let bytes = testkit::content(seed + at, *len as usize);
             file.write_all_at(&bytes, *at).expect("room");
         }
         file.sync_all().expect("allocated");
@@ -90,7 +90,7 @@ pub(crate) fn contents_of(file: &File) -> (u64, Vec<(u64, String)>) {
     let pieces = data_of(file).into_iter().map(|(at, len)| {
         let mut bytes = vec![0; len as usize];
         file.read_exact_at(&mut bytes, at).expect("reads");
-        (at, content::hash(&bytes))
+        (at, testkit::sha256(&bytes))
     });
     let pieces = pieces.collect();
     (file.metadata().expect("metadata").len(), pieces)
@@ -101,7 +101,7 @@ pub(crate) fn hash_of(file: &File) -> String {
     let len = file.metadata().expect("metadata").len();
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0).expect("reads");
-    content::hash(&bytes)
+    testkit::sha256(&bytes)
 }
 
 pub(crate) fn allocated(file: &File) -> u64 {

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::mounting::{assert_private, mount, mount_image, run, text};
+use underpass_testkit::{assert_private_mounts, mount, mount_image, run};
 
 /// Room for the largest file of a test, and XFS takes no less than 300.
 const IMAGE_MIB: u64 = 400;
@@ -82,8 +83,12 @@ pub(crate) fn small(bytes: u64) -> Place {
     }
 }
 
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
 fn mount_all() -> Vec<Place> {
-    assert_private();
+    assert_private_mounts();
     let base = Path::new("/mnt");
     mount(&["-t", "tmpfs", "none"], base);
     let folder = |name: &str| {
@@ -96,7 +101,8 @@ fn mount_all() -> Vec<Place> {
     mount_image(&["mkfs.xfs", "-q"], IMAGE_MIB, &folder("xfs"));
     mount_image(&["mkfs.btrfs", "-q"], IMAGE_MIB, &folder("btrfs"));
     let subvolume = base.join("btrfs/subvolume");
-    run("btrfs", &["subvolume", "create", text(&subvolume)]);
+    let mut create = Command::new("btrfs");
+    run(create.args(["subvolume", "create"]).arg(&subvolume)).assert_success();
     let options = ["lower", "upper", "work"].map(|name| folder(&format!("xfs/{name}")));
     let [lower, upper, work] = options.each_ref().map(|path| text(path));
     let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");

@@ -10,10 +10,10 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size, pipe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
 
-use crate::content;
 use crate::copies::copy;
 use crate::maps::hash_of;
 use crate::places::place;
+use underpass_testkit as testkit;
 
 const PART: &str = "UNDERPASS_TEST_QUOTA_FOLDER";
 const NOBODY: &str = "65534";
@@ -21,7 +21,7 @@ const MIB: usize = 1 << 20;
 
 /// QUIRK(pipe-quota)
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn pipe_quota_makes_pipes_small_and_transfers_no_less_right() {
     if let Some(folder) = std::env::var_os(PART) {
         return as_nobody(folder.as_ref());
@@ -75,7 +75,7 @@ fn as_nobody(folder: &std::path::Path) {
         options.open(folder.join(name)).expect("a new file")
     };
     let mut from = file("from");
-    from.write_all(&content::bytes(40, 3 * MIB + 7))
+    from.write_all(&testkit::content(40, 3 * MIB + 7))
         .expect("room");
     let to = file("to");
     let account = copy(Policy::only(Mechanism::Splice), &from, &to).expect("copies");
@@ -87,7 +87,7 @@ fn as_nobody(folder: &std::path::Path) {
     assert_eq!(hash_of(&to), hash_of(&from));
 
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-    let feeder = std::thread::spawn(move || theirs.write_all(&content::bytes(40, 3 * MIB + 7)));
+    let feeder = std::thread::spawn(move || theirs.write_all(&testkit::content(40, 3 * MIB + 7)));
     let received = file("received");
     Driver::new(&Kernel::unprobed())
         .policy(Policy::only(Mechanism::Splice))

@@ -11,11 +11,10 @@ use underpass::{
     Fault, Holes, Kernel, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver,
 };
 
-use crate::content;
 use crate::copies::copy;
 use crate::maps::{Map, allocated, data_of, hash_of};
-use crate::mounting::text;
 use crate::places::{Place, all};
+use underpass_testkit as testkit;
 
 const COPYING: [Mechanism; 4] = [
     Mechanism::CopyRange,
@@ -33,10 +32,7 @@ fn maps() -> Vec<Map> {
 }
 
 fn with(holes: Holes) -> Policy {
-    Policy {
-        holes,
-        ..Policy::default()
-    }
+    Policy::default().holes(holes)
 }
 
 /// A sparse source, and what was found out about it.
@@ -81,7 +77,7 @@ fn check(policy: Policy, source: &Sparse, path: &Path, what: &str) -> Vec<(u64, 
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_and_bytes_are_kept_within_a_file_system() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate() {
@@ -97,7 +93,7 @@ fn holes_and_bytes_are_kept_within_a_file_system() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_and_bytes_are_kept_between_file_systems() {
     for from in all() {
         for (number, map) in maps().into_iter().enumerate().step_by(3) {
@@ -114,7 +110,7 @@ fn holes_and_bytes_are_kept_between_file_systems() {
 
 /// A sink that has old bytes gets zeros, not holes through which they shine.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn old_bytes_do_not_shine_through_holes() {
     for place in all() {
         for map in Map::special().into_iter().chain((0..4).map(Map::random)) {
@@ -127,7 +123,7 @@ fn old_bytes_do_not_shine_through_holes() {
             ]) {
                 let sink = place.file();
                 let len = map.len as usize;
-                sink.write_all_at(&content::bytes(12, len), 0)
+                sink.write_all_at(&testkit::content(12, len), 0)
                     .expect("room");
                 copy(policy, &source, &sink).expect("copies");
                 let what = format!("{}, {map:?}, {policy:?}", place.name);
@@ -139,7 +135,7 @@ fn old_bytes_do_not_shine_through_holes() {
 
 /// What `cp --sparse=never` promises: every byte has its own room on the disk.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_are_filled_where_every_byte_is_to_be_written() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate().step_by(2) {
@@ -164,7 +160,7 @@ fn holes_are_filled_where_every_byte_is_to_be_written() {
 }
 
 fn shares_blocks(path: &Path) -> bool {
-    let output = Command::new("filefrag").arg("-v").arg(text(path)).output();
+    let output = Command::new("filefrag").arg("-v").arg(path).output();
     let output = output.expect("filefrag, which comes with mkfs.ext4");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).contains("shared")
@@ -172,12 +168,12 @@ fn shares_blocks(path: &Path) -> bool {
 
 /// The test before this one can fail.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn shared_blocks_are_seen_where_they_are() {
     for place in all().iter().filter(|place| place.family.clones()) {
         let (source, path) = (place.file(), place.path());
         source
-            .write_all_at(&content::bytes(16, 1 << 20), 0)
+            .write_all_at(&testkit::content(16, 1 << 20), 0)
             .expect("room");
         let sink = File::create_new(&path).expect("a new file");
         copy(Policy::only(Mechanism::Clone), &source, &sink).expect("clones");
@@ -189,7 +185,7 @@ fn shared_blocks_are_seen_where_they_are() {
 
 /// What `cp --sparse=always` promises: zeros take no room, wherever the source has them.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn zeros_become_the_holes_that_they_would_have_been() {
     for place in all() {
         for (number, map) in maps().into_iter().enumerate() {
@@ -214,7 +210,7 @@ fn zeros_become_the_holes_that_they_would_have_been() {
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_large_file_of_zeros_takes_the_room_of_its_data() {
     const MIB: usize = 1 << 20;
     for place in all() {
@@ -224,7 +220,7 @@ fn a_large_file_of_zeros_takes_the_room_of_its_data() {
             let mut content = vec![0; 64 * MIB];
             for piece in 0..pieces {
                 let (at, len) = (piece * (64 * MIB / pieces) + 65_536, MIB / pieces);
-                content[at..at + len].copy_from_slice(&content::bytes(18, len));
+                content[at..at + len].copy_from_slice(&testkit::content(18, len));
             }
             let (source, sink) = (place.file(), place.file());
             source.write_all_at(&content, 0).expect("room");
@@ -232,7 +228,7 @@ fn a_large_file_of_zeros_takes_the_room_of_its_data() {
             sink.sync_all().expect("allocated");
             assert_eq!(account.bytes(), MIB as u64, "{what}: {account}");
             assert_eq!(account.holes, 63 * MIB as u64, "{what}: {account}");
-            assert_eq!(hash_of(&sink), content::hash(&content), "{what}");
+            assert_eq!(hash_of(&sink), testkit::sha256(&content), "{what}");
             let taken = allocated(&sink);
             assert!(
                 (MIB as u64..=MIB as u64 + SLACK).contains(&taken),
@@ -244,7 +240,7 @@ fn a_large_file_of_zeros_takes_the_room_of_its_data() {
 
 /// Parts of a sparse file, moved to another place of a fresh sink.
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_part_that_begins_or_ends_in_a_hole_arrives_in_place() {
     const MIB: u64 = 1 << 20;
     for place in all() {
@@ -273,14 +269,14 @@ fn a_part_that_begins_or_ends_in_a_hole_arrives_in_place() {
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
                 let mut expected = vec![0; to as usize];
                 expected.extend_from_slice(&all[from as usize..(from + len) as usize]);
-                assert_eq!(hash_of(&sink), content::hash(&expected), "{what}");
+                assert_eq!(hash_of(&sink), testkit::sha256(&expected), "{what}");
             }
         }
     }
 }
 
 #[test]
-#[ignore = "needs root, mount, xfsprogs, btrfs-progs; run by cargo xtask test"]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_sparse_source_that_shrinks_is_truncated() {
     const MIB: u64 = 1 << 20;
     for place in all() {
@@ -320,7 +316,7 @@ fn a_sparse_source_that_shrinks_is_truncated() {
                 sink.read_exact_at(&mut is, 0).expect("reads");
                 map.write(&source, 14);
                 source.read_exact_at(&mut was, 0).expect("reads");
-                content::assert_same(&is, &was, &what);
+                testkit::assert_same(&is, &was, &what);
             }
         }
     }

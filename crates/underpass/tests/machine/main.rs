@@ -9,7 +9,7 @@ mod world;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{
-    Account, Aliasing, Choice, Cloning, Endpoint, Fault, Holes, Kernel, KernelFacts, Kind,
+    Account, Aliasing, Choice, Cloning, Endpoint, EndpointKind, Fault, Holes, Kernel, KernelFacts,
     Mechanism, Op, Owed, Policy, Sink, Source, Step, Transfer, Waits, plan,
 };
 use world::{Fate, Run, World};
@@ -20,7 +20,7 @@ const BLOCK: u64 = 512;
 /// What a case is made of.
 #[derive(Clone, Debug)]
 struct Case {
-    kinds: (Kind, Kind),
+    kinds: (EndpointKind, EndpointKind),
     runs: Vec<Run>,
     from: u64,
     /// `None`: to the end.
@@ -89,11 +89,9 @@ fn policy() -> impl Strategy<Value = Policy> {
         1 => Just(Holes::Fill),
         2 => Just(Holes::Find),
     ];
-    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| Policy {
-        choice,
-        cloning,
-        aliasing,
-        holes,
+    (choice, cloning, aliasing, holes).prop_map(|(choice, cloning, aliasing, holes)| {
+        let policy = Policy::default().choice(choice).cloning(cloning);
+        policy.aliasing(aliasing).holes(holes)
     })
 }
 
@@ -108,8 +106,8 @@ fn run() -> impl Strategy<Value = Run> {
 fn case() -> impl Strategy<Value = Case> {
     let kind = || {
         prop_oneof![
-            3 => Just(Kind::File),
-            2 => proptest::sample::select(&Kind::ALL[..]),
+            3 => Just(EndpointKind::File),
+            2 => proptest::sample::select(&EndpointKind::ALL[..]),
         ]
     };
     let waits = || prop_oneof![Just(Waits::Polls), Just(Waits::Blocks)];
@@ -214,7 +212,7 @@ fn judge(
             }
             prop_assert_eq!(held, 0, "nothing is left between source and sink");
             world.compare(before, source.from, sink.to, moved, sink.to + moved)?;
-            if sink.end.kind == Kind::File {
+            if sink.end.kind == EndpointKind::File {
                 judge_holes(case, source, sink, world, &account)?;
             }
         }
@@ -279,11 +277,11 @@ fn source(case: &Case, world: &World) -> Source<()> {
     let mut end = Endpoint::sample(case.kinds.0);
     end.waits = case.waits.0;
     end.block_bytes = 4;
-    if case.kinds.0 == Kind::File {
+    if case.kinds.0 == EndpointKind::File {
         end.size = world.source_len() as u64;
         end.allocated = world.source_allocated() as u64;
     }
-    let from = if matches!(case.kinds.0, Kind::File | Kind::Block) {
+    let from = if matches!(case.kinds.0, EndpointKind::File | EndpointKind::Block) {
         case.from
     } else {
         0
@@ -314,16 +312,21 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
 #[test]
 fn splice_goes_on_splicing_after_others_were_refused() {
     let script = vec![Fate::Fails(Errno::INVAL)];
-    let mut world = World::new((Kind::File, Kind::Tcp), &[Run::Data(40)], 0, script);
+    let mut world = World::new(
+        (EndpointKind::File, EndpointKind::Tcp),
+        &[Run::Data(40)],
+        0,
+        script,
+    );
     let source = Source {
         fd: (),
-        end: Endpoint::sample(Kind::File),
+        end: Endpoint::sample(EndpointKind::File),
         from: 0,
         owed: Owed::Exactly(40),
     };
     let sink = Sink {
         fd: (),
-        end: Endpoint::sample(Kind::Tcp),
+        end: Endpoint::sample(EndpointKind::Tcp),
         to: 0,
     };
     let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
@@ -352,9 +355,9 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
             Fate::Short(7),
             Fate::Fails(errno),
         ];
-        let mut world = World::new((Kind::File, Kind::File), &runs, 0, script);
+        let mut world = World::new((EndpointKind::File, EndpointKind::File), &runs, 0, script);
         let case = Case {
-            kinds: (Kind::File, Kind::File),
+            kinds: (EndpointKind::File, EndpointKind::File),
             runs: runs.to_vec(),
             from: 0,
             len: None,
@@ -389,13 +392,18 @@ fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
         Run::Data(1),
         Run::Zeros(983),
     ];
-    let mut world = World::new((Kind::Pipe, Kind::File), &runs, 0, Vec::new());
-    let (source, mut sink) = (Source::sample(Kind::Pipe), Sink::sample(Kind::File));
+    let mut world = World::new(
+        (EndpointKind::Pipe, EndpointKind::File),
+        &runs,
+        0,
+        Vec::new(),
+    );
+    let (source, mut sink) = (
+        Source::sample(EndpointKind::Pipe),
+        Sink::sample(EndpointKind::File),
+    );
     sink.end.block_bytes = 0;
-    let policy = Policy {
-        holes: Holes::Find,
-        ..Policy::default()
-    };
+    let policy = Policy::default().holes(Holes::Find);
     let plan = plan(&source, &sink, &KernelFacts::default(), &policy);
     let mut transfer = Transfer::new(&source, &sink, plan);
     let mut played = Vec::new();

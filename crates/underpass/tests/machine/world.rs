@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use rustix::io::Errno;
-use underpass::{Held, Kind, Middle, Op, Side};
+use underpass::{BufferedBytes, EndpointKind, Op, RelayBuffer, Side};
 
 /// What a sink is full of before anything is moved; no source has such a byte.
 const OLD: u8 = 0xff;
@@ -44,7 +44,7 @@ impl Run {
 /// Source, sink and what is between them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    kinds: (Kind, Kind),
+    kinds: (EndpointKind, EndpointKind),
     source: Vec<u8>,
     /// Which bytes of the source are in holes.
     holes: Vec<bool>,
@@ -62,7 +62,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(kinds: (Kind, Kind), runs: &[Run], old: usize, script: Vec<Fate>) -> Self {
+    pub(crate) fn new(
+        kinds: (EndpointKind, EndpointKind),
+        runs: &[Run],
+        old: usize,
+        script: Vec<Fate>,
+    ) -> Self {
         let (mut source, mut holes) = (Vec::new(), Vec::new());
         for run in runs {
             let (Run::Data(len) | Run::Zeros(len) | Run::Hole(len)) = *run;
@@ -77,7 +82,7 @@ impl World {
         }
         let (pipe, buffer) = (VecDeque::new(), VecDeque::new());
         let script = script.into();
-        let sink = if kinds.1 == Kind::File {
+        let sink = if kinds.1 == EndpointKind::File {
             vec![OLD; old]
         } else {
             Vec::new()
@@ -103,7 +108,7 @@ impl World {
 
     /// The length of a sink that is a file.
     pub(crate) fn sink_len(&self) -> usize {
-        if self.kinds.1 == Kind::File {
+        if self.kinds.1 == EndpointKind::File {
             self.sink.len()
         } else {
             0
@@ -116,7 +121,7 @@ impl World {
 
     /// Bytes that a source without offsets has given.
     pub(crate) fn read(&self) -> Option<u64> {
-        let has_offsets = matches!(self.kinds.0, Kind::File | Kind::Block);
+        let has_offsets = matches!(self.kinds.0, EndpointKind::File | EndpointKind::Block);
         (!has_offsets).then_some(self.read as u64)
     }
 
@@ -144,7 +149,7 @@ impl World {
     }
 
     pub(crate) fn sink_has_offsets(&self) -> bool {
-        matches!(self.kinds.1, Kind::File | Kind::Block)
+        matches!(self.kinds.1, EndpointKind::File | EndpointKind::Block)
     }
 
     pub(crate) fn cut(&mut self, len: usize) {
@@ -187,7 +192,7 @@ impl World {
         if matches!(
             op,
             Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             }
         ) {
@@ -214,16 +219,16 @@ impl World {
     }
 
     fn may_lie(&self, op: Op) -> bool {
-        let file = matches!(self.kinds.0, Kind::File | Kind::Block);
+        let file = matches!(self.kinds.0, EndpointKind::File | EndpointKind::Block);
         match op {
             Op::CopyRange { .. } => true,
             Op::Sendfile { .. } | Op::Splice { .. } => file,
             Op::Fill {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => file,
             Op::Drain {
-                through: Middle::Pipe,
+                through: RelayBuffer::Pipe,
                 ..
             } => true,
             _ => false,
@@ -376,7 +381,7 @@ impl World {
     }
 
     /// Bytes of whole blocks of zeros that the buffer has from `at` on.
-    fn zeros_ahead(&self, held: Held, mut at: usize) -> usize {
+    fn zeros_ahead(&self, held: BufferedBytes, mut at: usize) -> usize {
         assert_eq!(held.len, self.buffer.len() as u64, "looks at all of it");
         let (start, block) = (at, held.block_bytes as usize);
         loop {
@@ -392,10 +397,10 @@ impl World {
         }
     }
 
-    fn middle(&mut self, through: Middle) -> &mut VecDeque<u8> {
+    fn middle(&mut self, through: RelayBuffer) -> &mut VecDeque<u8> {
         match through {
-            Middle::Pipe => &mut self.pipe,
-            Middle::Buffer => &mut self.buffer,
+            RelayBuffer::Pipe => &mut self.pipe,
+            RelayBuffer::Buffer => &mut self.buffer,
         }
     }
 }

@@ -15,9 +15,9 @@ use underpass::{
     Transfer, Unsent,
 };
 
-use crate::content::{self, Random, assert_same, within};
 use crate::ends::{Mode, file_of, set_mode, tcp};
 use crate::event_loop::{range, reader};
+use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
 /// Sends all that an outbox owes to a connected socket, and blocks until it has.
 pub(crate) fn flush(
@@ -195,7 +195,11 @@ fn opened(sealed: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox, Vec<u8>, u64) {
+fn heads_and_ranges(
+    random: &mut SeededRandom,
+    file: &File,
+    content: &[u8],
+) -> (Outbox, Vec<u8>, u64) {
     let (mut outbox, mut expected, mut payload) = (Outbox::new(), Vec::new(), 0);
     for _ in 0..random.below(9) {
         let len = [0, 1, 999, 1000, 1001, 7003, 200_000][random.below(7) as usize];
@@ -221,11 +225,11 @@ fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox
 
 #[test]
 fn a_driver_seals_in_its_own_buffer_and_counts_whole_records() {
-    within(60, || {
-        let content = content::bytes(60, 600_000);
+    within(|| {
+        let content = testkit::content(60, 600_000);
         let file = file_of(&content);
         for seed in 0..40 {
-            let mut random = Random::seeded(seed);
+            let mut random = SeededRandom::new(seed);
             let (mut outbox, expected, payload) = heads_and_ranges(&mut random, &file, &content);
             let (ours, theirs) = tcp();
             rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).expect("a small buffer");
@@ -249,8 +253,8 @@ fn a_driver_seals_in_its_own_buffer_and_counts_whole_records() {
 
 #[test]
 fn sealed_bytes_count_when_the_socket_has_their_record() {
-    within(60, || {
-        let content = content::bytes(61, 600_000);
+    within(|| {
+        let content = testkit::content(61, 600_000);
         let file = file_of(&content);
         let (ours, mut theirs) = tcp();
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).expect("a small buffer");
@@ -300,8 +304,8 @@ fn sealed_bytes_count_when_the_socket_has_their_record() {
 
 #[test]
 fn a_driver_meets_a_file_that_ends_early() {
-    within(60, || {
-        let content = content::bytes(62, 50_000);
+    within(|| {
+        let content = testkit::content(62, 50_000);
         let file = file_of(&content);
         let (ours, theirs) = tcp();
         set_mode(&ours, Mode::Polling);

@@ -7,16 +7,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
-use underpass::limits::SPLICED_BYTES_MIN;
-use underpass::{Account, Error, Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
+use underpass::{Account, Error, Kernel, Policy, Sink, Source, drive::blocking::Driver};
 
-use crate::content;
+use underpass_testkit as testkit;
 
 /// What an end can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +120,7 @@ impl Origin {
     pub(crate) fn make(made: Made, mode: Mode, seed: u64, len: usize) -> Self {
         let content = match made {
             Made::Zero => vec![0; len],
-            _ => content::bytes(seed, len),
+            _ => testkit::content(seed, len),
         };
         let mut kept = None;
         let fd: OwnedFd = match made {
@@ -218,7 +216,7 @@ impl Target {
         };
         let mut arrived = Vec::new();
         while arrived.len() < expected {
-            match collected.recv_timeout(PATIENCE) {
+            match collected.recv_timeout(underpass_testkit::WAIT_MAX) {
                 Ok(sip) => arrived.extend(sip),
                 Err(_) => return Some(arrived),
             }
@@ -243,9 +241,6 @@ fn collect(end: OwnedFd) -> Receiver<Vec<u8>> {
     collected
 }
 
-/// What was moved is at its end long before.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Moves exactly the origin's content.
 pub(crate) fn move_all(
     origin: &Origin,
@@ -258,12 +253,4 @@ pub(crate) fn move_all(
         .policy(policy)
         .run(&source, &sink)
         .map_err(Box::new)
-}
-
-/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
-pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
-    match len >= SPLICED_BYTES_MIN {
-        true => Mechanism::Splice,
-        false => Mechanism::Sendfile,
-    }
 }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::{Builder, Runtime};
 use underpass::drive::tokio::{Sender, Stream, Turn, recv_file, relay_streams, send_file};
-use underpass::limits::TURN_BYTES_MIN;
+use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
     Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
 };
 
-use crate::content::{self, assert_same, within};
-use crate::ends::{Mode, content_of, file, file_of, first_to_tcp, set_mode, tcp, unix};
+use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::relays::{check_half_close, check_reset};
+use underpass_testkit::{self as testkit, assert_same, within};
 
 pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread()
@@ -41,8 +41,8 @@ pub(crate) fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinH
 
 #[test]
 fn files_and_ranges_are_sent_whole() {
-    within(60, || {
-        let content = content::bytes(40, 5_000_003);
+    within(|| {
+        let content = testkit::content(40, 5_000_003);
         let from = file_of(&content);
         for (offset, len) in [
             (0, 0),
@@ -73,8 +73,8 @@ fn files_and_ranges_are_sent_whole() {
 
 #[test]
 fn unix_sockets_take_and_give_files_too() {
-    within(60, || {
-        let content = content::bytes(41, 3_000_001);
+    within(|| {
+        let content = testkit::content(41, 3_000_001);
         let (from, to) = (file_of(&content), file());
         let (one, other) = unix();
         runtime().block_on(async {
@@ -96,8 +96,8 @@ fn unix_sockets_take_and_give_files_too() {
 
 #[test]
 fn an_exact_receive_leaves_what_follows() {
-    within(60, || {
-        let content = content::bytes(42, 2_000_001);
+    within(|| {
+        let content = testkit::content(42, 2_000_001);
         let (ours, mut theirs) = tcp();
         let mut sent = content.clone();
         sent.extend_from_slice(b"the next message");
@@ -122,12 +122,12 @@ fn an_exact_receive_leaves_what_follows() {
 
 #[test]
 fn receiving_tells_an_early_end_and_a_reset() {
-    within(60, || {
+    within(|| {
         for (resets, fault) in [(false, Fault::Truncated), (true, Fault::PeerGone)] {
             let (ours, mut theirs) = tcp();
             let feeder = std::thread::spawn(move || {
                 theirs
-                    .write_all(&content::bytes(43, 100_000))
+                    .write_all(&testkit::content(43, 100_000))
                     .expect("writes");
                 if resets {
                     let linger = Some(std::time::Duration::ZERO);
@@ -145,7 +145,11 @@ fn receiving_tells_an_early_end_and_a_reset() {
             assert_eq!(error.fault, fault, "{error}");
             let got = content_of(&to);
             assert_eq!(got.len() as u64, error.moved(), "{error}");
-            assert_same(&got, &content::bytes(43, 100_000)[..got.len()], "what came");
+            assert_same(
+                &got,
+                &testkit::content(43, 100_000)[..got.len()],
+                "what came",
+            );
         }
     });
 }
@@ -159,18 +163,18 @@ fn relay(near: TcpStream, far: TcpStream) -> Relayed {
 
 #[test]
 fn a_half_close_is_kept() {
-    within(60, || check_half_close(relay));
+    within(|| check_half_close(relay));
 }
 
 #[test]
 fn a_reset_ends_both_directions() {
-    within(60, || check_reset(relay));
+    within(|| check_reset(relay));
 }
 
 #[test]
 fn a_peer_that_leaves_early_is_gone() {
-    within(60, || {
-        let from = file_of(&content::bytes(44, 16 << 20));
+    within(|| {
+        let from = file_of(&testkit::content(44, 16 << 20));
         let (ours, mut theirs) = tcp();
         let peer = std::thread::spawn(move || theirs.read_exact(&mut [0; 50_000]));
         let error = runtime()
@@ -188,7 +192,7 @@ fn a_peer_that_leaves_early_is_gone() {
 /// Two connections, one of which could take for ever: after each of its turns the other one runs.
 #[test]
 fn a_busy_connection_leaves_turns_to_others() {
-    within(60, || {
+    within(|| {
         const LEN: u64 = 64 << 20;
         let from = file();
         from.set_len(LEN).expect("a sparse file");
@@ -254,8 +258,8 @@ pub(crate) fn cool(file: &std::fs::File) {
 
 #[test]
 fn a_cold_file_is_sent_whole_and_never_read() {
-    within(60, || {
-        let content = content::bytes(45, 9_000_001);
+    within(|| {
+        let content = testkit::content(45, 9_000_001);
         let from = file_of(&content);
         cool(&from);
         let (ours, theirs) = tcp();
@@ -269,4 +273,12 @@ fn a_cold_file_is_sent_whole_and_never_read() {
         assert_eq!(moved, 9_000_001, "{account}");
         assert_same(&reader.join().expect("reads"), &content, "a cold file");
     });
+}
+
+/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
+pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
+    match len >= SPLICED_BYTES_MIN {
+        true => Mechanism::Splice,
+        false => Mechanism::Sendfile,
+    }
 }

@@ -13,8 +13,8 @@ use underpass::{
     Source, copy_file, drive::blocking::Driver,
 };
 
-use crate::content::{self, assert_same};
 use crate::ends::{content_of, file, file_of, memory, tcp, unix};
+use underpass_testkit::{self as testkit, assert_same};
 
 /// All that need no help of the file system.
 const COPYING: [Mechanism; 4] = [
@@ -36,7 +36,7 @@ fn run(
 
 #[test]
 fn odd_offsets_and_lengths_arrive_in_place() {
-    let content = content::bytes(3, 3 << 20);
+    let content = testkit::content(3, 3 << 20);
     let from = file_of(&content);
     for mechanism in COPYING {
         for (at, len, to) in [
@@ -48,7 +48,7 @@ fn odd_offsets_and_lengths_arrive_in_place() {
             ((3 << 20) - 1, 1, 0),
         ] {
             let what = format!("{mechanism}: {len} from {at} to {to}");
-            let old = content::bytes(4, 4 << 20);
+            let old = testkit::content(4, 4 << 20);
             let sink = file_of(&old);
             let source = Source::range(&from, at, len).expect("a range");
             let account = run(
@@ -68,7 +68,7 @@ fn odd_offsets_and_lengths_arrive_in_place() {
 
 #[test]
 fn positions_of_the_descriptors_do_not_matter() {
-    let content = content::bytes(5, 100_000);
+    let content = testkit::content(5, 100_000);
     for policy in COPYING
         .map(Policy::only)
         .into_iter()
@@ -193,7 +193,7 @@ fn append_ignores_offset_so_all_is_written_behind_what_was_there() {
     let seen = std::fs::read(&path).expect("reads");
     assert_eq!(seen, b"oldnew", "the kernel ignores the offset");
 
-    let content = content::bytes(6, 700_001);
+    let content = testkit::content(6, 700_001);
     let from = file_of(&content);
     for (policy, works) in [
         (Policy::default(), true),
@@ -236,7 +236,7 @@ fn meddled(policy: Policy, from: &File, to: &File, meddle: impl Fn()) -> Result<
 
 #[test]
 fn a_source_that_shrinks_is_truncated_at_its_new_end() {
-    let content = content::bytes(7, 1 << 20);
+    let content = testkit::content(7, 1 << 20);
     for mechanism in COPYING {
         for len in [0, 1, 300_001] {
             let what = format!("{mechanism}, cut to {len}");
@@ -257,7 +257,7 @@ fn a_source_that_shrinks_is_truncated_at_its_new_end() {
 
 #[test]
 fn a_source_that_grows_is_moved_as_long_as_it_was() {
-    let content = content::bytes(8, 1 << 20);
+    let content = testkit::content(8, 1 << 20);
     for mechanism in COPYING {
         let (from, to) = (file_of(&content), file());
         let grow = || from.write_all_at(b"more", 1 << 20).expect("grows");
@@ -268,7 +268,7 @@ fn a_source_that_grows_is_moved_as_long_as_it_was() {
 
 #[test]
 fn cancelling_takes_hold_within_one_call_and_tells_what_moved() {
-    let content = content::bytes(9, 4 << 20);
+    let content = testkit::content(9, 4 << 20);
     for mechanism in COPYING {
         let (from, to) = (file_of(&content), file());
         let mut watch = |progress: Progress| match progress.done {
@@ -296,10 +296,10 @@ fn cancelling_takes_hold_within_one_call_and_tells_what_moved() {
 fn what_cannot_be_read_or_written_is_told_by_side() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = dir.path().join("file");
-    std::fs::write(&path, content::bytes(10, 100_000)).expect("writes");
+    std::fs::write(&path, testkit::content(10, 100_000)).expect("writes");
     let read_only = File::open(&path).expect("opens");
     let write_only = File::options().write(true).open(&path).expect("opens");
-    let good = file_of(&content::bytes(11, 100_000));
+    let good = file_of(&testkit::content(11, 100_000));
     let policies = Mechanism::ALL
         .map(Policy::only)
         .into_iter()
@@ -316,7 +316,7 @@ fn what_cannot_be_read_or_written_is_told_by_side() {
     }
     assert_same(
         &std::fs::read(&path).expect("reads"),
-        &content::bytes(10, 100_000),
+        &testkit::content(10, 100_000),
         "nothing was written",
     );
 }
@@ -334,7 +334,7 @@ fn check_fault(policy: Policy, moved: Result<Account, Error>, side: Fault) {
 
 #[test]
 fn a_sealed_memory_file_stays_as_it_is() {
-    let from = file_of(&content::bytes(12, 100_000));
+    let from = file_of(&testkit::content(12, 100_000));
     for policy in Mechanism::ALL
         .map(Policy::only)
         .into_iter()
@@ -357,7 +357,7 @@ fn a_sealed_memory_file_stays_as_it_is() {
 fn ranges_side_by_side_do_not_cut_each_other() {
     const HALF: u64 = 1 << 20;
     let from = file();
-    let content = content::bytes(13, HALF as usize);
+    let content = testkit::content(13, HALF as usize);
     from.write_all_at(&content[..4096], 0).expect("writes");
     from.write_all_at(&content[..9000], HALF / 2)
         .expect("writes");
@@ -389,7 +389,7 @@ fn ranges_side_by_side_do_not_cut_each_other() {
 
 #[test]
 fn an_exact_receive_leaves_what_follows() {
-    let content = content::bytes(14, 500_000);
+    let content = testkit::content(14, 500_000);
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = tcp();
         let mut sent = content.clone();
@@ -414,7 +414,7 @@ fn an_exact_receive_leaves_what_follows() {
 
 #[test]
 fn an_early_end_of_a_stream_is_truncated_with_all_that_came() {
-    let content = content::bytes(15, 300_000);
+    let content = testkit::content(15, 300_000);
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = unix();
         let sent = content.clone();

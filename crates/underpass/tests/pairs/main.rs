@@ -1,8 +1,6 @@
 //! Every pair of ends that can be made without privileges, on the real kernel: files, devices,
 //! terminals, pipes, TCP and Unix sockets, blocking and polling, every mechanism forced and free.
 
-#[path = "../content/mod.rs"]
-mod content;
 #[cfg(feature = "tokio")]
 mod drivers;
 mod ends;
@@ -14,3 +12,5 @@ mod matrix;
 mod outbox;
 mod peers;
 mod relays;
+#[cfg(feature = "tokio")]
+mod resumable;

@@ -3,8 +3,8 @@
 
 use underpass::{Fault, Mechanism, Policy};
 
-use crate::content::{assert_same, within};
 use crate::ends::{Made, Mode, Origin, Target, move_all};
+use underpass_testkit::{assert_same, within};
 
 /// More than a pipe, a terminal and a small socket buffer hold, and no multiple of anything.
 const LEN: usize = 300_007;
@@ -72,7 +72,7 @@ fn for_each_pair(check: impl Fn(Made, Made, Mode, Mode)) {
 
 #[test]
 fn whatever_works_is_found_for_every_pair() {
-    within(120, || {
+    within(|| {
         for_each_pair(|from, to, source_mode, sink_mode| {
             let what = format!("{from:?} ({source_mode:?}) → {to:?} ({sink_mode:?})");
             let origin = Origin::make(from, source_mode, 1, LEN);
@@ -89,7 +89,7 @@ fn whatever_works_is_found_for_every_pair() {
 
 #[test]
 fn a_forced_mechanism_moves_all_by_itself_or_says_no() {
-    within(240, || {
+    within(|| {
         for mechanism in Mechanism::ALL {
             for_each_pair(|from, to, source_mode, sink_mode| {
                 if source_mode == sink_mode {

@@ -10,10 +10,10 @@ use underpass::drive::tokio::{Sender, Turn};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
-use crate::content::{self, Random, assert_same, within};
 use crate::drivers::flush;
-use crate::ends::{Mode, file_of, first_to_tcp, memory, set_mode, tcp};
-use crate::event_loop::{cool, range, reader, runtime, short_turn, stream};
+use crate::ends::{Mode, file_of, memory, set_mode, tcp};
+use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
+use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
 /// Which driver sends.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,11 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
     (reader.join().expect("reads"), outcome)
 }
 
-fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox, Vec<u8>, u64) {
+fn heads_and_ranges(
+    random: &mut SeededRandom,
+    file: &File,
+    content: &[u8],
+) -> (Outbox, Vec<u8>, u64) {
     let (mut outbox, mut expected, mut payload) = (Outbox::new(), Vec::new(), 0);
     for _ in 0..random.below(12) {
         let len = match random.below(5) {
@@ -59,7 +63,7 @@ fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox
             _ => random.below(2_500_000),
         };
         if random.below(2) == 0 {
-            let head = content::bytes(random.next(), len as usize % 30_000);
+            let head = testkit::content(random.next_u64(), len as usize % 30_000);
             expected.extend_from_slice(&head);
             outbox.push(Piece::Bytes(head));
         } else {
@@ -74,13 +78,13 @@ fn heads_and_ranges(random: &mut Random, file: &File, content: &[u8]) -> (Outbox
 
 #[test]
 fn heads_and_ranges_arrive_in_order() {
-    within(120, || {
-        let content = content::bytes(50, 3_000_000);
+    within(|| {
+        let content = testkit::content(50, 3_000_000);
         let file = file_of(&content);
         for driven in DRIVEN {
             for seed in 0..25 {
                 let what = format!("{driven:?}, seed {seed}");
-                let mut random = Random::seeded(seed);
+                let mut random = SeededRandom::new(seed);
                 let (mut outbox, expected, payload) =
                     heads_and_ranges(&mut random, &file, &content);
                 let (got, outcome) = sent(driven, &mut outbox, Policy::default());
@@ -103,8 +107,8 @@ fn account_of(driven: Driven, pieces: Vec<Piece>) -> (Vec<u8>, Account) {
 
 #[test]
 fn a_small_body_joins_its_head_and_a_large_one_is_sent_by_sendfile() {
-    within(60, || {
-        let content = content::bytes(51, 1 << 20);
+    within(|| {
+        let content = testkit::content(51, 1 << 20);
         let file = file_of(&content);
         for driven in DRIVEN {
             let most = JOINED_BYTES_MAX - 4;
@@ -122,8 +126,8 @@ fn a_small_body_joins_its_head_and_a_large_one_is_sent_by_sendfile() {
 
 #[test]
 fn the_line_between_small_and_large_can_be_moved_and_a_policy_has_none() {
-    within(60, || {
-        let content = content::bytes(53, 1 << 20);
+    within(|| {
+        let content = testkit::content(53, 1 << 20);
         let file = file_of(&content);
         let everywhere = Policy::default();
         let none = Policy::only(Mechanism::Sendfile);
@@ -149,8 +153,8 @@ fn the_line_between_small_and_large_can_be_moved_and_a_policy_has_none() {
 /// A body that joined its head must not draw the next one into memory, whatever its size.
 #[test]
 fn a_range_behind_a_joined_body_is_not_read_into_memory() {
-    within(60, || {
-        let content = content::bytes(52, 3_000_000);
+    within(|| {
+        let content = testkit::content(52, 3_000_000);
         let file = file_of(&content);
         for driven in DRIVEN {
             let head = Piece::Bytes(b"head".to_vec());
@@ -168,7 +172,7 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
 /// machine is late now and then.
 #[test]
 fn an_empty_body_holds_no_head_back() {
-    within(60, || {
+    within(|| {
         for driven in DRIVEN {
             let arrives_at_once = (0..20).any(|_| head_arrives_at_once(driven));
             assert!(arrives_at_once, "{driven:?}");
@@ -211,7 +215,7 @@ fn corked(congestion: &str) -> (bool, bool) {
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_tcp_congestion(&ours, congestion).expect("congestion control");
     let reader = reader(theirs);
-    let content = content::bytes(7, 1 << 20);
+    let content = testkit::content(7, 1 << 20);
     let file = file_of(&content);
     let mut outbox = Outbox::new();
     outbox.push(range(&file, 0, content.len() as u64));
@@ -255,8 +259,8 @@ fn cork_under_bbr() {
 
 #[test]
 fn a_file_that_ends_early_is_truncated_with_an_exact_account() {
-    within(60, || {
-        let content = content::bytes(53, 100_000);
+    within(|| {
+        let content = testkit::content(53, 100_000);
         let file = file_of(&content);
         for driven in DRIVEN {
             for (offset, len) in [(0, 100_001), (0, 4 << 20), (99_000, 2000), (200_000, 10)] {
@@ -280,8 +284,8 @@ fn a_file_that_ends_early_is_truncated_with_an_exact_account() {
 
 #[test]
 fn an_impossible_range_does_not_forget_what_was_sent() {
-    within(60, || {
-        let file = file_of(&content::bytes(54, 100_000));
+    within(|| {
+        let file = file_of(&testkit::content(54, 100_000));
         for driven in DRIVEN {
             let mut outbox = Outbox::new();
             outbox.push(range(&file, 0, 100_000));
@@ -296,8 +300,8 @@ fn an_impossible_range_does_not_forget_what_was_sent() {
 
 #[test]
 fn a_policy_that_allows_nothing_is_an_error() {
-    within(20, || {
-        let file = file_of(&content::bytes(55, 100_000));
+    within(|| {
+        let file = file_of(&testkit::content(55, 100_000));
         for mechanism in [Mechanism::Clone, Mechanism::CopyRange] {
             let mut outbox = Outbox::new();
             outbox.push(range(&file, 0, 100_000));
@@ -311,8 +315,8 @@ fn a_policy_that_allows_nothing_is_an_error() {
 
 #[test]
 fn every_mechanism_serves_an_outbox() {
-    within(60, || {
-        let content = content::bytes(56, 4_000_001);
+    within(|| {
+        let content = testkit::content(56, 4_000_001);
         let file = file_of(&content);
         for mechanism in [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite] {
             let mut outbox = Outbox::new();
@@ -331,8 +335,8 @@ fn every_mechanism_serves_an_outbox() {
 /// end of a file, a small body comes whole, and only a real end is one.
 #[test]
 fn nowait_false_end_is_no_end_for_small_bodies() {
-    within(60, || {
-        let content = content::bytes(57, 6_000);
+    within(|| {
+        let content = testkit::content(57, 6_000);
         let on_disk = file_of(&content);
         let in_memory = memory();
         std::os::unix::fs::FileExt::write_all_at(&in_memory, &content, 0).expect("memory");
@@ -355,8 +359,8 @@ fn nowait_false_end_is_no_end_for_small_bodies() {
 
 #[test]
 fn a_peer_that_is_gone_ends_the_outbox() {
-    within(60, || {
-        let file = file_of(&content::bytes(58, 1 << 20));
+    within(|| {
+        let file = file_of(&testkit::content(58, 1 << 20));
         for pieces in [
             vec![Piece::Bytes(b"head".to_vec())],
             vec![Piece::Bytes(b"head".to_vec()), range(&file, 0, 100)],
@@ -396,7 +400,7 @@ fn a_peer_that_is_gone_ends_the_outbox() {
 
 #[test]
 fn an_account_tells_of_the_range_under_way() {
-    let content = content::bytes(77, 3 << 20);
+    let content = testkit::content(77, 3 << 20);
     let file = file_of(&content);
     let (ours, theirs) = tcp();
     let mut outbox = Outbox::new();

@@ -16,8 +16,8 @@ use underpass::{
     drive::blocking::Driver, send_file,
 };
 
-use crate::content::{self, assert_same, within};
 use crate::ends::{Mode, content_of, file, file_of, memory, pipe, set_mode, tcp, unix};
+use underpass_testkit::{self as testkit, assert_same, within};
 
 const TO_STREAMS: [Mechanism; 3] = [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite];
 
@@ -36,7 +36,7 @@ fn close_hard(stream: TcpStream) {
 
 #[test]
 fn a_peer_that_leaves_early_is_gone_not_deadly() {
-    let content = content::bytes(20, 16 << 20);
+    let content = testkit::content(20, 16 << 20);
     let from = file_of(&content);
     for mechanism in TO_STREAMS {
         for mode in [Mode::Blocking, Mode::Polling] {
@@ -71,7 +71,7 @@ fn a_peer_that_leaves_early_is_gone_not_deadly() {
 
 #[test]
 fn local_streams_without_a_reader_are_gone_too() {
-    let from = file_of(&content::bytes(21, 1 << 20));
+    let from = file_of(&testkit::content(21, 1 << 20));
     for mechanism in TO_STREAMS {
         let (ours, theirs) = unix();
         drop(theirs);
@@ -116,7 +116,7 @@ fn a_socket_that_never_was_connected_has_no_peer() {
 
 #[test]
 fn a_reset_while_receiving_leaves_what_is_told() {
-    let content = content::bytes(22, 2 << 20);
+    let content = testkit::content(22, 2 << 20);
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = tcp();
         let sent = content.clone();
@@ -140,7 +140,7 @@ fn a_reset_while_receiving_leaves_what_is_told() {
 
 #[test]
 fn a_socket_timeout_is_told_as_such() {
-    let content = content::bytes(23, 16 << 20);
+    let content = testkit::content(23, 16 << 20);
     let from = file_of(&content);
     let patience = Some(Duration::from_millis(50));
     for mechanism in TO_STREAMS {
@@ -176,8 +176,8 @@ fn a_socket_timeout_is_told_as_such() {
 /// A sink that never takes more: the hook is asked all the same, and stops it.
 #[test]
 fn a_stalled_peer_can_be_cancelled() {
-    within(60, || {
-        let content = content::bytes(24, 16 << 20);
+    within(|| {
+        let content = testkit::content(24, 16 << 20);
         let from = file_of(&content);
         for mechanism in TO_STREAMS {
             let (ours, mut theirs) = tcp();
@@ -216,7 +216,7 @@ fn a_stalled_peer_can_be_cancelled() {
 
 #[test]
 fn a_file_that_ends_early_is_not_sent_to_its_end() {
-    let content = content::bytes(25, 1 << 20);
+    let content = testkit::content(25, 1 << 20);
     let from = file_of(&content);
     for (offset, len, there) in [
         (0, (1 << 20) + 1, 1 << 20),
@@ -250,12 +250,12 @@ fn a_file_that_ends_early_is_not_sent_to_its_end() {
 /// What was on its way when a transfer failed must not arrive with the next one.
 #[test]
 fn a_pipe_that_still_holds_bytes_is_not_used_again() {
-    within(60, check_pipes);
+    within(check_pipes);
 }
 
 fn check_pipes() {
     let kernel = Kernel::unprobed();
-    let (lost, kept) = (content::bytes(26, 1 << 20), content::bytes(27, 1 << 20));
+    let (lost, kept) = (testkit::content(26, 1 << 20), testkit::content(27, 1 << 20));
     let from = file_of(&lost);
     let run = |from: &File, to: OwnedFd| {
         Driver::new(&kernel)
@@ -280,7 +280,7 @@ fn check_pipes() {
 /// what the pipe holds exists nowhere else any more.
 #[test]
 fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
-    let content = content::bytes(28, 700_001);
+    let content = testkit::content(28, 700_001);
     for calls_before in [1, 3, 5] {
         let (ours, mut theirs) = unix();
         let sent = content.clone();

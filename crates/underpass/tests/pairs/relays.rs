@@ -5,8 +5,8 @@ use std::net::{Shutdown, TcpStream};
 
 use underpass::{Fault, Kernel, Mechanism, Relayed, relay_streams};
 
-use crate::content::{self, assert_same, within};
 use crate::ends::tcp;
+use underpass_testkit::{self as testkit, assert_same, within};
 
 /// Two clients with a relay between them, which `relay` runs on a thread of its own.
 pub(crate) fn between(
@@ -26,7 +26,10 @@ pub(crate) fn check_half_close(
     relay: impl FnOnce(TcpStream, TcpStream) -> Relayed + Send + 'static,
 ) {
     let (mut client, mut server, relay) = between(relay);
-    let (asked, answered) = (content::bytes(30, 3_000_001), content::bytes(31, 2_000_003));
+    let (asked, answered) = (
+        testkit::content(30, 3_000_001),
+        testkit::content(31, 2_000_003),
+    );
     let (expected, answer) = (asked.clone(), answered.clone());
     let serving = std::thread::spawn(move || {
         let mut got = Vec::new();
@@ -67,19 +70,19 @@ pub(crate) fn check_reset(relay: impl FnOnce(TcpStream, TcpStream) -> Relayed + 
 
 #[test]
 fn a_half_close_is_kept() {
-    within(60, || check_half_close(blocking));
+    within(|| check_half_close(blocking));
 }
 
 #[test]
 fn a_reset_ends_both_directions() {
-    within(60, || check_reset(blocking));
+    within(|| check_reset(blocking));
 }
 
 #[test]
 fn both_directions_flow_at_once() {
-    within(60, || {
+    within(|| {
         let (client, server, relay) = between(blocking);
-        let content = content::bytes(32, 8 << 20);
+        let content = testkit::content(32, 8 << 20);
         let exchanged = [client, server].map(|mut end| {
             let (mut writer, sent) = (end.try_clone().expect("a clone"), content.clone());
             let writing = std::thread::spawn(move || {

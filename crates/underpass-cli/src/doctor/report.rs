@@ -1,0 +1,116 @@
+//! The report: everything that was tested and read.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use underpass::Mechanism;
+
+use super::kernel::KernelReport;
+use super::pair::{self, PairResults};
+use super::path::{self, TestedPath, Usable};
+use super::sample;
+use super::settings::{self, DescriptorLimits, KernelSetting, PipeLimits};
+use super::tls::KernelTls;
+use super::trial::TrialOutcome;
+
+/// The whole report, in the order of its JSON form.
+#[derive(Debug, Serialize)]
+pub(super) struct DoctorReport {
+    pub(super) schema: &'static str,
+    pub(super) version: &'static str,
+    pub(super) kernel: KernelReport,
+    pub(super) paths: Vec<TestedPath>,
+    pub(super) pairs: Vec<PairResults>,
+    pub(super) commands: Vec<CommandUse>,
+    pub(super) kernel_tls: KernelTls,
+    pub(super) pipes: PipeLimits,
+    pub(super) tcp: Vec<KernelSetting>,
+    pub(super) open_files: DescriptorLimits,
+    pub(super) advice: Vec<Advice>,
+}
+
+/// The mechanisms that a command of Underpass will use between two ends.
+#[derive(Debug, Serialize)]
+pub(super) struct CommandUse {
+    pub(super) command: &'static str,
+    pub(super) source: String,
+    pub(super) sink: String,
+    pub(super) result: &'static str,
+    /// Empty unless it works.
+    pub(super) uses: Vec<Mechanism>,
+}
+
+/// A line of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Advice {
+    /// A keyword for programs; docs/doctor.md lists them.
+    pub(super) about: &'static str,
+    pub(super) text: String,
+}
+
+impl DoctorReport {
+    /// Runs all tests. `advice` is still empty.
+    pub(super) fn new(paths: &[PathBuf]) -> Self {
+        let bytes = sample::bytes();
+        let kernel = KernelReport::ask();
+        let ids = ('A'..='Z').map(String::from);
+        let places: Vec<_> = ids
+            .zip(paths_or_default(paths))
+            .map(|(id, path)| TestedPath::inspect(id, &path, &bytes))
+            .collect();
+        let pairs = pair::try_all(&places, &bytes);
+        Self {
+            schema: "underpass.doctor/1",
+            version: env!("CARGO_PKG_VERSION"),
+            paths: places,
+            commands: pairs.iter().flat_map(commands).collect(),
+            pairs,
+            kernel_tls: KernelTls::ask(&kernel.release),
+            kernel,
+            pipes: PipeLimits::ask(),
+            tcp: settings::tcp(),
+            open_files: DescriptorLimits::ask(),
+            advice: Vec::new(),
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let unusable = self
+            .paths
+            .iter()
+            .any(|place| place.usable == Usable::Nothing);
+        let mut outcomes = self.pairs.iter().flat_map(PairResults::outcomes);
+        let alarms = |outcome: &TrialOutcome| {
+            matches!(
+                outcome,
+                TrialOutcome::WrongBytes { .. } | TrialOutcome::NotTried { .. }
+            )
+        };
+        if unusable || outcomes.any(alarms) {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let (here, tmp) = (Path::new("."), Path::new("/tmp"));
+    match paths {
+        [] if path::are_same(here, tmp) => vec![here.to_owned()],
+        [] => vec![here.to_owned(), tmp.to_owned()],
+        given => given.to_owned(),
+    }
+}
+
+/// How the commands move bytes between the ends of a pair.
+fn commands(pair: &PairResults) -> impl Iterator<Item = CommandUse> {
+    pair.commands.iter().map(|command| CommandUse {
+        command,
+        source: pair.source.clone(),
+        sink: pair.sink.clone(),
+        result: pair.auto.outcome.word(),
+        uses: pair.auto.uses.clone(),
+    })
+}

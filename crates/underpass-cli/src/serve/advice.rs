@@ -1,0 +1,54 @@
+//! The errors of a server as messages with advice.
+
+use underpass_net::Error as Net;
+use underpass_serve::Error;
+
+/// The message of an error, followed by what to try.
+pub(super) fn with_advice(error: &Error) -> String {
+    let advice = match error {
+        Error::Root { .. } => "choose a folder that exists and is readable",
+        Error::NoBeneath { .. } => {
+            "this needs Linux 5.6 or later and a seccomp filter that allows openat2"
+        }
+        Error::Net(Net::AddressTaken { .. }) => {
+            "stop that process, or choose another port with --listen ADDR:PORT"
+        }
+        Error::Net(Net::AddressNotHere { .. }) => {
+            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all"
+        }
+        Error::Net(Net::PortForbidden { .. }) => {
+            "choose a port of 1024 or higher with --listen ADDR:PORT"
+        }
+        Error::Log { .. } => "choose a file in a writable folder with --log-file FILE",
+        Error::Status { .. } => {
+            "choose another address with --status ADDR:PORT or --status unix:PATH"
+        }
+        Error::Thread { .. } => "raise the limit on threads (ulimit -u, TasksMax=)",
+        Error::Net(Net::PathTaken { .. }) => {
+            "stop that process, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NoSocketThere { .. }) => {
+            "remove it, or choose another path with --listen unix:/path"
+        }
+        Error::Net(Net::NotActivated { .. }) => {
+            "start the service by a socket unit; FileDescriptorName= sets the name"
+        }
+        Error::Net(Net::Generations { .. }) => "try again after running downloads have completed",
+        Error::Fixed { .. } => {
+            "send SIGUSR2 instead: a new process takes over without losing a connection"
+        }
+        Error::NoSite => "add a [[site]] with a root",
+        Error::NameTaken { .. } => "remove it from one of them",
+        Error::Net(Net::Confine { .. }) => {
+            "choose --confine auto to serve without full confinement"
+        }
+        Error::Net(_)
+        | Error::Limits { .. }
+        | Error::Config(_)
+        | Error::ConfigFile { .. }
+        | Error::Site { .. } => {
+            return error.to_string();
+        }
+    };
+    format!("{error}; {advice}")
+}

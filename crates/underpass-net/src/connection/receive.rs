@@ -1,0 +1,147 @@
+//! Receiving a body of known length into a file, without passing user space where the kernel can.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use underpass::Fault;
+use underpass::drive::tokio::FileReceiver;
+use underpass::tcp::{Outstanding, Reached};
+
+use crate::connection::Connection;
+use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
+use crate::error::ConnectionError;
+use crate::limits::ConnectionLimits;
+use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
+
+impl Connection {
+    /// A receiver of a body of `length` bytes into `file`, from `offset` on. What of the body is in
+    /// the input already is written to the file at once and consumed.
+    ///
+    /// # Errors
+    /// `Move` where the file cannot be written.
+    pub fn file_receiver<F: AsFd>(
+        &mut self,
+        file: F,
+        offset: u64,
+        length: u64,
+    ) -> Result<FileReceiver<F>, ConnectionError> {
+        let input = self.input.bytes();
+        let receiver = FileReceiver::after(input, file, offset, length);
+        let receiver = receiver.map_err(ConnectionError::Move)?;
+        // No more than the input has, which is memory.
+        let consumed = usize::try_from(receiver.account().bytes()).unwrap_or(input.len());
+        self.input.consume(consumed);
+        Ok(receiver)
+    }
+
+    /// Receives the rest of a body, in turns that let other connections go on. A peer that sends
+    /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Writing to the file may
+    /// block the worker for as long as the kernel throttles writers. Cancel safe: `body` knows what
+    /// the file has, and another call goes on.
+    ///
+    /// # Errors
+    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also where the peer ends its side before the
+    /// body is complete), `Move`. What arrived is in the file, and `body` has its account.
+    pub async fn receive_file<F: AsFd>(
+        &mut self,
+        body: &mut FileReceiver<F>,
+        while_draining: WhileDraining,
+    ) -> Result<(), ConnectionError> {
+        let (worker, transport) = (&*self.worker, &self.link.transport);
+        let mut rate = InboundRate::new(&worker.limits);
+        while body.left() > 0 {
+            let before = body.left();
+            let span = rate.until_due();
+            self.deadline.start(span);
+            let wait = BoundedWait {
+                deadline: &mut self.deadline,
+                connections: &worker.connections,
+                while_draining,
+                activity: self.activity,
+            };
+            let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
+            let turned = wait.until(turn).await;
+            let received = before - body.left();
+            if received > 0 {
+                self.activity = PeerActivity::Received;
+            }
+            match turned {
+                Ok(turned) => turned.map(drop).map_err(receive_error)?,
+                Err(ConnectionError::TimedOut) => rate.waited(span, received)?,
+                Err(error) => return Err(error),
+            }
+            rate.check(received)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the peer sends fast enough.
+struct InboundRate {
+    stall_timeout: Duration,
+    /// How long nothing has come.
+    stalled: Duration,
+    monitor: Option<MinRateMonitor>,
+    received: u64,
+}
+
+impl InboundRate {
+    fn new(limits: &ConnectionLimits) -> InboundRate {
+        let monitor = |min_rate| MinRateMonitor::new(min_rate, Instant::now());
+        InboundRate {
+            stall_timeout: limits.stall_timeout,
+            stalled: Duration::ZERO,
+            monitor: limits.min_rate().map(monitor),
+            received: 0,
+        }
+    }
+
+    /// How long until the peer has to be looked at.
+    fn until_due(&self) -> Duration {
+        let left = self.stall_timeout.saturating_sub(self.stalled);
+        let monitor = self.monitor.as_ref();
+        let due = monitor.map_or(Duration::MAX, |monitor| monitor.until_due(Instant::now()));
+        left.min(due)
+    }
+
+    /// A wait of `span` has ended with its deadline.
+    fn waited(&mut self, span: Duration, received: u64) -> Result<(), ConnectionError> {
+        self.stalled = match received {
+            0 => self.stalled + span,
+            _ => Duration::ZERO,
+        };
+        match self.stalled >= self.stall_timeout {
+            true => Err(ConnectionError::TimedOut),
+            false => Ok(()),
+        }
+    }
+
+    fn check(&mut self, received: u64) -> Result<(), ConnectionError> {
+        self.received += received;
+        if received > 0 {
+            self.stalled = Duration::ZERO;
+        }
+        let now = Instant::now();
+        let Some(monitor) = &mut self.monitor else {
+            return Ok(());
+        };
+        if monitor.until_due(now) > Duration::ZERO {
+            return Ok(());
+        }
+        let reached = Reached {
+            acknowledged: self.received,
+            outstanding: Outstanding::Something,
+        };
+        match monitor.judge(reached, now) {
+            RateJudgement::TooSlow => Err(ConnectionError::TooSlow),
+            RateJudgement::Acceptable => Ok(()),
+        }
+    }
+}
+
+fn receive_error(error: underpass::Error) -> ConnectionError {
+    match error.fault {
+        Fault::PeerGone | Fault::TimedOut | Fault::Truncated => ConnectionError::PeerGone,
+        _ => ConnectionError::Move(error),
+    }
+}

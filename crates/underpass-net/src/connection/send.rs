@@ -1,0 +1,223 @@
+//! Sending what the outbox of a connection owes: turns, within rates.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use underpass::drive::tokio::Turn;
+use underpass::{Fault, tcp};
+
+use crate::connection::transport::Transport;
+use crate::connection::wait::{BoundedWait, WhileDraining};
+use crate::connection::worker_state::WorkerState;
+use crate::connection::{Connection, Link};
+use crate::error::ConnectionError;
+use crate::limits::{ConnectionLimits, RESERVATION_TIMEOUT};
+use crate::listen::config::ListenerAccess;
+use crate::listen::identity::ListenerIdentity;
+use crate::quota::client_table::ClientPermit;
+use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
+use crate::quota::rate_limiter::{RateLimiters, Reservation};
+use crate::shutdown::phase::ShutdownPhase;
+
+impl Connection {
+    /// Sends everything that the outbox owes, in turns, and lets other connections go on between
+    /// two of them. The deadline counts from the last turn that moved something. After a
+    /// cancellation what was sent stays sent, and the outbox holds the rest.
+    ///
+    /// # Errors
+    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was
+    /// owed, and the connection is of no further use.
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        let worker = Rc::clone(&self.worker);
+        let _sending = ActiveSender::on(&worker);
+        self.min_rate_monitor = None;
+        let mut reservation = Reservation::First;
+        while !self.link.outbox.is_empty() {
+            let reserved = self.await_reservation(reservation).await?;
+            reservation = Reservation::Next;
+            match self.turn(reserved).await? {
+                Turn::Empty => break,
+                Turn::More => self.check_between_turns()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves bytes of the client's rate and of the rate of all, where they are limited, and waits
+    /// for their time. Returns how many.
+    async fn await_reservation(
+        &mut self,
+        reservation: Reservation,
+    ) -> Result<Option<u64>, ConnectionError> {
+        let limiters = rate_limiters(self.listener.as_deref(), self.permit.as_ref(), &self.worker);
+        let Some(bytes) = limiters.reservation_bytes() else {
+            return Ok(None);
+        };
+        for (earlier, limiter) in limiters.each().enumerate() {
+            let span = limiter.reserve(bytes, reservation);
+            if span == Duration::ZERO {
+                continue;
+            }
+            self.deadline.start(span);
+            let wait = BoundedWait {
+                deadline: &mut self.deadline,
+                connections: &self.worker.connections,
+                while_draining: WhileDraining::Continues,
+                activity: self.activity,
+            };
+            match wait.until(pending::<Infallible>()).await {
+                Ok(never) => match never {},
+                Err(ConnectionError::TimedOut) => {}
+                Err(error) => {
+                    let reserved = limiters.each().take(earlier + 1);
+                    reserved.for_each(|limiter| limiter.settle(bytes, 0));
+                    return Err(error);
+                }
+            }
+            if let Some(monitor) = &mut self.min_rate_monitor {
+                monitor.exclude(span);
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a peer
+    /// that takes nothing is refunded, and what it takes later is charged then.
+    async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
+        let worker = &*self.worker;
+        let limiters = rate_limiters(self.listener.as_deref(), self.permit.as_ref(), worker);
+        let before = reserved.map(|_| self.link.outbox.sent_bytes());
+        let turn_bytes = worker.turn_bytes();
+        let turned = {
+            let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
+            let Link {
+                transport,
+                sender,
+                outbox,
+            } = &mut *self.link;
+            let means = (&worker.kernel, &worker.policy);
+            let mut turn = pin!(transport.turn(sender, outbox, means, bytes_max));
+            let mut left = worker.limits.stall_timeout;
+            loop {
+                let span = until_rate_check(&worker.limits, self.min_rate_monitor.as_ref());
+                let span = span.min(left);
+                let span = reserved.map_or(span, |_| span.min(RESERVATION_TIMEOUT));
+                self.deadline.start(span);
+                let wait = BoundedWait {
+                    deadline: &mut self.deadline,
+                    connections: &worker.connections,
+                    while_draining: WhileDraining::Continues,
+                    activity: self.activity,
+                };
+                match wait.until(turn.as_mut()).await {
+                    Err(ConnectionError::TimedOut) if span < left => {}
+                    outcome => break outcome,
+                }
+                left -= span;
+                if let Some(reserved) = reserved.take() {
+                    limiters.settle(reserved, 0);
+                }
+                let monitor = &mut self.min_rate_monitor;
+                if let Err(error) = check_min_rate(&worker.limits, transport, monitor, span) {
+                    break Err(error);
+                }
+            }
+        };
+        if let Some(before) = before {
+            let sent = self.link.outbox.sent_bytes() - before;
+            limiters.settle(reserved.unwrap_or(0), sent);
+        }
+        turned?.map_err(move_error)
+    }
+
+    /// Long answers come here between two turns, which is also when their input buffer is not
+    /// needed for a while.
+    fn check_between_turns(&mut self) -> Result<(), ConnectionError> {
+        self.input.release();
+        let (limits, transport) = (&self.worker.limits, &self.link.transport);
+        check_min_rate(
+            limits,
+            transport,
+            &mut self.min_rate_monitor,
+            Duration::ZERO,
+        )?;
+        match self.phase() {
+            ShutdownPhase::Now => Err(ConnectionError::Stopped),
+            ShutdownPhase::Running | ShutdownPhase::Retiring | ShutdownPhase::Draining => Ok(()),
+        }
+    }
+}
+
+/// Counts a connection as one that is being sent something, for as long as this lives.
+struct ActiveSender<'w>(&'w WorkerState);
+
+impl ActiveSender<'_> {
+    fn on(worker: &WorkerState) -> ActiveSender<'_> {
+        worker.sending.set(worker.sending.get() + 1);
+        ActiveSender(worker)
+    }
+}
+
+impl Drop for ActiveSender<'_> {
+    fn drop(&mut self) {
+        self.0.sending.set(self.0.sending.get() - 1);
+    }
+}
+
+/// The rates that a connection shares with others.
+fn rate_limiters<'l>(
+    listener: Option<&ListenerIdentity>,
+    permit: Option<&'l ClientPermit>,
+    worker: &'l WorkerState,
+) -> RateLimiters<'l> {
+    match listener.map(ListenerIdentity::access) {
+        Some(ListenerAccess::Clients) => {
+            let client = permit.and_then(ClientPermit::rate_limiter);
+            RateLimiters([client, worker.shared.rate_limiter.as_ref()])
+        }
+        Some(ListenerAccess::Operators { .. }) | None => RateLimiters([None, None]),
+    }
+}
+
+/// How long until the rate of a peer is checked; for ever where it needn't be.
+fn until_rate_check(limits: &ConnectionLimits, monitor: Option<&MinRateMonitor>) -> Duration {
+    match (limits.min_rate(), monitor) {
+        (None, _) => Duration::MAX,
+        (Some(min_rate), None) => min_rate.window,
+        (Some(_), Some(monitor)) => monitor.until_due(Instant::now()),
+    }
+}
+
+/// Checks at the end of a window whether a peer takes the minimum rate. Of an answer that has not
+/// been checked yet, `passed` is known to have passed.
+fn check_min_rate(
+    limits: &ConnectionLimits,
+    transport: &Transport,
+    monitor: &mut Option<MinRateMonitor>,
+    passed: Duration,
+) -> Result<(), ConnectionError> {
+    let Some(min_rate) = limits.min_rate() else {
+        return Ok(());
+    };
+    let now = Instant::now();
+    let began = now.checked_sub(passed).unwrap_or(now);
+    let monitor = monitor.get_or_insert_with(|| MinRateMonitor::new(min_rate, began));
+    if monitor.until_due(now) > Duration::ZERO {
+        return Ok(());
+    }
+    match tcp::reached(transport).map(|reached| monitor.judge(reached, now)) {
+        Ok(RateJudgement::TooSlow) => Err(ConnectionError::TooSlow),
+        // Where it is no TCP connection, the kernel does not know.
+        Ok(RateJudgement::Acceptable) | Err(_) => Ok(()),
+    }
+}
+
+fn move_error(error: underpass::Error) -> ConnectionError {
+    match error.fault {
+        Fault::PeerGone | Fault::TimedOut => ConnectionError::PeerGone,
+        _ => ConnectionError::Move(error),
+    }
+}

@@ -1,0 +1,4 @@
+//! How a server ends.
+
+pub(crate) mod phase;
+pub(crate) mod switch;

@@ -1,0 +1,362 @@
+//! All counts as text: the exposition format 0.0.4 of Prometheus.
+//!
+//! Names begin with `underpass_`, but for those of the process, which every client library of
+//! Prometheus spells alike. Samples that never happened (a status nobody got, a refusal) are left
+//! out; all others stand from the first scrape on, at 0.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use underpass::Mechanism;
+use underpass_net::{Rejected, ShutdownPhase};
+
+use crate::log::AccessLog;
+use crate::metrics::registry::{MetricsRegistry, MetricsSnapshot};
+use crate::metrics::worker_metrics::{
+    Counter, DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics,
+    cause_name,
+};
+use crate::monitor::process::{self, ProcessFiles};
+
+/// Everything there is to tell.
+pub(super) fn text(
+    board: &MetricsRegistry,
+    phase: ShutdownPhase,
+    process_files: &ProcessFiles,
+    started: SystemTime,
+) -> String {
+    let tallies = Tallies(board.counts());
+    let mut page = Page::default();
+    requests(&mut page, &tallies);
+    durations(&mut page, &tallies);
+    bytes(&mut page, &tallies);
+    refusals(&mut page, &tallies);
+    disk(&mut page, &tallies);
+    connections(&mut page, &tallies, phase);
+    files(&mut page, &tallies);
+    if let Some(log) = &board.log {
+        lines(&mut page, log);
+    }
+    about_process(&mut page, process_files, started);
+    page.text
+}
+
+/// Those of all workers.
+struct Tallies(MetricsSnapshot);
+
+impl Tallies {
+    fn sum(&self, counter: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
+        let values = self.0.all.iter().map(|tally| counter(tally).value());
+        values.fold(0, u64::wrapping_add)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// The page being written.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    /// Begins a family. `help` has neither backslash nor line end.
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        // Writing into memory does not fail.
+        let _ = writeln!(
+            self.text,
+            "# HELP {name} {help}\n# TYPE {name} {}",
+            kind.name()
+        );
+    }
+
+    /// A sample; `labels` are empty or in braces.
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = writeln!(self.text, "{name}{labels} {value}");
+    }
+
+    /// A family with one sample.
+    fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
+    }
+}
+
+fn requests(page: &mut Page, tallies: &Tallies) {
+    let name = "underpass_requests_total";
+    page.family(name, Kind::Counter, "Requests answered, by method.");
+    for (number, method) in METHODS.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.methods[number]);
+        page.sample(name, &format!("{{method=\"{method}\"}}"), value);
+    }
+    let name = "underpass_responses_total";
+    page.family(name, Kind::Counter, "Answers, by status.");
+    for (number, status) in STATUSES.enumerate() {
+        let value = tallies.sum(|tally| &tally.statuses[number]);
+        if value > 0 {
+            let class = status / 100;
+            let labels = format!("{{code=\"{status}\",class=\"{class}xx\"}}");
+            page.sample(name, &labels, value);
+        }
+    }
+    let name = "underpass_responses_ended_total";
+    page.family(name, Kind::Counter, "Answers, by how they ended.");
+    for (number, end) in ExchangeEnd::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.ends[number]);
+        page.sample(name, &format!("{{end=\"{}\"}}", end.name()), value);
+    }
+}
+
+fn durations(page: &mut Page, tallies: &Tallies) {
+    let name = "underpass_request_duration_seconds";
+    let help = "From the first byte of a request until its answer was handed to the kernel.";
+    page.family(name, Kind::Histogram, help);
+    let bucket = format!("{name}_bucket");
+    let mut count = 0;
+    for (number, upper) in DURATION_CLASSES.iter().enumerate() {
+        count += tallies.sum(|tally| &tally.durations.counts[number]);
+        let labels = format!("{{le=\"{}\"}}", upper.as_secs_f64());
+        page.sample(&bucket, &labels, count);
+    }
+    count += tallies.sum(|tally| &tally.durations.counts[DURATION_CLASSES.len()]);
+    page.sample(&bucket, "{le=\"+Inf\"}", count);
+    let nanoseconds = tallies.sum(|tally| &tally.durations.nanoseconds);
+    page.sample(&format!("{name}_sum"), "", seconds(nanoseconds));
+    page.sample(&format!("{name}_count"), "", count);
+}
+
+fn bytes(page: &mut Page, tallies: &Tallies) {
+    let name = "underpass_body_bytes_total";
+    let help = "Bytes of files that the kernel took for sending, by mechanism.";
+    page.family(name, Kind::Counter, help);
+    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.bytes[number]);
+        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
+    }
+    let name = "underpass_body_calls_total";
+    let help = "System calls made to move bytes of files, by mechanism.";
+    page.family(name, Kind::Counter, help);
+    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.calls[number]);
+        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
+    }
+    page.single(
+        "underpass_other_bytes_total",
+        Kind::Counter,
+        "Bytes sent that are not of files as they lie there: heads, and what is made.",
+        tallies.sum(|tally| &tally.other_bytes),
+    );
+}
+
+fn refusals(page: &mut Page, tallies: &Tallies) {
+    let mut sums = Vec::new();
+    for tally in &tallies.0.all {
+        let Ok(refusals) = tally.refusals.lock() else {
+            continue;
+        };
+        for refused in refusals.iter() {
+            refused.count_among(&mut sums, usize::MAX);
+        }
+    }
+    let name = "underpass_refusals_total";
+    let help = "Answers in which the kernel refused a mechanism, by mechanism and cause.";
+    page.family(name, Kind::Counter, help);
+    for refused in sums {
+        let (mechanism, cause) = (refused.mechanism, cause_name(refused.cause));
+        let labels = format!("{{mechanism=\"{mechanism}\",cause=\"{cause}\"}}");
+        page.sample(name, &labels, refused.answers);
+    }
+    page.single(
+        "underpass_refusals_unlisted_total",
+        Kind::Counter,
+        "Refusals of kinds that were too many to be told apart.",
+        tallies.sum(|tally| &tally.refusals_unlisted),
+    );
+}
+
+fn disk(page: &mut Page, tallies: &Tallies) {
+    page.single(
+        "underpass_cold_reads_total",
+        Kind::Counter,
+        "Ranges of files that were not in the page cache and had to be waited for.",
+        tallies.sum(|tally| &tally.cold_reads),
+    );
+    page.single(
+        "underpass_cold_read_seconds_total",
+        Kind::Counter,
+        "Time answers waited for such ranges, with the wait for a thread that reads.",
+        seconds(tallies.sum(|tally| &tally.cold_nanoseconds)),
+    );
+}
+
+fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
+    let accepted = tallies.sum(|tally| &tally.connections_accepted);
+    let ended = tallies.sum(|tally| &tally.connections_ended);
+    page.single(
+        "underpass_connections_accepted_total",
+        Kind::Counter,
+        "Connections taken.",
+        accepted,
+    );
+    page.single(
+        "underpass_connections_open",
+        Kind::Gauge,
+        "Connections open.",
+        accepted.saturating_sub(ended),
+    );
+    let name = "underpass_connections_turned_away_total";
+    let help = "Connections closed before a request was read, by reason.";
+    page.family(name, Kind::Counter, help);
+    for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.turned_away[number]);
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
+    }
+    let name = "underpass_connections_timed_out_total";
+    let help = "Connections ended since the client was too slow, by the option that says so.";
+    page.family(name, Kind::Counter, help);
+    for (number, late) in SlowClient::ALL.into_iter().enumerate() {
+        let value = tallies.sum(|tally| &tally.late[number]);
+        page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
+    }
+    for (limit, end) in [
+        ("stall-timeout", ExchangeEnd::Stalled),
+        ("rate-min", ExchangeEnd::TooSlow),
+    ] {
+        let value = tallies.sum(|tally| &tally.ends[end as usize]);
+        page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
+    }
+    page.single(
+        "underpass_connections_max_reached_total",
+        Kind::Counter,
+        "Times that a worker had as many connections as it may have, and others waited.",
+        tallies.sum(|tally| &tally.full),
+    );
+    let name = "underpass_phase";
+    page.family(name, Kind::Gauge, "1 for the phase the server is in.");
+    for (each, word) in [
+        (ShutdownPhase::Running, "running"),
+        (ShutdownPhase::Draining, "draining"),
+        (ShutdownPhase::Now, "now"),
+    ] {
+        let labels = format!("{{phase=\"{word}\"}}");
+        page.sample(name, &labels, u8::from(each == phase));
+    }
+    page.single(
+        "underpass_workers",
+        Kind::Gauge,
+        "Workers that run, those of earlier configurations included.",
+        tallies.0.working,
+    );
+}
+
+fn files(page: &mut Page, tallies: &Tallies) {
+    page.single(
+        "underpass_open_files",
+        Kind::Gauge,
+        "Files kept open for the next request.",
+        tallies.sum(|tally| &tally.files.kept),
+    );
+    let name = "underpass_open_file_lookups_total";
+    let help = "Names looked up, by whether the file was kept open.";
+    page.family(name, Kind::Counter, help);
+    let hits = tallies.sum(|tally| &tally.files.hits);
+    let misses = tallies.sum(|tally| &tally.files.misses);
+    page.sample(name, "{result=\"hit\"}", hits);
+    page.sample(name, "{result=\"miss\"}", misses);
+    page.single(
+        "underpass_open_files_closed_total",
+        Kind::Counter,
+        "Files not kept any longer: too old, deleted, replaced, or given up.",
+        tallies.sum(|tally| &tally.files.closed),
+    );
+}
+
+fn lines(page: &mut Page, log: &AccessLog) {
+    let tally = log.tally();
+    let name = "underpass_log_lines_total";
+    let help = "Lines of the access log, by what became of them.";
+    page.family(name, Kind::Counter, help);
+    for (outcome, lines) in [
+        ("written", &tally.written_lines),
+        ("dropped", &tally.dropped_lines),
+        ("failed", &tally.failed_lines),
+    ] {
+        let labels = format!("{{outcome=\"{outcome}\"}}");
+        page.sample(name, &labels, lines.load(Ordering::Relaxed));
+    }
+    page.single(
+        "underpass_log_written_bytes_total",
+        Kind::Counter,
+        "Bytes of the access log that were written.",
+        tally.written_bytes.load(Ordering::Relaxed),
+    );
+    page.single(
+        "underpass_log_queued_bytes",
+        Kind::Gauge,
+        "Bytes of the access log that wait to be written.",
+        log.queued(),
+    );
+}
+
+fn about_process(page: &mut Page, process_files: &ProcessFiles, started: SystemTime) {
+    page.family("underpass_build_info", Kind::Gauge, "1, with the version.");
+    let labels = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
+    page.sample("underpass_build_info", labels, 1);
+    page.single(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When the server was started, in seconds since 1970.",
+        process::unix_seconds(started),
+    );
+    let known: [(&str, Kind, &str, Option<f64>); 4] = [
+        (
+            "process_cpu_seconds_total",
+            Kind::Counter,
+            "Processor time of all threads.",
+            process::processor_time().map(|time| time.as_secs_f64()),
+        ),
+        (
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            "Resident memory.",
+            process_files.resident_bytes().map(|bytes| bytes as f64),
+        ),
+        (
+            "process_open_fds",
+            Kind::Gauge,
+            "Descriptors that are open.",
+            process_files.open_descriptors().map(|count| count as f64),
+        ),
+        (
+            "process_max_fds",
+            Kind::Gauge,
+            "Descriptors that may be open.",
+            process::descriptors_max().map(|count| count as f64),
+        ),
+    ];
+    for (name, kind, help, value) in known {
+        if let Some(value) = value {
+            page.single(name, kind, help, value);
+        }
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}

@@ -1,0 +1,388 @@
+//! A file and a socket: a range of the one is sent to the other, or received from it.
+
+use std::os::fd::AsFd;
+
+use ::tokio::io::Interest;
+use rustix::io::Errno;
+
+use super::sender::{Sender, Turn};
+use super::stream::{Stream, attempt, errno_of, ready};
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
+use crate::kernel::Kernel;
+use crate::outbox::{FileRange, Outbox, Piece};
+use crate::plan::policy::Policy;
+use crate::shared_file::SharedFile;
+use crate::sys::signals::{Raised, Shield};
+use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
+use crate::transfer::{Step, Transfer};
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
+use crate::vocabulary::error::{Error, Fault};
+use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
+use crate::vocabulary::mechanism::Mechanism;
+
+/// Sends a range of a file to one socket. A future that is dropped takes nothing with it: the
+/// sender knows what the socket has, and a later call goes on.
+///
+/// ```
+/// use std::time::Duration;
+/// use underpass::{Kernel, drive::tokio::FileSender};
+///
+/// # async fn example(socket: tokio::net::TcpStream) -> Result<(), Box<dyn std::error::Error>> {
+/// let kernel = Kernel::probe();
+/// let file = std::fs::File::open("big.iso")?;
+/// let mut sender = FileSender::new(&file, 0, file.metadata()?.len())?;
+/// loop {
+///     match tokio::time::timeout(Duration::from_secs(1), sender.run(&socket, &kernel)).await {
+///         Ok(sent) => break sent?,
+///         Err(_elapsed) => println!("{} bytes so far", sender.account().bytes()),
+///     }
+/// }
+/// println!("{}", sender.account());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct FileSender {
+    outbox: Outbox,
+    sender: Sender,
+    policy: Policy,
+}
+
+impl FileSender {
+    /// Sends `len` bytes of `file` from `offset` on, by a duplicate of its descriptor.
+    ///
+    /// # Errors
+    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated.
+    pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
+        let file = file.as_fd().try_clone_to_owned();
+        let file = SharedFile::new(file.map_err(|error| errno_of(&error))?);
+        let mut outbox = Outbox::new();
+        outbox.push(Piece::Range(FileRange { file, offset, len }));
+        Ok(Self {
+            outbox,
+            sender: Sender::new(),
+            policy: Policy::default(),
+        })
+    }
+
+    /// What it may use.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sends at most `bytes_max` bytes, then lets other tasks have their chance. Waits for the
+    /// socket, and for parts of the file that are not in the page cache. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`Sender::turn`].
+    pub async fn turn<S: Stream>(
+        &mut self,
+        socket: &S,
+        kernel: &Kernel,
+        bytes_max: u64,
+    ) -> Result<Turn, Error> {
+        let (outbox, policy) = (&mut self.outbox, &self.policy);
+        self.sender
+            .turn(outbox, socket, kernel, policy, bytes_max)
+            .await
+    }
+
+    /// Sends all that is left. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`Sender::turn`].
+    pub async fn run<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<(), Error> {
+        while self.turn(socket, kernel, TURN_BYTES_MAX).await? == Turn::More {}
+        Ok(())
+    }
+
+    /// What has been sent up to now, and how.
+    pub fn account(&self) -> &Account {
+        self.outbox.account()
+    }
+
+    /// The same, of a sender that is done with.
+    pub fn into_account(mut self) -> Account {
+        self.outbox.take_account()
+    }
+}
+
+/// Receives a body of known length from one socket into a file, by splice where the kernel can. A
+/// future that is dropped takes nothing with it: what is between socket and file stays in the
+/// receiver, and a later call goes on.
+///
+/// ```
+/// use std::time::Duration;
+/// use underpass::drive::tokio::{FileReceiver, Turn};
+/// use underpass::{Kernel, limits::TURN_BYTES_MAX};
+///
+/// # async fn example(socket: tokio::net::TcpStream, input: &[u8])
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// let kernel = Kernel::probe();
+/// let file = std::fs::File::create("upload")?;
+/// // What was read with the head of the message is the beginning of the body.
+/// let mut receiver = FileReceiver::after(input, &file, 0, 1_000_000)?;
+/// loop {
+///     let turn = receiver.turn(&socket, &kernel, TURN_BYTES_MAX);
+///     match tokio::time::timeout(Duration::from_secs(60), turn).await?? {
+///         Turn::More => println!("{} bytes left", receiver.left()),
+///         Turn::Empty => break,
+///     }
+/// }
+/// println!("{}", receiver.account());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct FileReceiver<F> {
+    sink: Sink<F>,
+    left: u64,
+    account: Account,
+    /// Boxed: until the first turn there is none.
+    body: Option<Box<BodyTransfer>>,
+}
+
+/// A body on its way.
+#[derive(Debug)]
+struct BodyTransfer {
+    transfer: Transfer,
+    buffers: RelayBuffers,
+    raised: Option<Raised>,
+}
+
+impl<F: AsFd> FileReceiver<F> {
+    /// Receives `len` bytes into `file`, from `offset` on. The file is neither truncated nor
+    /// synced.
+    ///
+    /// # Errors
+    /// As [`Sink::at`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1.
+    pub fn new(file: F, offset: u64, len: u64) -> Result<Self, Errno> {
+        within_offsets(offset, len)?;
+        Ok(Self {
+            sink: Sink::at(file, offset)?,
+            left: len,
+            account: Account::default(),
+            body: None,
+        })
+    }
+
+    /// The same, of a body whose `first` bytes the caller has received with what came before it.
+    /// As many of them as belong to the body are written to the file at once, which may block as
+    /// writing to the file does; [`account`](Self::account) says how many that are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and where the file can't be written.
+    pub fn after(first: &[u8], file: F, offset: u64, len: u64) -> Result<Self, Error> {
+        let mut receiver = Self::new(file, offset, len)?;
+        let len = usize::try_from(len).map_or(first.len(), |len| len.min(first.len()));
+        let mut rest = &first[..len];
+        let _shield = Shield::against(raised_by(receiver.sink.end.kind));
+        while !rest.is_empty() {
+            let written = receiver.write(rest)?;
+            rest = &rest[written..];
+        }
+        Ok(receiver)
+    }
+
+    /// Receives until at least `bytes_max` bytes have reached the file, or all have; then other
+    /// tasks have their chance. Waits for the socket on the event loop; writing to the file may
+    /// block it for as long as the kernel throttles writers. Cancel safe. The socket is the same in
+    /// all turns, and what follows the body stays in it.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
+    /// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not. Later
+    /// turns answer the same.
+    pub async fn turn<S: Stream>(
+        &mut self,
+        socket: &S,
+        kernel: &Kernel,
+        bytes_max: u64,
+    ) -> Result<Turn, Error> {
+        let stop_at = self.left.saturating_sub(bytes_max.max(1));
+        while self.left > stop_at {
+            if self.advance(socket, kernel)? == Advance::Waits {
+                ready(socket, Interest::READABLE).await?;
+            }
+            ::tokio::task::consume_budget().await;
+        }
+        if self.left == 0 {
+            self.body = None;
+            return Ok(Turn::Empty);
+        }
+        ::tokio::task::yield_now().await;
+        Ok(Turn::More)
+    }
+
+    /// Receives all that is left. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub async fn run<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<(), Error> {
+        while self.turn(socket, kernel, TURN_BYTES_MAX).await? == Turn::More {}
+        Ok(())
+    }
+
+    /// Bytes of the body that the file has not got yet.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// What has reached the file up to now, and how.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The same, of a receiver that is done with.
+    pub fn into_account(self) -> Account {
+        self.account
+    }
+
+    /// Makes the next call of the body's transfer, which is begun if there is none.
+    fn advance<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<Advance, Error> {
+        let body = match &mut self.body {
+            Some(body) => body,
+            None => {
+                let body = BodyTransfer::new(socket, &self.sink, self.left, kernel)?;
+                self.body.insert(Box::new(body))
+            }
+        };
+        let Some(op) = body.transfer.next_op() else {
+            let failed = body.transfer.clone().finish().err();
+            let mut error = failed.unwrap_or_else(|| Errno::IO.into());
+            *error.account = self.account.clone();
+            return Err(error);
+        };
+        let (source, sink) = body.transfer.ends();
+        let ends = Ends {
+            input: socket.descriptor(),
+            output: self.sink.fd.as_fd(),
+            source,
+            sink,
+        };
+        let mut call = || {
+            let _shield = Shield::against(body.raised);
+            perform(op, &ends, &mut body.buffers, kernel)
+        };
+        let result = match op.fills() {
+            true => attempt(socket, Interest::READABLE, &mut call),
+            false => Some(call()),
+        };
+        let Some(result) = result else {
+            return Ok(Advance::Waits);
+        };
+        let step = body.transfer.record(result);
+        let moved = body.transfer.take_account();
+        self.left -= moved.bytes();
+        self.account.add(&moved);
+        match step {
+            Step::Wait(_) => return Ok(Advance::Waits),
+            Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
+            Step::Done => std::mem::take(&mut body.buffers).give_back(kernel, &body.transfer),
+            Step::Failed | Step::Again => (),
+        }
+        Ok(Advance::Goes)
+    }
+
+    /// Writes bytes of the body that are in memory. Answers how many.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.account.called(Mechanism::ReadWrite);
+        let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
+        let situation = Situation {
+            source: EndpointKind::Other,
+            sink: self.sink.end.kind,
+            source_waits: Waits::Blocks,
+            sink_waits: self.sink.end.waits,
+            done: self.account.bytes(),
+        };
+        let written = result.map(|written| written as u64);
+        let fault = match verdict(Call::DrainBuffer, written, &situation) {
+            Verdict::Moved(bytes) => {
+                self.account.moved(Mechanism::ReadWrite, bytes);
+                self.sink.to += bytes;
+                self.left -= bytes;
+                return Ok(result.unwrap_or(0));
+            }
+            Verdict::Again => return Ok(0),
+            Verdict::Fatal(fault) => fault,
+            _ => Fault::Sink,
+        };
+        Err(Error {
+            fault,
+            mechanism: Some(Mechanism::ReadWrite),
+            errno: result.err(),
+            lost: 0,
+            account: Box::new(self.account.clone()),
+        })
+    }
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advance {
+    /// The next call may be made.
+    Goes,
+    /// The socket has nothing to give.
+    Waits,
+}
+
+impl BodyTransfer {
+    fn new<S: Stream, F>(
+        socket: &S,
+        sink: &Sink<F>,
+        len: u64,
+        kernel: &Kernel,
+    ) -> Result<Self, Errno> {
+        let source = Source::range(socket.descriptor(), 0, len)?;
+        let plan = kernel.plan(&source, sink, &Policy::default());
+        let mut transfer = Transfer::new(&source, sink, plan);
+        transfer.limit_calls(TURN_BYTES_MIN);
+        Ok(Self {
+            transfer,
+            buffers: RelayBuffers::default(),
+            raised: raised_by(sink.end.kind),
+        })
+    }
+}
+
+/// Sends `len` bytes of a file from `offset` on to a connected socket.
+///
+/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
+/// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
+/// future that is dropped does not say how much it has sent. [`FileSender`] does.
+///
+/// # Errors
+/// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
+pub async fn send_file<S: Stream>(
+    kernel: &Kernel,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    socket: &S,
+) -> Result<Account, Error> {
+    let mut sender = FileSender::new(file, offset, len)?;
+    sender.run(socket, kernel).await?;
+    Ok(sender.into_account())
+}
+
+/// Receives `len` bytes from a connected socket into a file, from `offset` on.
+///
+/// Waits for the socket on the event loop. Writing to the file may block it for as long as the
+/// kernel throttles writers. Not cancel safe: a future that is dropped does not say how much has
+/// arrived, and what was between socket and file is lost. [`FileReceiver`] keeps both.
+///
+/// # Errors
+/// As [`recv_file`](crate::recv_file).
+pub async fn recv_file<S: Stream>(
+    kernel: &Kernel,
+    socket: &S,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+) -> Result<Account, Error> {
+    let mut receiver = FileReceiver::new(file, offset, len)?;
+    receiver.run(socket, kernel).await?;
+    Ok(receiver.into_account())
+}

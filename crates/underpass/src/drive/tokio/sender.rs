@@ -1,0 +1,443 @@
+//! Sending what an outbox owes.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::tokio::io::Interest;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use super::stream::{Stream, attempt, ready};
+use super::warm;
+use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::signals::raised_by;
+use crate::kernel::Kernel;
+use crate::outbox::{Due, FileRange, Joining, Loaded, More, Outbox};
+use crate::plan::Plan;
+use crate::plan::policy::Policy;
+use crate::shared_file::SharedFile;
+use crate::sys::signals::{Raised, Shield};
+use crate::transfer::op::Op;
+use crate::transfer::{Step, Transfer};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
+use crate::vocabulary::error::Error;
+use crate::vocabulary::limits::READ_AHEAD_BYTES;
+
+/// What is left after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// More is owed. Other tasks have had their chance.
+    More,
+    /// Nothing is owed.
+    Empty,
+}
+
+/// How the first range of an outbox is going to leave, as far as that can be said before.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// The mechanisms that will be tried, and why not the others.
+    pub plan: Plan,
+    /// Whether it leaves with its head.
+    pub joining: Joining,
+    /// Whether its beginning is in the page cache.
+    pub warmth: Warmth,
+}
+
+/// Whether a range has to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// It is in the page cache.
+    Cached,
+    /// The disk has to be asked.
+    Cold,
+}
+
+/// Sends what an [`Outbox`] owes to one socket, in turns.
+///
+/// Between two turns it keeps what it has learnt of the socket, whether that is corked, and the
+/// transfer of the first range with its pipe or buffer. Without a range under way that is some 64
+/// bytes.
+///
+/// ```
+/// use underpass::drive::tokio::{Sender, Turn};
+/// use underpass::limits::TURN_BYTES_MAX;
+/// use underpass::{FileRange, Kernel, Outbox, Piece, Policy, SharedFile};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let kernel = Kernel::probe();
+/// let (socket, _peer) = tokio::net::TcpListener::bind("[::]:4000").await?.accept().await?;
+/// let file = std::fs::File::open("big.iso")?;
+/// let len = file.metadata()?.len();
+///
+/// let mut outbox = Outbox::new();
+/// outbox.push(Piece::Bytes(format!("{len}\n").into_bytes()));
+/// let file = SharedFile::new(file.into());
+/// outbox.push(Piece::Range(FileRange { file, offset: 0, len }));
+///
+/// let (mut sender, policy) = (Sender::new(), Policy::default());
+/// while sender.turn(&mut outbox, &socket, &kernel, &policy, TURN_BYTES_MAX).await? == Turn::More {
+///     // Other connections have had their turns; a server looks at its deadlines here.
+/// }
+/// println!("{}", outbox.take_account());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct Sender {
+    /// What the socket is, once it has been looked at.
+    socket: Option<SocketFacts>,
+    cork: Cork,
+    /// Boxed: most connections, most of the time, have none.
+    range: Option<Box<RangeTransfer>>,
+}
+
+/// What is known of the socket, once for all calls.
+#[derive(Clone, Copy, Debug)]
+struct SocketFacts {
+    end: Endpoint,
+    raised: Option<Raised>,
+}
+
+/// Whether packets that aren't full wait for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cork {
+    /// They leave; whether waiting would do any good has not been looked at.
+    #[default]
+    Untried,
+    /// They leave, since waiting would do no good.
+    Useless,
+    /// They wait.
+    In,
+    /// They leave.
+    Out,
+}
+
+/// The first range of an outbox on its way.
+#[derive(Debug)]
+struct RangeTransfer {
+    file: Arc<SharedFile>,
+    transfer: Transfer,
+    buffers: RelayBuffers,
+    /// The file is known to be in the page cache up to this offset.
+    warm_until: u64,
+}
+
+/// What one call for the first range came to.
+enum Moved {
+    /// The socket took payload.
+    Some,
+    /// It was a call beside the payload.
+    Nothing,
+    /// The socket is full.
+    Blocked,
+}
+
+impl Sender {
+    /// A sender for a socket that nothing is known of.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends what an outbox owes, at most one turn's worth: `bytes_max` bytes of one range
+    /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) where few connections share the event
+    /// loop).
+    ///
+    /// Waits until the socket takes something, and until the next piece of a cold file is in the
+    /// page cache. Between two turns a server looks at its deadlines. Cancel safe: what was sent is
+    /// off the outbox, and a later turn goes on. Socket and policy are the same in all turns.
+    ///
+    /// While a TCP socket is owed more than a turn it is corked (`TCP_CORK`, tcp(7)), unless bbr
+    /// paces it: a turn does not end in a packet that is nearly empty. The turn that empties the
+    /// outbox pulls the cork; where none follows, the kernel does after 200 milliseconds.
+    ///
+    /// # Errors
+    /// [`Error`]: the outbox and the connection are of no further use.
+    pub async fn turn<S: Stream>(
+        &mut self,
+        outbox: &mut Outbox,
+        sink: &S,
+        kernel: &Kernel,
+        policy: &Policy,
+        bytes_max: u64,
+    ) -> Result<Turn, Error> {
+        loop {
+            match outbox.due(policy) {
+                None => break,
+                Some(Due::Send(bytes, more)) => {
+                    let send = || rustix::net::send(sink.descriptor(), bytes, send_flags(more));
+                    let sent = attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64));
+                    let waits = match sent {
+                        Some(result) => outbox.sent(result, Waits::Polls)?.is_some(),
+                        None => true,
+                    };
+                    if waits {
+                        ready(sink, Interest::WRITABLE).await?;
+                    }
+                }
+                Some(Due::Load) => load_behind(outbox).await?,
+                Some(Due::Range(range)) => {
+                    match self.prepare(range, sink, kernel, policy, bytes_max).await {
+                        Ok(Some(span)) => outbox.waited_for_disk(span),
+                        Ok(None) => (),
+                        Err(errno) => outbox.ended(Err(errno.into()))?,
+                    }
+                    match self.move_on(outbox, sink, kernel)? {
+                        Moved::Some => break,
+                        Moved::Nothing => (),
+                        Moved::Blocked => ready(sink, Interest::WRITABLE).await?,
+                    }
+                }
+            }
+        }
+        if outbox.is_empty() {
+            self.set_cork(sink, Cork::Out);
+            return Ok(Turn::Empty);
+        }
+        self.set_cork(sink, Cork::In);
+        ::tokio::task::yield_now().await;
+        Ok(Turn::More)
+    }
+
+    /// How the first range that an outbox owes is going to leave; nothing where it owes none.
+    /// `longer` is what its head will gain until then. Asks the kernel what the ends are and
+    /// whether the range's beginning is in the page cache, in a few calls, none of which waits for
+    /// the disk.
+    pub fn forecast<S: Stream>(
+        &self,
+        outbox: &Outbox,
+        sink: &S,
+        kernel: &Kernel,
+        policy: &Policy,
+        longer: u64,
+    ) -> Option<Forecast> {
+        let range = outbox.first_range()?;
+        let source = range.source().ok()?;
+        let sink = Sink {
+            fd: (),
+            end: match self.socket {
+                Some(socket) => socket.end,
+                None => Endpoint::of(sink.descriptor()).ok()?,
+            },
+            to: 0,
+        };
+        let len = range.len.min(READ_AHEAD_BYTES);
+        Some(Forecast {
+            plan: kernel.plan(&source, &sink, policy),
+            joining: outbox.joining(policy, longer),
+            warmth: match warm::is_cached(&*range.file, range.offset, len) {
+                true => Warmth::Cached,
+                false => Warmth::Cold,
+            },
+        })
+    }
+
+    /// Has the kernel keep packets back that aren't full, or lets them go.
+    fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
+        if self.cork == Cork::Untried && wanted == Cork::In {
+            let kind = self.socket.map(|socket| socket.end.kind);
+            let fills = matches!(kind, Some(EndpointKind::Tcp | EndpointKind::TcpKernelTls))
+                && !is_paced(sink);
+            self.cork = if fills { Cork::Out } else { Cork::Useless };
+        }
+        if matches!(self.cork, Cork::In | Cork::Out) && self.cork != wanted {
+            // A socket that refuses sends the same bytes in more packets.
+            let _ = rustix::net::sockopt::set_tcp_cork(sink.descriptor(), wanted == Cork::In);
+            self.cork = wanted;
+        }
+    }
+
+    /// Has a transfer of the range that is due, whose next bytes are in the page cache. Answers how
+    /// long the disk took, if it was waited for.
+    async fn prepare<S: Stream>(
+        &mut self,
+        range: &FileRange,
+        sink: &S,
+        kernel: &Kernel,
+        policy: &Policy,
+        bytes_max: u64,
+    ) -> Result<Option<Duration>, Errno> {
+        let moving = match &mut self.range {
+            Some(moving) if moving.continues(range) => moving,
+            _ => {
+                let moving = self.begin(range, sink, kernel, policy)?;
+                self.range.insert(Box::new(moving))
+            }
+        };
+        moving.transfer.limit_calls(bytes_max);
+        Ok(moving.warm_up(range).await)
+    }
+
+    fn begin<S: Stream>(
+        &mut self,
+        range: &FileRange,
+        sink: &S,
+        kernel: &Kernel,
+        policy: &Policy,
+    ) -> Result<RangeTransfer, Errno> {
+        let socket = match self.socket {
+            Some(socket) => socket,
+            None => *self
+                .socket
+                .insert(SocketFacts::of(Endpoint::of(sink.descriptor())?)),
+        };
+        let source = range.source()?;
+        let sink = Sink {
+            fd: (),
+            end: socket.end,
+            to: 0,
+        };
+        let plan = kernel.plan(&source, &sink, policy);
+        Ok(RangeTransfer {
+            file: Arc::clone(&range.file),
+            transfer: Transfer::new(&source, &sink, plan),
+            buffers: RelayBuffers::default(),
+            warm_until: 0,
+        })
+    }
+
+    /// Makes the next call for the range under way.
+    fn move_on<S: Stream>(
+        &mut self,
+        outbox: &mut Outbox,
+        sink: &S,
+        kernel: &Kernel,
+    ) -> Result<Moved, Error> {
+        let raised = self.socket.and_then(|socket| socket.raised);
+        let Some(moving) = self.range.as_deref_mut() else {
+            return Ok(Moved::Nothing);
+        };
+        let RangeTransfer {
+            file,
+            transfer,
+            buffers,
+            ..
+        } = moving;
+        let Some(op) = transfer.next_op() else {
+            // The policy allows nothing.
+            self.end_range(outbox, kernel)?;
+            return Ok(Moved::Nothing);
+        };
+        let (source, sink_end) = transfer.ends();
+        let ends = Ends {
+            input: file.as_fd(),
+            output: sink.descriptor(),
+            source,
+            sink: sink_end,
+        };
+        let result = if op.writes() {
+            attempt(sink, Interest::WRITABLE, || {
+                let _shield = Shield::against(raised);
+                perform(op, &ends, buffers, kernel)
+            })
+        } else {
+            Some(perform(op, &ends, buffers, kernel))
+        };
+        let Some(result) = result else {
+            return Ok(Moved::Blocked);
+        };
+        let step = transfer.record(result);
+        outbox.moved(&transfer.take_account());
+        if let Step::Refused(refusal) = step {
+            kernel.learn(&refusal, &source, &sink_end);
+        }
+        if transfer.next_op().is_none() {
+            self.end_range(outbox, kernel)?;
+        }
+        Ok(match step {
+            Step::Wait(_) => Moved::Blocked,
+            Step::Again | Step::Done if op.writes() => Moved::Some,
+            _ => Moved::Nothing,
+        })
+    }
+
+    /// The transfer is over.
+    fn end_range(&mut self, outbox: &mut Outbox, kernel: &Kernel) -> Result<(), Error> {
+        let Some(moving) = self.range.take() else {
+            return Ok(());
+        };
+        moving.buffers.give_back(kernel, &moving.transfer);
+        outbox.ended(moving.transfer.finish())
+    }
+}
+
+impl SocketFacts {
+    fn of(end: Endpoint) -> Self {
+        let raised = raised_by(end.kind);
+        Self { end, raised }
+    }
+}
+
+impl RangeTransfer {
+    /// Whether this range is what the transfer has not moved yet: another driver may have gone on.
+    fn continues(&self, range: &FileRange) -> bool {
+        Arc::ptr_eq(&self.file, &range.file) && self.transfer.is_at(range.offset, range.len)
+    }
+
+    /// Has the next bytes of the range read into the page cache, if they aren't there: those of the
+    /// next call and, since one question answers for many calls, of some more. What was asked a
+    /// moment ago for another peer is not asked again. Answers how long the disk took.
+    async fn warm_up(&mut self, range: &FileRange) -> Option<Duration> {
+        let (from, len) = self.transfer.next_op().and_then(Op::reads)?;
+        if from + len <= self.warm_until {
+            return None;
+        }
+        let range_end = range.offset + range.len;
+        let len = READ_AHEAD_BYTES
+            .min(range_end.saturating_sub(from))
+            .max(len);
+        let (until, file) = (from + len, &self.file);
+        let mut waited = None;
+        if !file.was_cached(from, until, Instant::now()) {
+            if !warm::is_cached(file, from, len) {
+                waited = Some(wait_for_disk(file, from, len).await);
+            }
+            file.is_cached(from, until, Instant::now());
+        }
+        self.warm_until = until;
+        waited
+    }
+}
+
+fn send_flags(more: More) -> SendFlags {
+    match more {
+        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
+        More::Nothing => SendFlags::NOSIGNAL,
+    }
+}
+
+/// Whether packets wait for a timer before they leave.
+// QUIRK(cork-under-bbr): bbr paces what it sends by a timer, during which packets fill up anyway;
+// a cork on top costs half as much processor time again. Seen on Linux 6.18, loopback.
+fn is_paced<S: Stream>(sink: &S) -> bool {
+    let congestion = rustix::net::sockopt::tcp_congestion(sink.descriptor());
+    congestion.is_ok_and(|name| name.starts_with("bbr"))
+}
+
+/// Returns the first `len` bytes of a file, for [`Piece::Joined`](crate::Piece::Joined); `None`
+/// where the disk would have to be waited for, where there are fewer, or where reading fails: the
+/// driver that sends the range meets the error again.
+///
+/// Does not block.
+pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
+    let mut content = vec![0; len];
+    let read = warm::read_cached(file, &mut content, 0)?.ok()?;
+    (read == len).then_some(content)
+}
+
+/// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
+async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
+    if let Loaded::Cold(range) = outbox.load(warm::read_cached)? {
+        let span = wait_for_disk(&range.file, range.offset, range.len).await;
+        outbox.waited_for_disk(span);
+        outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
+    }
+    Ok(())
+}
+
+/// Has a range read into the page cache by another thread. Answers how long that took.
+async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration {
+    let start = Instant::now();
+    warm::read_ahead(file, from, len).await;
+    start.elapsed()
+}

@@ -1,0 +1,109 @@
+//! What a socket of Tokio's can do for a driver.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ::tokio::io::Interest;
+use ::tokio::net::{TcpStream, UnixStream, tcp, unix};
+use rustix::io::Errno;
+
+/// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
+/// [`UnixStream`], their halves, a reference to one, or whatever keeps one, always the same.
+pub trait Stream {
+    /// The descriptor of the socket.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Waits until one of the interests may be ready. Cancel safe.
+    fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>>;
+
+    /// Makes `call` if the interest is believed ready, and forgets the readiness if it would block:
+    /// the next [`ready`](Stream::ready) then waits.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what `call` says.
+    fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
+}
+
+impl<S: Stream + ?Sized> Stream for &S {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        S::descriptor(self)
+    }
+
+    fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>> {
+        S::ready(self, interest)
+    }
+
+    fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        S::try_io(self, interest, call)
+    }
+}
+
+macro_rules! stream {
+    ($($kind:ty: $socket:ty = $of:expr;)*) => {$(
+        impl Stream for $kind {
+            fn descriptor(&self) -> BorrowedFd<'_> {
+                let socket: &$socket = $of(self);
+                socket.as_fd()
+            }
+
+            async fn ready(&self, interest: Interest) -> io::Result<()> {
+                let socket: &$socket = $of(self);
+                socket.ready(interest).await.map(|_| ())
+            }
+
+            fn try_io<R>(
+                &self,
+                interest: Interest,
+                call: impl FnOnce() -> io::Result<R>,
+            ) -> io::Result<R> {
+                let socket: &$socket = $of(self);
+                socket.try_io(interest, call)
+            }
+        }
+    )*};
+}
+
+stream! {
+    TcpStream: TcpStream = std::convert::identity;
+    tcp::ReadHalf<'_>: TcpStream = AsRef::as_ref;
+    tcp::WriteHalf<'_>: TcpStream = AsRef::as_ref;
+    tcp::OwnedReadHalf: TcpStream = AsRef::as_ref;
+    tcp::OwnedWriteHalf: TcpStream = AsRef::as_ref;
+    UnixStream: UnixStream = std::convert::identity;
+    unix::ReadHalf<'_>: UnixStream = AsRef::as_ref;
+    unix::WriteHalf<'_>: UnixStream = AsRef::as_ref;
+    unix::OwnedReadHalf: UnixStream = AsRef::as_ref;
+    unix::OwnedWriteHalf: UnixStream = AsRef::as_ref;
+}
+
+/// Makes `call` if the socket is believed ready; none where it was not made.
+pub(super) fn attempt<S: Stream>(
+    stream: &S,
+    interest: Interest,
+    call: impl FnOnce() -> Result<u64, Errno>,
+) -> Option<Result<u64, Errno>> {
+    let mut made = None;
+    let outcome = stream.try_io(interest, || {
+        let result = call();
+        made = Some(result);
+        result.map_err(io::Error::from)
+    });
+    match (made, outcome) {
+        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+            Some(Err(errno_of(&error)))
+        }
+        (made, _) => made,
+    }
+}
+
+pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
+    stream
+        .ready(interest)
+        .await
+        .map_err(|error| errno_of(&error))
+}
+
+pub(super) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,117 @@
+//! Installs the Debian packages that tests lack, where this process may.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::needs::{self, Need};
+use crate::workspace::Fallible;
+
+/// Debian asks this program before a package starts its service; `101` means no.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const POLICY_TEXT: &str = "#!/bin/sh\n# Of `cargo xtask`, while it installs packages.\nexit 101\n";
+
+/// Installs what the needs miss and says so. What could not be installed shows when the needs
+/// are looked at again.
+pub(crate) fn install_missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Fallible<()> {
+    install(&missing(needs))
+}
+
+/// Installs packages, without starting their services, where this process may; says what it does.
+pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !needs::is_root() {
+        println!("not root, so these packages are not installed: {names}");
+        return Ok(());
+    }
+    println!("installing the packages {names}");
+    let begun = Instant::now();
+    without_services(Path::new(POLICY), || {
+        apt(&["update", "--quiet"]);
+        // One that can't be had must not keep the others out.
+        if !apt_install(missing) {
+            for package in missing {
+                apt_install(&[package]);
+            }
+        }
+    })?;
+    println!("installed in {:.0} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<&'static str> {
+    let missing: BTreeSet<_> = needs.filter_map(Need::missing_package).collect();
+    missing.into_iter().collect()
+}
+
+/// Runs `work` while no package may start a service. A policy that somebody else set stays.
+fn without_services(policy: &Path, work: impl FnOnce()) -> Fallible<()> {
+    // One of ours may be left from a run that was killed.
+    let is_ours = fs::read_to_string(policy).map_or(!policy.exists(), |text| text == POLICY_TEXT);
+    if is_ours {
+        fs::write(policy, POLICY_TEXT)?;
+        fs::set_permissions(policy, fs::Permissions::from_mode(0o755))?;
+    }
+    work();
+    if is_ours {
+        fs::remove_file(policy)?;
+    }
+    Ok(())
+}
+
+fn apt_install(packages: &[&str]) -> bool {
+    let options = ["install", "--quiet", "--yes", "--no-install-recommends"];
+    apt(&[options.as_slice(), packages].concat())
+}
+
+fn apt(arguments: &[&str]) -> bool {
+    let status = Command::new("apt-get")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("PATH", needs::search_path())
+        .stdin(Stdio::null())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("apt-get could not be started: {error}");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_forbidden_while_packages_are_installed() {
+        let name = format!("underpass-policy-{}", std::process::id());
+        let policy = std::env::temp_dir().join(name);
+        let text = || fs::read_to_string(&policy).ok();
+        let work = || assert_eq!(text().as_deref(), Some(POLICY_TEXT));
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, POLICY_TEXT).expect("one left over");
+        without_services(&policy, work).expect("a policy of ours");
+        assert_eq!(text(), None);
+        fs::write(&policy, "theirs").expect("a policy of theirs");
+        without_services(&policy, || {}).expect("a policy of theirs");
+        assert_eq!(text().as_deref(), Some("theirs"));
+        fs::remove_file(&policy).expect("the policy");
+    }
+
+    #[test]
+    fn missing_packages_are_named_once() {
+        let [one, other] = ["underpass-none", "underpass-nothing"].map(needs::fake_program);
+        let toolchain = needs::fake_toolchain();
+        let needs = [&other, &one, &toolchain, &one].into_iter();
+        assert_eq!(missing(needs), ["underpass-none", "underpass-nothing"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! What `cargo xtask peers` is asked for.
+
+use std::path::{Path, PathBuf};
+
+use super::installation::FOLDER;
+use super::table::PeerExperiment;
+
+#[derive(clap::Args)]
+pub(crate) struct PeersArguments {
+    /// Measure only these experiments [default: all]
+    pub(super) experiments: Vec<PeerExperiment>,
+    /// Measure only what these documents hold, such as serve-small [default: all]
+    #[arg(long = "document", value_name = "NAME")]
+    pub(super) documents: Vec<String>,
+    /// Measure beside this peer, by its name in --list; more than once for several [default: all]
+    #[arg(long, value_name = "PEER")]
+    pub(super) beside: Vec<String>,
+    /// List every peer, whether it is installed, and its version
+    #[arg(long)]
+    pub(super) list: bool,
+    /// Install what is missing: Debian packages, as root, and packages of crates.io
+    #[arg(long)]
+    pub(super) install: bool,
+    /// Compile what one kit has in `peers/` and print the commands
+    #[arg(long, value_name = "KIT", hide = true)]
+    pub(super) commands: Option<String>,
+    /// Only write the page anew, from what was measured
+    #[arg(long)]
+    pub(super) page: bool,
+    /// Run few short rounds, to see that all of it works; results go to `target/peers/quick`
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Run this many rounds that count, instead of those that fit
+    #[arg(long, value_name = "N")]
+    pub(super) rounds: Option<usize>,
+    /// More arguments for `underpass bench`
+    #[arg(last = true)]
+    pub(super) more: Vec<String>,
+}
+
+impl PeersArguments {
+    /// Where a document is, from the root of the workspace. Those of quick runs are apart.
+    pub(super) fn result(&self, name: &str) -> PathBuf {
+        let folder = if self.quick { "quick" } else { "" };
+        Path::new(FOLDER).join(folder).join(name)
+    }
+}

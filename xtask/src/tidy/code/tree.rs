@@ -1,0 +1,202 @@
+//! What the rules look at: the tracked files, the Rust ones taken apart, and `cargo metadata`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::rust::Rust;
+use crate::workspace::{Fallible, Metadata, Package, Workspace};
+
+pub(crate) struct Tree {
+    pub(crate) root: PathBuf,
+    pub(crate) files: Vec<TreeFile>,
+    pub(crate) metadata: Metadata,
+}
+
+pub(crate) struct TreeFile {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) content: FileContent,
+}
+
+pub(crate) enum FileContent {
+    /// Not UTF-8: only its name and size can be judged.
+    Binary,
+    Text(String),
+    Rust(String, Box<Rust>),
+}
+
+impl Tree {
+    pub(crate) fn read(workspace: &Workspace) -> Fallible<Self> {
+        let metadata = workspace.metadata()?;
+        let root = workspace.root.clone();
+        let mut files = Vec::new();
+        for path in tracked(&root)? {
+            let full = root.join(&path);
+            // A file deleted but not yet committed is still listed; a link is not ours to follow.
+            if full.symlink_metadata().is_ok_and(|found| found.is_file()) {
+                files.push(TreeFile::new(path, fs::read(full)?));
+            }
+        }
+        Ok(Self {
+            root,
+            files,
+            metadata,
+        })
+    }
+
+    /// The files that are text, Rust included: path and text.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files
+            .iter()
+            .filter_map(|file| Some((file.path.as_str(), file.text()?)))
+    }
+
+    /// The Rust files: path, text and what is in it.
+    pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str, &Rust)> {
+        self.files.iter().filter_map(|file| match &file.content {
+            FileContent::Rust(text, rust) => {
+                Some((file.path.as_str(), text.as_str(), rust.as_ref()))
+            }
+            FileContent::Text(_) | FileContent::Binary => None,
+        })
+    }
+
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| file.path == path)?.text()
+    }
+
+    /// The path from the root of something `cargo metadata` gave a full path for.
+    pub(crate) fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    pub(crate) fn manifest(&self, package: &Package) -> String {
+        self.relative(&package.manifest_path)
+    }
+}
+
+impl TreeFile {
+    fn new(path: String, bytes: Vec<u8>) -> Self {
+        let length = bytes.len() as u64;
+        let content = match String::from_utf8(bytes) {
+            Ok(text) if path.ends_with(".rs") => {
+                let rust = Rust::parse(&path, &text);
+                FileContent::Rust(text, Box::new(rust))
+            }
+            Ok(text) => FileContent::Text(text),
+            Err(_) => FileContent::Binary,
+        };
+        Self {
+            path,
+            bytes: length,
+            content,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match &self.content {
+            FileContent::Text(text) | FileContent::Rust(text, _) => Some(text),
+            FileContent::Binary => None,
+        }
+    }
+}
+
+/// What git tracks or would track; without git, everything but `target` and `.git`.
+fn tracked(root: &Path) -> Fallible<Vec<String>> {
+    let listed = Command::new("git")
+        // A continuous-integration machine often runs as another user than the one who cloned.
+        .args([
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+        ])
+        .arg("--exclude-standard")
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let mut paths = match listed {
+        Ok(output) if output.status.success() => {
+            let names = String::from_utf8(output.stdout)?;
+            names.split_terminator('\0').map(str::to_owned).collect()
+        }
+        Ok(_) | Err(_) => walked(root)?,
+    };
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn walked(root: &Path) -> Fallible<Vec<String>> {
+    let mut paths = Vec::new();
+    let mut pending = vec![root.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            let skipped = entry.file_name() == ".git" || entry.path() == root.join("target");
+            if kind.is_dir() && !skipped {
+                pending.push(entry.path());
+            } else if kind.is_file() {
+                paths.push(
+                    entry
+                        .path()
+                        .strip_prefix(root)?
+                        .to_string_lossy()
+                        .into_owned(),
+                );
+            }
+        }
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Tree {
+        /// A tree in `/w` of these files.
+        pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+            let files = files
+                .iter()
+                .map(|(path, text)| TreeFile::new((*path).into(), text.as_bytes().to_vec()))
+                .collect();
+            Self {
+                root: "/w".into(),
+                files,
+                metadata: Metadata::default(),
+            }
+        }
+
+        pub(crate) fn with(mut self, package: Package) -> Self {
+            self.metadata.packages.push(package);
+            self
+        }
+    }
+
+    #[test]
+    fn git_and_a_walk_find_this_file() {
+        let root = Workspace::here().root;
+        let this = "xtask/src/tidy/code/tree.rs".to_owned();
+        assert!(tracked(&root).expect("a list").contains(&this));
+        let walked = walked(&root).expect("a list");
+        assert!(walked.contains(&this));
+        assert!(!walked.iter().any(|path| path.starts_with("target/")));
+    }
+
+    #[test]
+    fn what_is_not_text_is_binary() {
+        let file = TreeFile::new("logo.png".into(), vec![0xff, 0xfe]);
+        assert!(matches!(file.content, FileContent::Binary));
+        assert_eq!(file.bytes, 2);
+    }
+}
