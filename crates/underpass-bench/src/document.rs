@@ -167,8 +167,8 @@ pub struct Case {
     pub load: String,
     /// The metrics, the most important first.
     pub metrics: Vec<Measured>,
-    /// By which mechanisms payload was moved, in all rounds together or in a pass that was not timed,
-    /// for contenders that count.
+    /// By which mechanisms payload was moved, in all rounds together or in a pass that was not
+    /// timed, for contenders that count.
     pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<SystemCalls>,

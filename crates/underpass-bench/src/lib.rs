@@ -9,9 +9,9 @@
 //!                                      └─────────────────────────────┘
 //! ```
 //!
-//! Contenders are processes, this project's own included, and all are measured from outside with the
-//! same clocks. This crate uses the mover's public interface only, and knows our server only as a
-//! program that listens.
+//! Contenders are processes, this project's own included, and all are measured from outside with
+//! the same clocks. This crate uses the mover's public interface only, and knows our server only as
+//! a program that listens.
 //!
 //! - `contender`: the measured processes
 //! - `load`: requests to servers
@@ -21,9 +21,9 @@
 //! - `document`: the result, from which `render` and `compare` make reports
 //!
 //! The figures can be believed because bodies are verified by hash beforehand and counted to their
-//! last byte while measuring; contenders alternate within a run and share processor, files and load;
-//! the primary figure is processor time, which a slow other side doesn't change; and a difference
-//! within the spread is not printed as one.
+//! last byte while measuring; contenders alternate within a run and share processor, files and
+//! load; the primary figure is processor time, which a slow other side doesn't change; and a
+//! difference within the spread is not printed as one.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,8 @@
 //!   nginx -p /tmp/…/server-1 -c /tmp/…/server-1/0/nginx.conf
 //! ```
 //!
-//! On the command line, an unknown name in braces is an error. In a copied file only the known names
-//! are replaced, because configurations have other braces.
+//! On the command line, an unknown name in braces is an error. In a copied file only the known
+//! names are replaced, because configurations have other braces.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

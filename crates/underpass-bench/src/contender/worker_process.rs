@@ -11,8 +11,8 @@
 //!
 //! It ends when its standard input does. A worker that starts slowly (a virtual machine, an
 //! interpreter) has started before anything is measured, and all workers are measured in the same
-//! way, from outside: a program in any language is compared with this project's mover under the same
-//! conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
+//! way, from outside: a program in any language is compared with this project's mover under the
+//! same conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Stdio};

@@ -34,7 +34,8 @@ const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 #[derive(Args, Clone, Debug)]
 pub struct HttpOptions {
     /// Request files of these sizes, such as 300MB,1KiB [default: 300 MB]
-    #[arg(long, alias = "size", value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, alias = "size", value_name = "SIZE,…", value_delimiter = ',',
+          value_parser = parse_size)]
     sizes: Vec<u64>,
     /// Request this many different files of each size in turn
     #[arg(long, value_name = "N", default_value_t = 1)]

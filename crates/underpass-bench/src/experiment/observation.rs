@@ -7,10 +7,9 @@ use crate::document::{Latencies, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, LoadClient, LoadStream, RequestTarget, TestFile};
 use crate::machine::proc::{self, CpuSource};
-use crate::machine::window::{UsageWindow, observe};
+use crate::machine::window::{UsageWindow, note_of_bottleneck, observe};
 use crate::rounds::interleave::{Played, Sample};
 use crate::rounds::metric::{GIB, MetricReader};
-use crate::stats::Spread;
 
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
@@ -170,23 +169,12 @@ pub(crate) fn latencies(played: &Played<ServerSample>) -> Vec<Latencies> {
 pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
     let rounds = samples.len();
     let count = |is: &dyn Fn(&ServerSample) -> bool| samples.iter().filter(|s| is(s)).count();
-    let percent = |share: &dyn Fn(&ServerSample) -> f64| {
-        let shares: Vec<f64> = samples.iter().map(|s| share(s)).collect();
-        Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
-    };
-    let bound = count(&|s| s.window.is_bench_bound());
+    let windows: Vec<&UsageWindow> = samples.iter().map(|sample| &sample.window).collect();
     let coarse = count(&|s| s.window.cpu_source == CpuSource::Ticks);
     let lost = count(&|s| s.lost_page_cache());
     let warm = count(&|s| s.was_not_cold());
     let notes = [
-        (bound > 0).then(|| {
-            format!(
-                "the client was the bottleneck with {name} in {bound} of {rounds} rounds (client \
-                 {:.0} %, server {:.0} % of a processor): compare processor time, not throughput",
-                percent(&|s| s.window.bench_share()),
-                percent(&|s| s.window.share())
-            )
-        }),
+        note_of_bottleneck(name, "the client", &windows),
         (coarse > 0).then(|| {
             format!(
                 "the processor time of {name} is in ticks of 10 ms in {coarse} of {rounds} rounds, \

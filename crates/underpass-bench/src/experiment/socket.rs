@@ -173,7 +173,8 @@ impl TransferEnvironment for SocketEnvironment {
     const NAME: &'static str = "socket";
     const OTHER_SIDE: &'static str = "the receiver";
 
-    /// The receiver of the trial is always here, because bytes on another machine can't be compared.
+    /// The receiver of the trial is always here, because bytes on another machine can't be
+    /// compared.
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let file = self.folder.join("trial");
         let sha256 = content::make(&file, TRIAL_BYTES, 0)?;

@@ -13,13 +13,12 @@ use crate::contender::worker_process::WorkerProcess;
 use crate::content;
 use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls, Unit};
 use crate::error::{self, Error, Result};
-use crate::machine::window::{UsageWindow, observe, observe_children};
+use crate::machine::window::{UsageWindow, note_of_bottleneck, observe, observe_children};
 use crate::machine::{proc, trace};
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::{Played, Sample};
 use crate::rounds::metric::{GIB, MetricReader, read_all};
 use crate::rounds::runner::RoundRunner;
-use crate::stats::Spread;
 
 /// Share of what should come from memory that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
@@ -464,22 +463,15 @@ fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
 }
 
 fn notes_of(name: &str, other_side: &str, samples: &[&TransferSample]) -> Vec<String> {
-    let count = |is: &dyn Fn(&TransferSample) -> bool| samples.iter().filter(|s| is(s)).count();
-    let rounds = samples.len();
-    let bound = count(&|s| s.window.is_bench_bound());
-    let cold = count(&|s| s.came_from_storage());
-    let notes = [
-        (bound > 0).then(|| {
-            let shares: Vec<f64> = samples.iter().map(|s| s.window.bench_share()).collect();
-            let share = Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0);
-            format!(
-                "{other_side} was the bottleneck with {name} in {bound} of {rounds} rounds \
-                 ({share:.0} % of a processor): compare processor time, not throughput"
-            )
-        }),
-        (cold > 0).then(|| {
-            format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
-        }),
-    ];
-    notes.into_iter().flatten().collect()
+    let windows: Vec<&UsageWindow> = samples.iter().map(|sample| &sample.window).collect();
+    let cold = samples
+        .iter()
+        .filter(|sample| sample.came_from_storage())
+        .count();
+    let note_of_cold = (cold > 0).then(|| {
+        let rounds = samples.len();
+        format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
+    });
+    let bottleneck = note_of_bottleneck(name, other_side, &windows);
+    bottleneck.into_iter().chain(note_of_cold).collect()
 }

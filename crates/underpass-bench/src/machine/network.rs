@@ -1,7 +1,7 @@
 //! A separate loopback with a chosen TCP congestion control.
 //!
-//! A server inherits the congestion control of the machine, and no compared server has a setting for
-//! it. On a loopback, `bbr` paces packets with timers although there is no bottleneck, and the
+//! A server inherits the congestion control of the machine, and no compared server has a setting
+//! for it. On a loopback, `bbr` paces packets with timers although there is no bottleneck, and the
 //! figures of the same server then differ by a factor of two from round to round; published figures
 //! use `cubic`, the kernel's default. A route can have another congestion control than the machine,
 //! and in a separate network namespace it affects no other program.

@@ -1,8 +1,8 @@
 //! A slow disk: a control group limits what the servers read from storage.
 //!
-//! A virtual machine's disk is often its host's memory, and reading a cold file then costs less than
-//! a page fault does elsewhere. With the speed of a real disk, the figures show whether a server
-//! waits for it. The file is `io.max` in version 2 of control groups and
+//! A virtual machine's disk is often its host's memory, and reading a cold file then costs less
+//! than a page fault does elsewhere. With the speed of a real disk, the figures show whether a
+//! server waits for it. The file is `io.max` in version 2 of control groups and
 //! `blkio.throttle.read_bps_device` in version 1.
 
 use std::fs;

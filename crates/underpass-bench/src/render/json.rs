@@ -14,8 +14,8 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`Error::System`] if the file can't be read, [`Error::Setting`] if it isn't such a document or
-    /// has another schema. Both name the file and what to do.
+    /// [`Error::System`] if the file can't be read, [`Error::Setting`] if it isn't such a document
+    /// or has another schema. Both name the file and what to do.
     pub fn read(path: &Path) -> Result<Document> {
         let name = path.display();
         let text = fs::read(path).context(|| format!("read {name}"))?;
