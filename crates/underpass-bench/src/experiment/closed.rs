@@ -122,7 +122,7 @@ impl ClosedLoad {
             let server = servers.server(contender)?;
             let targets = targets_of(files, server, self.reuse);
             let stream = self.stream(&targets, Quota::Requests(requests));
-            let mut client = LoadClient::connect(server.address(), vec![stream])?;
+            let client = LoadClient::connect(server.address(), vec![stream])?;
             settled(server.pid())?;
             let log = servers.own_directory(contender).join("calls.log");
             let work = || client.run(runner.stop).map(drop);

@@ -77,7 +77,7 @@ pub(crate) fn observe_streams(
     residency: FileResidency,
     stop: &AtomicBool,
 ) -> Result<ServerSample> {
-    let mut client = LoadClient::connect(server.address(), streams)?;
+    let client = LoadClient::connect(server.address(), streams)?;
     let stored = proc::storage_read_bytes(server.pid())?;
     let (mut results, window) = observe(server.pid(), || client.run(stop))?;
     let stored_now = proc::storage_read_bytes(server.pid())?;
