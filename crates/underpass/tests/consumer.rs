@@ -1,11 +1,10 @@
 //! A program outside of the workspace builds with the library as its only way to move bytes, with
 //! Tokio and without.
 
-#[path = "content/mod.rs"]
-mod content;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use underpass_testkit::within;
 
 /// The program's sources beside this workspace's lock file, so that it needs no other crates than
 /// are here.
@@ -54,7 +53,7 @@ fn said(output: &Output) -> String {
 fn run(program: &Path, arguments: &[&str]) -> String {
     cargo("build", program, arguments);
     let binary = scratch().join("target/debug/underpass-consumer");
-    content::within(60, move || {
+    within(move || {
         let folder = tempfile::tempdir().expect("a folder");
         let mut program = Command::new(binary);
         said(&program.arg(folder.path()).output().expect("it starts"))
