@@ -49,7 +49,7 @@ pub struct HttpOptions {
     /// Send this many requests in each round [default: those that begin within about a second]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Measure our server also with each of these mechanisms alone; `none` for as it is only
+    /// Measure our server also with each of these mechanisms alone; `none` measures it once
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
           default_values = ["sendfile", "read_write"], value_parser = mechanism_or_none)]
     only: Vec<Option<Mechanism>>,

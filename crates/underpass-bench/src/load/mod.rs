@@ -44,8 +44,8 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::Setting(format!(
-            "{count} connections need {needed} descriptors, and the limit of this process is {}; see \
-             `ulimit -Hn`",
+            "{count} connections need {needed} descriptors, and this process is limited to {}; \
+             see `ulimit -Hn`",
             limit.maximum.unwrap_or_default()
         )));
     }
