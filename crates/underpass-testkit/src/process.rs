@@ -116,7 +116,7 @@ impl ChildProcess {
     }
 
     /// Returns the only child of the process, or else the process.
-    pub fn traced_pid(&self) -> Pid {
+    pub(crate) fn traced_pid(&self) -> Pid {
         let started = self.child.id();
         let children = format!("/proc/{started}/task/{started}/children");
         let child = std::fs::read_to_string(children).unwrap_or_default();
