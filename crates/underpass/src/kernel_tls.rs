@@ -2,8 +2,8 @@
 //!
 //! A socket with the protocol attached and no keys behaves as plain TCP. With keys it is
 //! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for everything else in this
-//! crate. Whether a kernel supports it is tested on a loopback connection: its version number does not
-//! show it.
+//! crate. Whether a kernel supports it is tested on a loopback connection: its version number does
+//! not show it.
 
 use std::os::fd::AsFd;
 

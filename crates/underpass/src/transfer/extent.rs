@@ -17,7 +17,7 @@ use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExtentMap {
+pub(crate) enum SourceExtents {
     /// All is data.
     Plain,
     /// Nothing is known from here on.
@@ -39,7 +39,7 @@ pub(crate) enum ExtentAnswer {
     Hole(u64),
 }
 
-impl ExtentMap {
+impl SourceExtents {
     /// Holes are looked for between files where there must be some, and only towards a place where
     /// the sink has no bytes yet: elsewhere old bytes would remain. With
     /// [`Holes::Fill`] their zeros are moved as data.
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn walks_hole_data_hole() {
-        let mut extents = ExtentMap::Unknown;
+        let mut extents = SourceExtents::Unknown;
         let ask = extents.question(0).expect("unknown");
         assert_eq!(ask, Op::SeekData { from: 0 });
         assert_eq!(extents.record(ask, Ok(8), 100), ExtentAnswer::Hole(8));
@@ -123,9 +123,9 @@ mod tests {
             (Op::SeekHole { from: 50 }, Ok(50)),
             (Op::SeekHole { from: 50 }, Err(Errno::NXIO)),
         ] {
-            let mut extents = ExtentMap::Unknown;
+            let mut extents = SourceExtents::Unknown;
             assert_eq!(extents.record(op, answer, 100), ExtentAnswer::Nothing);
-            assert_eq!(extents, ExtentMap::Plain, "{op:?} {answer:?}");
+            assert_eq!(extents, SourceExtents::Plain, "{op:?} {answer:?}");
         }
     }
 }

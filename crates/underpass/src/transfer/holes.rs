@@ -3,7 +3,7 @@
 
 use rustix::io::Errno;
 
-use super::extent::{ExtentAnswer, ExtentMap};
+use super::extent::{ExtentAnswer, SourceExtents};
 use super::op::Op;
 use super::state::{Phase, Punching, Question, Step, Transfer};
 use crate::vocabulary::account::{Cause, Scope};
@@ -43,7 +43,7 @@ impl Transfer {
     fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match length {
             Ok(length) if length >= self.from + self.end() => {
-                self.extents = ExtentMap::Unknown;
+                self.extents = SourceExtents::Unknown;
                 self.hole(mechanism, self.left())
             }
             Ok(_) => self.fail(mechanism, Fault::Truncated, None),

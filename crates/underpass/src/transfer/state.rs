@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::extent::ExtentMap;
+use super::extent::SourceExtents;
 use super::relay::Relay;
 use super::verdict::Wait;
 use super::zeros::Zeros;
@@ -43,7 +43,7 @@ pub struct Transfer {
     pub(super) done: u64,
     pub(super) phase: Phase,
     pub(super) relay: Relay,
-    pub(super) extents: ExtentMap,
+    pub(super) extents: SourceExtents,
     pub(super) zeros: Zeros,
     pub(super) punching: Punching,
     /// Where the last hole ended: the cursor, while nothing has been written behind it.
