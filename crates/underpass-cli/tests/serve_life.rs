@@ -318,7 +318,7 @@ fn a_second_instance_is_refused_before_and_after_a_change() {
     let (mut server, address) = start(&folder, &[]);
     let address = address.to_string();
     let refused = || {
-        serve(&["--listen", &address]).assert_failed(1, &["is taken"]);
+        serve(&["--listen", &address]).assert_failed(1, &["is in use"]);
     };
     refused();
     server.reload();

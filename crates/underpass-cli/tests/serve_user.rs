@@ -95,7 +95,7 @@ fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
         ("nobody-of-that-name", "no such user"),
         ("nobody:no-group-of-that-name", "no group"),
         ("root", "root has all privileges"),
-        ("4242", "no group is named"),
+        ("4242", "no group is given"),
     ] {
         let report = serve(&["--listen", "127.0.0.1:0", "--user", user, "/"]);
         report.assert_failed(1, &[told, user]);
