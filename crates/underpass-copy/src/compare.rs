@@ -27,11 +27,11 @@ pub(crate) enum Comparison {
     Equal(String),
     /// The first byte that differs, or that one of them lacks.
     DifferentAt(u64),
-    /// The hook said stop.
+    /// `tick` stopped it.
     Stopped,
 }
 
-/// Compares the first `len` bytes. `tick` is told every so often how many bytes more were compared.
+/// Compares the first `len` bytes. `tick` receives the number of bytes since its last call.
 /// Blocks; leaves file positions unspecified. Where both have a hole nothing is read.
 ///
 /// # Errors
