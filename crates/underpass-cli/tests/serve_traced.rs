@@ -197,7 +197,7 @@ fn a_fallback_is_told_once_and_the_body_is_right() {
     }
     let end = server.stop();
     end.assert_success();
-    let told = "bodies leave in another way: splice refused this once";
+    let told = "fell back: splice refused this once";
     assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
 }
 

@@ -17,7 +17,7 @@ use std::ffi::{CStr, CString, OsString};
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use underpass::drive::blocking::Shielded;
+use underpass::drive::blocking::SigxfszGuard;
 
 use crate::fs::path::joined;
 use crate::options::Backup;
@@ -31,7 +31,7 @@ use crate::tree::task::{Role, Task};
 pub(crate) struct Entry<'a> {
     pub(crate) run: &'a CopyRun<'a>,
     pub(crate) task: &'a Task,
-    pub(crate) shielded: &'a Shielded,
+    pub(crate) sigxfsz_guard: &'a SigxfszGuard,
 }
 
 /// Where the copy goes.

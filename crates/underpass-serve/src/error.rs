@@ -1,4 +1,4 @@
-//! Why a site cannot be served.
+//! Why a server cannot start or reload.
 
 use std::fmt;
 use std::io;
@@ -6,43 +6,43 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// A server could not be made ready.
+/// A server cannot start or reload.
 #[derive(Debug)]
 pub enum Error {
     /// The root cannot be opened as a folder.
     Root {
-        /// What was asked for.
+        /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         errno: Errno,
     },
-    /// `openat2` is not to be had: the kernel is older than 5.6, or a filter forbids it.
+    /// `openat2` is not available: the kernel is older than 5.6, or a filter forbids it.
     NoBeneath {
-        /// What the kernel said.
+        /// The error of the system call.
         errno: Errno,
     },
-    /// The configuration cannot be read: what is wrong and where, over several lines.
+    /// The configuration is invalid: what is wrong and where, over several lines.
     Config(String),
     /// The file of a configuration cannot be read.
     ConfigFile {
         /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         error: std::io::Error,
     },
-    /// Options of a site that contradict each other.
+    /// Contradicting options of a site.
     Site {
         /// Its root.
         root: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// Two limits contradict each other.
+    /// Contradicting limits.
     Limits {
         /// Which, and what to change.
         what: &'static str,
     },
-    /// A running server can't change this; the program that takes over from it can.
+    /// A reload cannot change this; a new process can.
     Fixed {
         /// The key.
         what: &'static str,
@@ -58,24 +58,24 @@ pub enum Error {
     Log {
         /// Which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The address for metrics could not be taken.
+    /// Cannot listen on the address for metrics.
     Status {
         /// Which one.
         listen: String,
-        /// Why not.
+        /// The error of the system call.
         source: underpass_net::Error,
     },
-    /// A thread beside the workers could not be made.
+    /// Cannot start a thread.
     Thread {
         /// What was being done.
         doing: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The port could not be taken, or a worker not be started.
+    /// Cannot listen, or cannot start a worker.
     Net(underpass_net::Error),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Error {
             }
             Error::NoBeneath { errno } => write!(
                 f,
-                "cannot keep requests beneath the served folder: openat2: {errno}"
+                "cannot confine requests to the served folder: openat2: {errno}"
             ),
             Error::Config(what) => f.write_str(what),
             Error::ConfigFile { path, error } => {
@@ -98,10 +98,10 @@ impl fmt::Display for Error {
                 )
             }
             Error::Site { root, what } => write!(f, "the site of {}: {what}", root.display()),
-            Error::Fixed { what } => write!(f, "{what} is not changed by a reload"),
-            Error::Limits { what } => write!(f, "the limits contradict each other: {what}"),
-            Error::NoSite => f.write_str("there is no site to serve"),
-            Error::NameTaken { name } => write!(f, "two sites have the name {name}"),
+            Error::Fixed { what } => write!(f, "a reload cannot change {what}; restart the server"),
+            Error::Limits { what } => write!(f, "contradicting limits: {what}"),
+            Error::NoSite => f.write_str("no site to serve"),
+            Error::NameTaken { name } => write!(f, "more than one site has the name {name}"),
             Error::Log { path, source } => {
                 write!(
                     f,
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::Status { listen, source } => {
-                write!(f, "no metrics and health on {listen}: {source}")
+                write!(f, "cannot serve metrics on {listen}: {source}")
             }
             Error::Thread { doing, source } => write!(f, "cannot {doing}: {source}"),
             Error::Net(error) => error.fmt(f),

@@ -50,13 +50,14 @@ pub use options::{ServerOptions, SiteOptions};
 pub use request::forwarded::client;
 pub use site::rules::TypeOptions;
 
-pub use connection::worker::{ServeSummary, Worker};
+pub use connection::worker::Worker;
+pub use metrics::worker_metrics::ServeSummary;
 pub use options::settings::{ConfigOverride, OverrideSource};
 pub use server::{FileServer, serve, serve_on};
 pub use site::rules;
 
-/// What of `options` cannot be served, or would not be as somebody who wrote them must think. Opens
-/// what [`serve`] would open, but takes no port and starts nothing.
+/// Checks `options`: returns everything that cannot be served. Opens what [`serve`] would open, but
+/// binds no port and starts nothing.
 ///
 /// # Errors
 /// None: mistakes are the result, an empty list if there are none.

@@ -1,4 +1,4 @@
-//! Every bound of the HTTP engine, with its reason. Those of connections are in `underpass_net`.
+//! Every bound of the HTTP engine, with its reason. Bounds of connections are in `underpass_net`.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub(crate) const FIELDS_MAX: usize = 100;
 /// clients sent one after a body.
 pub(crate) const EMPTY_LINES_MAX: usize = 2;
 
-/// Chunk extensions and trailers of one body. Nobody sends any.
+/// Chunk extensions and trailers of one body. Clients hardly ever send any.
 pub(crate) const CHUNK_EXTRAS_BYTES_MAX: usize = 16 << 10;
 
-/// How long an open file answers for its name without the name being resolved again. Long enough
-/// that a popular file costs next to nothing, short enough that nobody waits for a new version.
+/// How long an open file is used before its name is resolved again. Long enough that a popular file
+/// costs next to nothing, short enough that a new version shows soon.
 pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
 
 /// Files a worker keeps open. More than that many different ones a second are not worth keeping.
@@ -35,8 +35,7 @@ pub(crate) const CONTENTS_BYTES_MAX: usize = 8 << 20;
 /// Events about files that are read at a time: each is 16 bytes, without a name.
 pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
 
-/// What a list of the configuration has a path tried for. Each is one or more looks at the file
-/// system for every request.
+/// Candidates in a `try` list. Each costs one or more file system lookups for every request.
 pub(crate) const TRIED_FILES_MAX: usize = 16;
 
 /// How often a name is resolved again after a concurrent rename got in the way.
@@ -47,34 +46,34 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 pub(crate) const LINK_TRIES_MAX: usize = 64;
 
 /// A file changed less than this ago may change again without its date showing it, because HTTP's
-/// dates count whole seconds. It gets no `LastRequest-LastModified`.
+/// dates count whole seconds. It gets no `Last-Modified`.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
 /// Different refusals (mechanism and cause) that a worker counts apart. A machine shows one or two.
 pub(crate) const TALLIED_REFUSALS_MAX: usize = 16;
 
-/// How long the log's thread waits for more lines after the first one: it wakes, and writes, at
-/// most so often, and nobody who looks at a log notices.
+/// How long the log's thread waits for more lines after the first one. It bounds how often the
+/// thread wakes and writes, and is too short to be noticed by a reader.
 pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
 
 /// How long a worker that ends waits for its lines to be written. A disk that takes longer has
 /// lost them.
 pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections to the status address at once: a scraper, a health check and somebody who looks.
+/// Connections to the status address at once: a scraper, a health check and a person.
 pub(crate) const METRICS_CONNECTIONS_MAX: usize = 16;
 
 /// How long one of them may take, from its first byte to its last.
 pub(crate) const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Entries of a folder that are sorted before they are listed. Nobody reads more rows than this,
-/// and they are a few megabytes at the most.
+/// Entries of a folder that are sorted before they are listed. More rows are not read by people,
+/// and these take a few megabytes at most.
 pub(crate) const LISTED_ENTRIES_MAX: usize = 20_000;
 /// What the entries of all listings of a worker take in memory together. Beyond it rows are sent as
 /// they are read.
 pub(crate) const LISTED_BYTES_MAX: usize = 32 << 20;
 /// Names of a folder that are looked at before something is sent. A look at a cold disk takes some
-/// milliseconds, so that nobody waits for more than a few seconds between two bytes.
+/// milliseconds, so a client waits for a few seconds at most between two bytes.
 pub(crate) const LOOKS_PER_BATCH: usize = 512;
 /// Bytes made in memory before they are sent. More would not be any faster.
 pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
@@ -87,11 +86,11 @@ pub(crate) const ARCHIVES_MAX: usize = 16;
 /// Names of what was left out of an archive, kept until its end.
 pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
 /// Answers that one worker compresses at once: each holds up to 4 MiB until its last byte is
-/// compressed. Those beyond are sent as they are.
+/// compressed. Beyond that, files are sent as they are.
 pub(crate) const COMPRESSIONS_MAX: usize = 16;
 /// Content that is compressed before something is sent: a few milliseconds of a thread.
 pub(crate) const COMPRESSED_PER_BATCH: usize = 1 << 20;
-/// Content read at once by those who must see it, to hash or to compress: fits into a core's cache.
+/// Content read at once for hashing or compressing: fits into a core's cache.
 pub(crate) const READ_BYTES: usize = 128 << 10;
 /// Files hashed at once by a whole server. The processor is there for the others.
 pub(crate) const DIGESTS_AT_ONCE_MAX: usize = 2;
@@ -118,8 +117,8 @@ pub struct RequestLimits {
     /// For a request body that is thrown away.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
-    /// A request body that nobody wants is read and thrown away up to this, so that the connection
-    /// can be kept; a longer one ends it. A new connection is cheaper than reading more.
+    /// A request body is read and discarded up to this length, so that the connection can be kept;
+    /// a longer one closes it. A new connection is cheaper than reading more.
     #[serde(deserialize_with = "size::bytes")]
     pub drained_bytes_max: u64,
     /// Requests on one connection; it is closed after the last one. No bound by default: a
@@ -148,33 +147,16 @@ impl Default for RequestLimits {
     }
 }
 
-/// Where a request stands on its connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum RequestPlace {
-    /// Another one may follow.
-    Among,
-    /// It is the last one that is answered.
-    Last,
-}
-
 impl RequestLimits {
-    /// The place of the request with this number, the first being 1.
-    pub(crate) fn place(&self, number: u64) -> RequestPlace {
-        match self.per_connection_max {
-            Some(max) if number >= max.get() => RequestPlace::Last,
-            _ => RequestPlace::Among,
-        }
-    }
-
-    /// Looks for limits that contradict each other or leave no request.
+    /// Checks for limits that contradict each other or admit no request.
     ///
     /// # Errors
     /// [`Error::Limits`]: which, and what to change.
     pub(crate) fn check(&self, input_bytes_max: usize) -> Result<(), Error> {
         let what = if self.line_bytes_max < LINE_BYTES_MAX_MIN {
-            "requests.line-bytes-max is less than 64: no request would fit"
+            "requests.line-bytes-max is less than 64, too small for any request"
         } else if self.head_bytes_max < self.line_bytes_max.saturating_add(HEAD_BYTES_MORE) {
-            "requests.head-bytes-max has no room for requests.line-bytes-max and 64 bytes more"
+            "requests.head-bytes-max is less than requests.line-bytes-max + 64"
         } else if input_bytes_max < self.head_bytes_max {
             "connections.input-bytes-max is less than requests.head-bytes-max; raise it as well"
         } else {

@@ -8,11 +8,12 @@ use underpass_net::{Inherited, ListenAt, ListenerAccess, ListenerConfig, Server,
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::HttpProtocol;
 use crate::connection::service::HttpService;
-use crate::connection::worker::{HttpShared, ServeSummary};
+use crate::connection::worker::HttpShared;
 use crate::error::Error;
 use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions};
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
+use crate::metrics::worker_metrics::ServeSummary;
 use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
 use crate::site::digest_cache::DigestCache;

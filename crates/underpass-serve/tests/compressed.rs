@@ -421,7 +421,9 @@ fn it_is_told_that_nothing_of_it_was_moved_by_the_kernel() {
         let answer = client.try_response(method).unwrap();
         let plan = answer.field("underpass-plan").unwrap_or("none");
         let expected = match (method, accepted) {
-            ("GET", "gzip") => "made in memory while it is sent: contents are read and compressed",
+            ("GET", "gzip") => {
+                "produced in memory while it is sent: contents are read and compressed"
+            }
             ("HEAD", _) => "none",
             _ => "sendfile",
         };

@@ -56,20 +56,24 @@ fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
     let nothing = "nothing to move".to_owned();
     let mut previous = None;
     for (target, plan, moved) in [
-        ("/d/", "made in memory while it is sent", nothing.clone()),
+        (
+            "/d/",
+            "produced in memory while it is sent",
+            nothing.clone(),
+        ),
         (
             "/d/?format=json",
-            "made in memory while it is sent",
+            "produced in memory while it is sent",
             nothing.clone(),
         ),
         (
             "/d/?download=tar",
-            "made while it is sent: contents leave as files do, the rest from memory",
+            "produced while it is sent: contents leave as files do, the rest from memory",
             format!("{SIZE} bytes by splice"),
         ),
         (
             "/d/?download=tar.zst",
-            "made in memory while it is sent: contents are read and compressed",
+            "produced in memory while it is sent: contents are read and compressed",
             nothing,
         ),
         ("/none", "", String::new()),

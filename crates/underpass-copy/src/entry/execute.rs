@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
-use underpass::drive::blocking::Shielded;
+use underpass::drive::blocking::SigxfszGuard;
 
 use crate::entry::decide::{Action, DestinationFacts, decide, refuse_source};
 use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
@@ -27,7 +27,7 @@ use crate::workers::pool::Batch;
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a CopyRun<'a>,
-    shielded: Shielded,
+    sigxfsz_guard: SigxfszGuard,
 }
 
 /// How far an entry has come.
@@ -54,7 +54,7 @@ impl<'a> CopyWorker<'a> {
     pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
         Self {
             run,
-            shielded: Shielded::thread(),
+            sigxfsz_guard: SigxfszGuard::thread(),
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a> CopyWorker<'a> {
         Entry {
             run: self.run,
             task,
-            shielded: &self.shielded,
+            sigxfsz_guard: &self.sigxfsz_guard,
         }
     }
 

@@ -290,7 +290,7 @@ fn drive<F: AsFd, G: AsFd>(
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }
-    let driver = driver.shielded(entry.shielded);
+    let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
     let moved = driver.watch(&mut watch).follow(plan, source, sink);
     match &moved {
         Ok(account) => count(account.bytes() + account.holes, unmoved(account)),

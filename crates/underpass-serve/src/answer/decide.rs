@@ -1,5 +1,4 @@
-//! Decides what a request gets. Pure but for what it asks of [`Lookup`]: what a path leads to, and
-//! whether a copy of it lies beside.
+//! Decides the response to a request. Pure: all questions go through [`Lookup`].
 //!
 //! ```text
 //!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► try ─► found? ─┐
@@ -15,9 +14,8 @@ use rustix::io::Errno;
 use crate::answer::repr_digest::{WantedDigest, wanted};
 use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
-use crate::http::coding::is_compressed;
-use crate::http::coding::{Acceptable, Coding};
-use crate::http::digest::HashAlgorithm;
+use crate::http::coding::{Acceptable, Coding, is_compressed};
+use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
@@ -25,100 +23,137 @@ use crate::request::condition::{ConditionResult, Conditions};
 use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::query::{ArchiveFormat, Query};
-use crate::request::range::{ByteRange, RangeSelection, select};
+use crate::request::range::{RangeSelection, select};
 use crate::request::request_line::{HttpVersion, Method};
 use crate::request::target::HttpTarget;
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
 use crate::site::resolve::Resolved;
 use crate::site::rules::{
-    Archives, Candidate, Compressible, Extras, Hashes, Listings, MatchedRedirect, RequestedPath,
-    RewrittenPath, SiteRules, SoughtPath,
+    Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
+    SiteRules, SoughtPath, push_field,
 };
 
 /// What a request gets.
 #[derive(Debug)]
-pub(crate) enum Response<'b> {
-    /// 200 or 206.
-    Content(FileBody),
-    /// The same, with a hash of the file if one is to be had.
-    Vouched(FileBody),
-    /// 200: all of a file, compressed while it is sent.
-    Compressed(SiteFile, Coding, CompressionPermit),
+pub(crate) enum Response {
+    /// Everything about it is known: its head can be written.
+    Ready(ReadyResponse),
+    /// 200: a body that is produced while it is sent.
+    Produced(Production),
+    /// It contains the hash of a file, which has to be known first.
+    AwaitsHash(HashPurpose),
+}
+
+/// A response that can be written.
+#[derive(Debug)]
+pub(crate) enum ReadyResponse {
+    /// 200 or 206, with the hash of the file if the client asked for it.
+    Content(FileBody, Option<FileDigest>),
+    /// 200: the hash of a file as a line of text.
+    HashLine(SiteFile, FileDigest),
     /// 304.
     NotModified(SiteFile),
-    /// 412.
-    PreconditionFailed(SiteFile),
-    /// 416: what was asked for lies behind this size.
-    Unsatisfiable(u64),
-    /// 301 to a folder's path with its slash.
-    Moved {
-        folder: SitePath,
-        query: Option<&'b [u8]>,
-    },
-    /// A redirect of the configuration.
-    Redirected(MatchedRedirect),
-    /// 200: what is in a folder.
-    Listing(SiteFolder, ListingView),
-    /// 200: a folder as one file.
-    Archive(SiteFolder, ArchiveFormat),
-    /// 200: the hash of a file, which is not known yet.
-    Hash(SiteFile, HashAlgorithm),
-    /// 406: the client refuses the plain file and takes no copy that is there.
-    NotAcceptable,
-    /// 204 with what is allowed.
+    /// 204 with the allowed methods.
     Options,
-    /// 405 with what is allowed.
-    NotAllowed,
-    /// A status and why.
-    Plain(HttpError),
-    /// The same, because of the machine and not of the request.
-    Trouble(HttpError, Errno),
+    /// A status, explained in one line of text or by the site's page for it.
+    Text(TextResponse),
 }
 
-/// What is sent of a file as it lies there.
+/// What is sent of a file as it is.
 #[derive(Debug)]
-pub(crate) enum FileBody {
-    /// All of it: 200.
-    Whole(SiteFile),
-    /// One part: 206.
-    Part(SiteFile, ByteRange),
-    /// Several: 206.
-    Parts(SiteFile, Vec<ByteRange>),
+pub(crate) struct FileBody {
+    pub(crate) file: SiteFile,
+    pub(crate) ranges: RangeSelection,
 }
 
-impl FileBody {
-    pub(crate) fn file(&self) -> &SiteFile {
+/// A status and the reason for it.
+#[derive(Debug)]
+pub(crate) struct TextResponse {
+    pub(crate) error: HttpError,
+    pub(crate) subject: Subject,
+    /// Fields of this response alone, each with a line end before it.
+    pub(crate) fields: Vec<u8>,
+    /// The error of the operating system behind it, if there is one.
+    pub(crate) cause: Option<Errno>,
+}
+
+/// What a text response is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Subject {
+    Request,
+    /// A file that exists, possibly in several codings.
+    File,
+}
+
+/// A body that has to be produced.
+#[derive(Debug)]
+pub(crate) enum Production {
+    /// The contents of a folder.
+    Listing(SiteFolder, ListingView),
+    /// A folder as one file.
+    Archive(SiteFolder, ArchiveFormat),
+    /// A whole file, compressed.
+    Compressed(SiteFile, Coding, CompressionPermit),
+}
+
+/// What a hash is for.
+#[derive(Debug)]
+pub(crate) enum HashPurpose {
+    /// It is the response.
+    Line(SiteFile, HashAlgorithm),
+    /// `Repr-Digest` of a response that is sent without it where the hash is not available.
+    Field(FileBody),
+}
+
+impl HashPurpose {
+    /// The file to hash, and how.
+    pub(crate) fn subject(&self) -> (&SiteFile, HashAlgorithm) {
         match self {
-            FileBody::Whole(file) | FileBody::Part(file, _) | FileBody::Parts(file, _) => file,
+            HashPurpose::Line(file, algorithm) => (file, *algorithm),
+            HashPurpose::Field(body) => (&body.file, HashAlgorithm::Sha256),
         }
     }
 }
 
-impl Response<'_> {
-    /// The status of one that is an error.
-    pub(crate) fn error(&self) -> Option<Status> {
-        match self {
-            Response::PreconditionFailed(_) => Some(Status::PreconditionFailed),
-            Response::Unsatisfiable(_) => Some(Status::RangeNotSatisfiable),
-            Response::NotAcceptable => Some(Status::NotAcceptable),
-            Response::NotAllowed => Some(Status::MethodNotAllowed),
-            Response::Plain(refusal) | Response::Trouble(refusal, _) => Some(refusal.status),
-            Response::Content(_)
-            | Response::Vouched(_)
-            | Response::Compressed(..)
-            | Response::NotModified(_)
-            | Response::Listing(..)
-            | Response::Archive(..)
-            | Response::Hash(..)
-            | Response::Moved { .. }
-            | Response::Redirected(_)
-            | Response::Options => None,
+impl TextResponse {
+    /// `error` about the request.
+    pub(crate) fn new(error: HttpError) -> TextResponse {
+        TextResponse {
+            error,
+            subject: Subject::Request,
+            fields: Vec::new(),
+            cause: None,
+        }
+    }
+
+    fn with_field(self, name: &str, value: &[u8]) -> TextResponse {
+        let mut fields = self.fields;
+        push_field(&mut fields, name, value);
+        TextResponse { fields, ..self }
+    }
+
+    fn about_file(self) -> TextResponse {
+        let subject = Subject::File;
+        TextResponse { subject, ..self }
+    }
+
+    /// An error that the operating system caused.
+    pub(crate) fn caused(error: HttpError, cause: Errno) -> TextResponse {
+        TextResponse {
+            cause: Some(cause),
+            ..TextResponse::new(error)
         }
     }
 }
 
-/// What an answer may ask: of the file system, and of those who would have to make it.
+impl From<TextResponse> for Response {
+    fn from(text: TextResponse) -> Response {
+        Response::Ready(ReadyResponse::Text(text))
+    }
+}
+
+/// What a decision asks: the file system, and whether there is room for one more compression.
 pub(crate) trait Lookup {
     /// What a path leads to.
     fn find(&self, path: SitePath) -> Resolved;
@@ -127,26 +162,30 @@ pub(crate) trait Lookup {
     fn folder(&self, path: SitePath) -> Resolved;
 
     /// The copy of a file in a coding.
-    fn sibling(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
+    fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
 
-    /// A place among what is compressed at once, if one is free.
-    fn place(&self) -> Option<CompressionPermit>;
+    /// A permit to compress one more body, if one is free.
+    fn compression_permit(&self) -> Option<CompressionPermit>;
 }
 
 /// Decides by the rules of a site.
-pub(crate) fn answer<'b>(
-    request: RequestHead<'b>,
+pub(crate) fn decide(
+    request: RequestHead<'_>,
     rules: &SiteRules,
     limits: &RequestLimits,
     lookup: &impl Lookup,
-) -> Response<'b> {
+) -> Response {
     match request.method {
-        Method::Disabled | Method::Connect => return Response::NotAllowed,
-        Method::Unknown => return plain(Status::NotImplemented, "no such method"),
-        _ if request.expect == Expectation::Unknown => {
-            return plain(Status::ExpectationFailed, "no such expectation");
+        Method::Disabled | Method::Connect => {
+            return TextResponse::new(NOT_ALLOWED)
+                .with_field("Allow", ALLOWED_METHODS)
+                .into();
         }
-        Method::Options => return Response::Options,
+        Method::Unknown => return text(Status::NotImplemented, "unknown method"),
+        _ if request.expect == Expectation::Unknown => {
+            return text(Status::ExpectationFailed, "unknown expectation");
+        }
+        Method::Options => return Response::Ready(ReadyResponse::Options),
         Method::Get | Method::Head => {}
     }
     let RequestHead {
@@ -159,16 +198,16 @@ pub(crate) fn answer<'b>(
         ..
     } = request;
     let HttpTarget::Path { path, query } = target else {
-        return plain(Status::BadRequest, "the target is no path");
+        return text(Status::BadRequest, "the target is not a path");
     };
-    if let Some(redirection) = rules.redirected(&path, query) {
-        return Response::Redirected(redirection);
+    if let Some(MatchedRedirect { status, location }) = rules.redirected(&path, query) {
+        return moved(status, "moved", &location);
     }
-    let parameters = Query::parse(query);
+    let parameters = query.map(Query::parse).unwrap_or_default();
     let (found, asked) = located(rules.rewritten(path), &parameters, rules, lookup);
     match found {
         Resolved::File(file) => {
-            let wish = FileRequest {
+            let request = FileRequest {
                 method,
                 version,
                 conditions,
@@ -177,11 +216,11 @@ pub(crate) fn answer<'b>(
                 digest: fields.want_repr_digest.value(),
                 parameters,
             };
-            of_file(file, wish, rules, limits, lookup)
+            of_file(file, request, rules, limits, lookup)
         }
         Resolved::Folder(folder) => {
-            let folder = asked.unwrap_or(folder);
-            Response::Moved { folder, query }
+            let location = folder_location(&asked.unwrap_or(folder), query);
+            moved(Status::MovedPermanently, "this is a folder", &location)
         }
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
@@ -192,9 +231,50 @@ pub(crate) fn answer<'b>(
     }
 }
 
+/// The value of `Allow`.
+pub(crate) const ALLOWED_METHODS: &[u8] = b"GET, HEAD, OPTIONS";
+
+const NOT_ALLOWED: HttpError = HttpError::new(Status::MethodNotAllowed, "this server is read-only");
+const CHANGED: HttpError = HttpError::new(
+    Status::PreconditionFailed,
+    "the file does not match the condition",
+);
+const OUT_OF_RANGE: HttpError = HttpError::new(
+    Status::RangeNotSatisfiable,
+    "the range starts behind the end of the file",
+);
+const NO_CODING: HttpError = HttpError::new(
+    Status::NotAcceptable,
+    "the file is not available in an accepted coding",
+);
+
+fn text(status: Status, why: &'static str) -> Response {
+    TextResponse::new(HttpError::new(status, why)).into()
+}
+
+fn moved(status: Status, why: &'static str, location: &[u8]) -> Response {
+    TextResponse::new(HttpError::new(status, why))
+        .with_field("Location", location)
+        .into()
+}
+
+/// The path of a folder with its slash, percent-encoded, and the query of the request.
+fn folder_location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
+    let mut location = Vec::new();
+    folder.encode_into(&mut location);
+    if !folder.bytes().is_empty() {
+        location.push(b'/');
+    }
+    if let Some(query) = query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    location
+}
+
 /// What a path leads to, or what stands in where there is nothing; and how a folder is called,
-/// where that is not its own path. A hidden path leads nowhere, or whoever looks for `.git` would
-/// learn of a page there.
+/// where that is not its own path. A hidden path leads nowhere, not even to the
+/// fallback.
 fn located(
     rewritten: RewrittenPath,
     query: &Query,
@@ -206,7 +286,7 @@ fn located(
         return (Resolved::Nothing, None);
     }
     let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
-        (PathForm::Folder, Some(_), Archives::Offered) => lookup.folder(path),
+        (PathForm::Folder, Some(_), Offer::On) => lookup.folder(path),
         _ => lookup.find(path),
     };
     let (found, called) = match (rules.tries(&path), asked) {
@@ -248,8 +328,8 @@ fn tried(
     (Resolved::Nothing, None)
 }
 
-/// What a path leads to that stands for another one alone. Of a folder the client is told where it
-/// is: relative links in its page would lead to paths that nothing stands for.
+/// What a path leads to that replaces another single path. A folder is redirected to: relative
+/// links in its page would lead to paths that no rewrite covers.
 fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved) -> Resolved {
     let folder = (path.form() == PathForm::Folder && rules.is_final(&path)).then(|| path.clone());
     match (seek(path), folder) {
@@ -258,7 +338,7 @@ fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved)
     }
 }
 
-/// What somebody wants of a file.
+/// What a request asks of a file.
 struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,
@@ -280,112 +360,148 @@ impl FileRequest<'_> {
     }
 }
 
-/// What is sent of a file: its hash, if that is asked for, or its content.
+/// The response with a file: its hash, if the query asks for it, or its content.
 fn of_file(
     file: SiteFile,
-    wish: FileRequest<'_>,
+    request: FileRequest<'_>,
     rules: &SiteRules,
     limits: &RequestLimits,
     lookup: &impl Lookup,
-) -> Response<'static> {
-    if let (Some(algorithm), Hashes::Offered) = (wish.parameters.hash, rules.extras.hashes) {
-        return match wish.conditions.judge(&file.state.validators) {
-            ConditionResult::NotModified => Response::NotModified(file),
-            ConditionResult::Failed => Response::PreconditionFailed(file),
-            ConditionResult::Proceed => Response::Hash(file, algorithm),
-        };
+) -> Response {
+    let hashes = rules.extras.hashes;
+    if let (Some(algorithm), Offer::On) = (request.parameters.hash, hashes) {
+        return if_changed(file, &request, |file| {
+            Response::AwaitsHash(HashPurpose::Line(file, algorithm))
+        });
     }
-    let file = match rules.offers_downloads() && wish.parameters.download.is_some() {
+    let file = match rules.offers_downloads() && request.parameters.download.is_some() {
         true => file.into_download(),
         false => file,
     };
-    match coded(file, &wish, rules, lookup) {
-        Representation::Found(file) => {
-            let wanted = match rules.extras.hashes {
-                Hashes::Offered => wanted(wish.digest),
-                Hashes::Off => WantedDigest::Nothing,
+    match represented(file, &request, rules, lookup) {
+        Representation::Stored(file) => if_changed(file, &request, |file| {
+            let wanted = match hashes {
+                Offer::On => wanted(request.digest),
+                Offer::Off => WantedDigest::Nothing,
             };
-            match (selected(file, &wish, limits), wanted) {
-                (Response::Content(content), WantedDigest::Sha256) => Response::Vouched(content),
-                (answer, _) => answer,
-            }
-        }
-        Representation::Compressed(file, coding, place) => {
-            match wish.conditions.judge(&file.state.validators) {
-                ConditionResult::NotModified => Response::NotModified(file),
-                ConditionResult::Failed => Response::PreconditionFailed(file),
-                ConditionResult::Proceed => Response::Compressed(file, coding, place),
-            }
-        }
-        Representation::Busy => Response::Plain(BUSY),
-        Representation::Unknown => Response::NotAcceptable,
+            content(file, &request, limits, wanted)
+        }),
+        Representation::Compressed(file, coding, permit) => if_changed(file, &request, |file| {
+            Response::Produced(Production::Compressed(file, coding, permit))
+        }),
+        Representation::Busy => TextResponse::new(BUSY).into(),
+        Representation::Unacceptable => TextResponse::new(NO_CODING).about_file().into(),
     }
 }
 
-/// How a file is sent.
-enum Representation {
-    /// As it lies there, itself or a copy of it in a coding.
-    Found(SiteFile),
-    /// Compressed on the way.
-    Compressed(SiteFile, Coding, CompressionPermit),
-    /// In no other way than that, for which there is no place.
-    Busy,
-    /// In no coding that the client takes.
-    Unknown,
+/// Evaluates the conditions of a request, and continues with `proceed` if they hold.
+fn if_changed(
+    file: SiteFile,
+    request: &FileRequest<'_>,
+    proceed: impl FnOnce(SiteFile) -> Response,
+) -> Response {
+    let validators = &file.state.validators;
+    match request.conditions.judge(validators) {
+        ConditionResult::Proceed => proceed(file),
+        ConditionResult::NotModified => Response::Ready(ReadyResponse::NotModified(file)),
+        ConditionResult::Failed => TextResponse::new(CHANGED)
+            .with_field("ETag", validators.tag.as_bytes())
+            .about_file()
+            .into(),
+    }
 }
 
-/// The file in the coding that the client likes best: a copy that lies there, else compressed.
-fn coded(
+/// How a file is represented.
+enum Representation {
+    /// As it is stored: itself, or a copy of it in a coding.
+    Stored(SiteFile),
+    /// Compressed while it is sent.
+    Compressed(SiteFile, Coding, CompressionPermit),
+    /// Only compressed, and there is no permit for that.
+    Busy,
+    /// In no coding that the client accepts.
+    Unacceptable,
+}
+
+/// The file in the coding that the client prefers: a stored copy, else compressed.
+fn represented(
     file: SiteFile,
-    wish: &FileRequest<'_>,
+    request: &FileRequest<'_>,
     rules: &SiteRules,
     lookup: &impl Lookup,
 ) -> Representation {
     if !rules.codes() || is_compressed(file.path.bytes()) {
-        return Representation::Found(file);
+        return Representation::Stored(file);
     }
-    let acceptable = Acceptable::parse(wish.accept_encoding);
+    let acceptable = Acceptable::parse(request.accept_encoding);
     let copy = acceptable
         .choices(&rules.precompressed)
-        .find_map(|coding| lookup.sibling(&file, coding));
+        .find_map(|coding| lookup.precompressed(&file, coding));
     if let Some(copy) = copy {
-        return Representation::Found(copy);
+        return Representation::Stored(copy);
     }
     let takes_plain = acceptable.takes_identity();
     let coding = match file.state.label.compressible {
-        Compressible::Yes if !(takes_plain && wish.prefers_plain()) => {
+        Compressible::Yes if !(takes_plain && request.prefers_plain()) => {
             rules.compress.choose(file.state.size, &acceptable)
         }
         _ => None,
     };
-    match (coding.map(|coding| (coding, lookup.place())), takes_plain) {
-        (Some((coding, Some(place))), _) => {
-            Representation::Compressed(file.into_compressed(coding), coding, place)
+    let permit = coding.map(|coding| (coding, lookup.compression_permit()));
+    match (permit, takes_plain) {
+        (Some((coding, Some(permit))), _) => {
+            Representation::Compressed(file.into_compressed(coding), coding, permit)
         }
-        (_, true) => Representation::Found(file),
+        (_, true) => Representation::Stored(file),
         (Some((_, None)), false) => Representation::Busy,
-        (None, false) => Representation::Unknown,
+        (None, false) => Representation::Unacceptable,
     }
 }
 
-/// What is sent of a folder, which is called by `path`.
+/// The content of a file as it is stored, or the ranges that the request selects.
+fn content(
+    file: SiteFile,
+    request: &FileRequest<'_>,
+    limits: &RequestLimits,
+    wanted: WantedDigest,
+) -> Response {
+    let size = file.state.size;
+    let ranges = match (request.method, &request.range) {
+        (Method::Get, Some(range)) if request.conditions.allow_range(&file.state.validators) => {
+            select(range, size, limits)
+        }
+        _ => Some(RangeSelection::Whole),
+    };
+    match (ranges, wanted) {
+        (None, _) => TextResponse::new(OUT_OF_RANGE)
+            .with_field("Content-Range", format!("bytes */{size}").as_bytes())
+            .about_file()
+            .into(),
+        (Some(ranges), WantedDigest::Sha256) => {
+            Response::AwaitsHash(HashPurpose::Field(FileBody { file, ranges }))
+        }
+        (Some(ranges), WantedDigest::Nothing) => {
+            Response::Ready(ReadyResponse::Content(FileBody { file, ranges }, None))
+        }
+    }
+}
+
+/// The response with a folder that the request calls `path`.
 fn of_folder(
     folder: SiteFolder,
     path: SitePath,
     asked: Query,
     extras: Extras,
     accept: Option<&[u8]>,
-) -> Response<'static> {
+) -> Response {
     match (asked.archive(), extras.archives, extras.listing) {
-        (Some(compression), Archives::Offered, _) => Response::Archive(folder, compression),
-        (Some(_), Archives::Off, _) => {
-            plain(Status::Forbidden, "folders are not sent as archives here")
-        }
-        (None, _, Listings::Off) => plain(
+        (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
+        (Some(_), Offer::Off, _) => text(Status::Forbidden, "archives of folders are disabled"),
+        (None, _, Offer::Off) => text(
             Status::Forbidden,
-            "the folder has no index and is not listed",
+            "the folder has no index, and listings are disabled",
         ),
-        (None, archives, Listings::Offered) => {
+        (None, archives, Offer::On) => {
             let view = ListingView {
                 path,
                 format: asked.format.unwrap_or_else(|| preferred(accept)),
@@ -393,51 +509,42 @@ fn of_folder(
                 search: asked.search,
                 archives,
             };
-            Response::Listing(folder, view)
+            Response::Produced(Production::Listing(folder, view))
         }
     }
 }
 
-/// What is answered where there is neither file nor folder.
-fn without(found: Resolved) -> Response<'static> {
+/// The response where there is neither file nor folder.
+fn without(found: Resolved) -> Response {
     match found {
-        Resolved::Forbidden => plain(Status::Forbidden, "the server may not read it"),
-        Resolved::Busy(errno) => Response::Trouble(
-            HttpError::new(Status::ServiceUnavailable, "try again later"),
-            errno,
-        ),
-        Resolved::Failed(errno) => Response::Trouble(
-            HttpError::new(Status::InternalServerError, "the file cannot be opened"),
-            errno,
-        ),
+        Resolved::Forbidden => text(Status::Forbidden, "the server may not read it"),
+        Resolved::Busy(errno) => {
+            let error = HttpError::new(Status::ServiceUnavailable, "try again later");
+            TextResponse::caused(error, errno).into()
+        }
+        Resolved::Failed(errno) => {
+            let error = HttpError::new(Status::InternalServerError, "the file cannot be opened");
+            TextResponse::caused(error, errno).into()
+        }
         Resolved::Nothing | Resolved::File(_) | Resolved::Folder(_) | Resolved::NoIndex(_) => {
-            plain(Status::NotFound, "there is no such file")
+            text(Status::NotFound, "there is no such file")
         }
     }
 }
 
-/// What is sent of a file that is there.
-fn selected(file: SiteFile, wish: &FileRequest<'_>, limits: &RequestLimits) -> Response<'static> {
-    let conditions = &wish.conditions;
-    match conditions.judge(&file.state.validators) {
-        ConditionResult::NotModified => return Response::NotModified(file),
-        ConditionResult::Failed => return Response::PreconditionFailed(file),
-        ConditionResult::Proceed => {}
-    }
-    let selection = match (wish.method, &wish.range) {
-        (Method::Get, Some(range)) if conditions.allow_range(&file.state.validators) => {
-            select(range, file.state.size, limits)
-        }
-        _ => RangeSelection::Whole,
-    };
-    Response::Content(match selection {
-        RangeSelection::Whole => FileBody::Whole(file),
-        RangeSelection::One(span) => FileBody::Part(file, span),
-        RangeSelection::Several(spans) => FileBody::Parts(file, spans),
-        RangeSelection::Unsatisfiable => return Response::Unsatisfiable(file.state.size),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn plain(status: Status, why: &'static str) -> Response<'static> {
-    Response::Plain(HttpError::new(status, why))
+    #[test]
+    fn a_location_has_one_slash_in_front_and_keeps_the_query() {
+        let located = |raw: &[u8], query| {
+            let folder = SitePath::parse(raw).unwrap();
+            String::from_utf8(folder_location(&folder, query)).unwrap()
+        };
+        assert_eq!(located(b"//evil", None), "/evil/");
+        assert_eq!(located(b"/%5cevil", None), "/%5Cevil/");
+        assert_eq!(located(b"/a%0d%0ab", Some(b"q=1")), "/a%0D%0Ab/?q=1");
+        assert_eq!(located(b"/%C3%BC%3f", None), "/%C3%BC%3F/");
+    }
 }

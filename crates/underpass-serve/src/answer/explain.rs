@@ -1,19 +1,19 @@
-//! What an answer says about its own way, for those who debug: two fields in its head.
+//! How a response explains how it is sent, for debugging: two fields in its head.
 //!
 //! ```text
 //! Underpass-Plan: splice, sendfile, read_write; cold; not clone (the sink is not a regular file)
 //! Underpass-Previous: 100000 bytes by sendfile (1 call)
 //! ```
 //!
-//! The head leaves before the body, so what it says of its own body is a plan: the kernel may still
-//! refuse. What was measured is that of the previous answer on the connection.
+//! The head leaves before the body, so it can report only the plan for its own body: the kernel may
+//! still refuse. The measured account is that of the previous response on the connection.
 
 use serde::Deserialize;
-use underpass::drive::tokio::{Forecast, Warmth};
+use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
 
-/// Whether answers explain themselves. It tells clients about files and kernel, and costs some
-/// system calls for each: for debugging.
+/// Whether responses explain how they are sent. For debugging: it exposes properties of files and
+/// kernel to clients, and costs some system calls for each response.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(from = "bool")]
 pub enum Explain {
@@ -33,24 +33,24 @@ impl From<bool> for Explain {
     }
 }
 
-/// What an answer says of a body that is in memory with its head already.
+/// The plan for a body that is in memory with its head.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
 
-/// What an answer says of its body, without the field's name.
+/// The plan for a body, without the name of the field.
 pub(crate) fn planned(forecast: &Forecast) -> String {
     let mut text = match forecast.joining {
         Joining::Joined => "joined with its head by read_write".to_owned(),
         Joining::Apart => {
             let tiers: Vec<_> = forecast.plan.tiers().map(|tier| tier.name()).collect();
             match tiers.is_empty() {
-                true => "nothing is allowed".to_owned(),
+                true => "no mechanism is allowed".to_owned(),
                 false => tiers.join(", "),
             }
         }
     };
-    text.push_str(match forecast.warmth {
-        Warmth::Cached => "; in the page cache",
-        Warmth::Cold => "; cold",
+    text.push_str(match forecast.residency {
+        Residency::Cached => "; in the page cache",
+        Residency::Cold => "; cold",
     });
     for (mechanism, reason) in forecast.plan.left_out() {
         text.push_str(&format!("; not {mechanism} ({reason})"));
@@ -71,9 +71,9 @@ pub(crate) fn fields(planned: Option<&str>, previous: Option<&Account>) -> Strin
     fields
 }
 
-/// Puts fields at the end of a head, in front of the body that may follow it in the same piece.
-pub(crate) fn insert(head: &mut Vec<u8>, fields: &str) {
-    if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+/// Puts fields at the end of a head of `head_bytes`, before the body that may follow it.
+pub(crate) fn insert(head: &mut Vec<u8>, head_bytes: usize, fields: &str) {
+    if let Some(end) = head_bytes.checked_sub(b"\r\n\r\n".len()) {
         head.splice(end..end, fields.bytes());
     }
 }
@@ -85,7 +85,12 @@ mod tests {
     #[test]
     fn fields_stand_between_head_and_body() {
         let mut head = b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\nbody\r\n\r\n".to_vec();
-        insert(&mut head, &fields(Some("x"), Some(&Account::default())));
+        let head_bytes = head.len() - b"body\r\n\r\n".len();
+        insert(
+            &mut head,
+            head_bytes,
+            &fields(Some("x"), Some(&Account::default())),
+        );
         let expected = "HTTP/1.1 404 Not Found\r\nA: b\r\nUnderpass-Plan: x\r\n\
                         Underpass-Previous: nothing to move\r\n\r\nbody\r\n\r\n";
         assert_eq!(head, expected.as_bytes());

@@ -1,23 +1,23 @@
-//! `Want-Repr-FileDigest` and `Repr-FileDigest` (RFC 9530): a hash of what is sent that comes with it.
+//! `Want-Repr-Digest` and `Repr-Digest` (RFC 9530): the hash of what is sent, sent with it.
 
 use crate::http::base64::base64;
 use crate::http::digest::FileDigest;
 use crate::http::structured::{MemberValue, read_dictionary};
 use crate::site::rules::push_field;
 
-/// The hash that a client wants, of those that are offered.
+/// The hash that a client wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum WantedDigest {
     Nothing,
     Sha256,
 }
 
-/// What somebody has no use for.
+/// The preference of an algorithm that is not acceptable.
 const REFUSED: i64 = 0;
 /// What is wanted most.
 const PREFERENCE_MAX: i64 = 10;
 
-/// Reads the field. One that is malformed says nothing, and so does a preference that is none.
+/// Parses the field. A malformed field and an invalid preference are ignored.
 pub(crate) fn wanted(field: Option<&[u8]>) -> WantedDigest {
     let mut wanted = WantedDigest::Nothing;
     let read = read_dictionary(field.unwrap_or_default(), |algorithm, preference| {

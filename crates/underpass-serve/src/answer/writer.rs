@@ -1,331 +1,325 @@
-//! Writes an answer: its head as bytes, its body as pieces for the outbox.
+//! Writes a response: its head as bytes, its body as pieces for the outbox.
 //!
-//! The head is written straight into a recycled buffer; a file's content never comes near it. What
-//! HEAD gets is what GET gets, without the body.
+//! The head is written into a recycled buffer; the content of a file never comes near it. The
+//! response to HEAD is the response to GET without the body.
 
 use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{FileBody, Response};
+use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse, Subject, TextResponse};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
+use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::http::date::DATE_BYTES;
 use crate::http::decimal::push_decimal;
 use crate::http::digest::FileDigest;
 use crate::http::disposition::push_attachment;
-use crate::http::status::{HttpError, Status};
+use crate::http::status::Status;
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
-use crate::request::range::ByteRange;
+use crate::request::range::{ByteRange, RangeSelection};
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::file::SiteFile;
-use crate::site::rules::{MatchedRedirect, SiteRules};
+use crate::site::rules::{ProducedFields, SiteRules, push_field};
 
-/// What a reply depends on beside the answer.
+/// What the head of a response depends on, apart from the response itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ResponseContext<'c> {
+pub(crate) struct ResponseContext<'w> {
     pub(crate) method: Method,
     pub(crate) version: HttpVersion,
     pub(crate) persistence: Persistence,
     pub(crate) date: [u8; DATE_BYTES],
     pub(crate) joining: BodyJoining,
-    pub(crate) rules: &'c SiteRules,
-    /// The origin whose scripts may read it.
-    pub(crate) admitted: Option<&'c [u8]>,
-    /// The hash of the file whose content is sent, for those who want it.
-    pub(crate) digest: Option<&'c FileDigest>,
+    /// The index of the site, and its rules.
+    pub(crate) site: usize,
+    pub(crate) rules: &'w SiteRules,
+    /// The origin whose scripts may read the response.
+    pub(crate) allowed_origin: Option<&'w [u8]>,
+    /// Returns a new boundary for a body of several parts.
+    pub(crate) boundary: fn() -> Boundary,
 }
 
 /// Whether a body that is in memory leaves with its head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyJoining {
     Allowed,
-    /// What is sent from memory is not sent by the only mechanism that is allowed.
+    /// The only allowed mechanism does not send from memory.
     Forbidden,
 }
 
-/// What is being sent of a file, for those who have to tell that it failed.
+/// A response whose head is in the outbox.
+#[derive(Debug)]
+pub(crate) struct WrittenResponse {
+    pub(crate) status: Status,
+    pub(crate) head_bytes: u64,
+    pub(crate) body: SentBody,
+}
+
+/// Where the body of a response is.
+#[derive(Debug)]
+pub(crate) enum SentBody {
+    /// All of it is in the outbox, or there is none.
+    Memory,
+    /// Ranges of this file are in the outbox.
+    File(FileTransfer),
+    /// It is produced while it is sent.
+    Produced(ProducedBody),
+}
+
+/// The file of a response, for messages about a failed transfer.
 #[derive(Debug)]
 pub(crate) struct FileTransfer {
     pub(crate) path: SitePath,
     pub(crate) size: u64,
-    pub(crate) spans: SentRanges,
+    pub(crate) ranges: RangeSelection,
 }
 
-/// One part of a file or several, which is rare enough to cost memory.
-#[derive(Debug)]
-pub(crate) enum SentRanges {
-    One(ByteRange),
-    Several(Vec<ByteRange>),
-}
-
-const ALLOW: &[u8] = b"\r\nAllow: GET, HEAD, OPTIONS";
-
-/// Puts `answer` into the outbox, its head written into `spare`, and says what of a file goes with
-/// it. An error is shown as `page`, if there is one, under its own status and without a sign of
-/// what state the page is in.
-pub(crate) fn reply(
-    answer: Response<'_>,
-    page: Option<SiteFile>,
-    circumstances: &ResponseContext<'_>,
-    spare: Vec<u8>,
-    outbox: &mut Outbox,
-) -> Option<FileTransfer> {
-    let head = HeadWriter::new(spare, circumstances);
-    match answer {
-        Response::Content(content) => with_file(head, content, outbox),
-        answer => {
-            let head = without_file(
-                HeadWriter {
-                    page: page.as_ref(),
-                    ..head
-                },
-                answer,
-            );
-            let Some(page) = page else {
-                outbox.push(Piece::Bytes(head));
-                return None;
-            };
-            let span = ByteRange {
-                first: 0,
-                length: page.state.size,
-            };
-            send(head, circumstances.method, page, span, outbox)
-        }
-    }
-}
-
-fn with_file(head: HeadWriter<'_>, content: FileBody, outbox: &mut Outbox) -> Option<FileTransfer> {
-    let (method, joining) = (head.circumstances.method, head.circumstances.joining);
-    match content {
-        FileBody::Whole(file) => {
-            let head = head.status(Status::Ok).file(&file);
-            if let (BodyJoining::Allowed, Method::Get, Some(content)) =
-                (joining, method, file.state.content())
-            {
-                outbox.push(joined(head, content));
-                return None;
-            }
-            let span = ByteRange {
-                first: 0,
-                length: file.state.size,
-            };
-            send(head, method, file, span, outbox)
-        }
-        FileBody::Part(file, span) => {
-            let head = head.status(Status::PartialContent).part(&file, span);
-            send(head, method, file, span, outbox)
-        }
-        FileBody::Parts(file, spans) => parts(head, file, spans, outbox),
-    }
-}
-
-/// Puts a refusal of what could not be read as a request into the outbox.
-pub(crate) fn refuse(refusal: HttpError, circumstances: &ResponseContext<'_>, outbox: &mut Outbox) {
-    let head = HeadWriter::new(Vec::new(), circumstances).plain(refusal, &[]);
-    outbox.push(Piece::Bytes(head));
-}
-
-/// Puts the head of an answer that was made into the outbox; `fields` are all but the usual ones,
-/// each with a line end before it.
-pub(crate) fn push_made(fields: &[u8], circumstances: &ResponseContext<'_>, outbox: &mut Outbox) {
-    let mut head = HeadWriter::new(Vec::with_capacity(512), circumstances).status(Status::Ok);
-    head.push(fields);
-    outbox.push(Piece::Bytes(head.end()));
-}
-
-/// What asks a client to send the body it announced.
+/// Asks the client to send the body that it announced.
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-fn without_file(head: HeadWriter<'_>, answer: Response<'_>) -> Vec<u8> {
-    match answer {
-        Response::NotModified(file) => {
-            let mut head = head.status(Status::NotModified);
+/// Puts a response into the outbox, its head written into `spare`. A text response is replaced by
+/// `page`, if there is one, under its status and without the validators of the page.
+pub(crate) fn write(
+    response: ReadyResponse,
+    page: Option<SiteFile>,
+    context: &ResponseContext<'_>,
+    spare: Vec<u8>,
+    outbox: &mut Outbox,
+) -> WrittenResponse {
+    let head = |status| HeadWriter::new(spare, status, context);
+    match response {
+        ReadyResponse::Content(FileBody { file, ranges }, digest) => {
+            let mut head = head(match ranges {
+                RangeSelection::Whole => Status::Ok,
+                RangeSelection::One(_) | RangeSelection::Several(_) => Status::PartialContent,
+            });
+            head.file(&file, digest.as_ref());
+            match ranges {
+                RangeSelection::Whole => send_whole(head, file, outbox),
+                RangeSelection::One(range) => send_part(head, file, range, outbox),
+                RangeSelection::Several(ranges) => send_parts(head, file, ranges, outbox),
+            }
+        }
+        ReadyResponse::HashLine(file, digest) => {
+            let line = digest.line(file.path.name());
+            let mut head = head(Status::Ok);
+            head.push(&context.rules.made_fields(ProducedFields::default()));
+            file.state.validators.push_to(&mut head.bytes);
+            push_field(&mut head.bytes, "Content-Type", TEXT);
+            head.length(line.len() as u64);
+            head.send(&line, outbox)
+        }
+        ReadyResponse::NotModified(file) => {
+            let mut head = head(Status::NotModified);
             file.state.validators.push_to(&mut head.bytes);
             head.push(&file.state.label.fields);
-            head.end()
+            head.send(b"", outbox)
         }
-        Response::PreconditionFailed(file) => {
-            let why = HttpError::new(Status::PreconditionFailed, "the file is in another state");
-            let mut tag = b"\r\nETag: ".to_vec();
-            tag.extend_from_slice(file.state.validators.tag.as_bytes());
-            head.about_file(why, &tag)
-        }
-        Response::Unsatisfiable(size) => {
-            let why = HttpError::new(Status::RangeNotSatisfiable, "the range lies behind the end");
-            let mut range = b"\r\nContent-Range: bytes */".to_vec();
-            push_decimal(&mut range, size);
-            head.about_file(why, &range)
-        }
-        Response::Moved { folder, query } => {
-            let why = HttpError::new(Status::MovedPermanently, "this is a folder");
-            head.plain(why, &location(&folder, query))
-        }
-        Response::Redirected(MatchedRedirect { status, location }) => {
-            let mut field = b"\r\nLocation: ".to_vec();
-            field.extend_from_slice(&location);
-            head.plain(HttpError::new(status, "it is elsewhere"), &field)
-        }
-        Response::NotAcceptable => {
-            let why = "the file is in none of the codings that are accepted";
-            head.about_file(HttpError::new(Status::NotAcceptable, why), &[])
-        }
-        Response::Options => {
-            let (rules, admitted) = (head.circumstances.rules, head.circumstances.admitted);
-            let mut head = head.status(Status::NoContent);
-            head.push(ALLOW);
-            head.push(&rules.plain_fields);
-            if admitted.is_some() {
-                head.push(rules.cors.preflight());
+        ReadyResponse::Options => {
+            let mut head = head(Status::NoContent);
+            push_field(&mut head.bytes, "Allow", ALLOWED_METHODS);
+            head.push(&context.rules.plain_fields);
+            if let (Some(cors), Some(_)) = (&context.rules.cors, context.allowed_origin) {
+                head.push(cors.preflight());
             }
-            head.end()
+            head.send(b"", outbox)
         }
-        Response::NotAllowed => {
-            let why = HttpError::new(Status::MethodNotAllowed, "this server only reads");
-            head.plain(why, ALLOW)
-        }
-        Response::Plain(why) | Response::Trouble(why, _) => head.plain(why, &[]),
-        Response::Content(_) => unreachable!("it has a file"),
-        Response::Vouched(_)
-        | Response::Compressed(..)
-        | Response::Listing(..)
-        | Response::Archive(..)
-        | Response::Hash(..) => {
-            unreachable!("these are made elsewhere")
-        }
+        ReadyResponse::Text(text) => send_text(head(text.error.status), text, page, outbox),
     }
 }
 
-fn location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
-    let mut location = b"\r\nLocation: ".to_vec();
-    folder.encode_into(&mut location);
-    if !folder.bytes().is_empty() {
-        location.push(b'/');
-    }
-    if let Some(query) = query {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
-    location
-}
+const TEXT: &str = "text/plain; charset=utf-8";
 
-fn send(
-    head: Vec<u8>,
-    method: Method,
-    file: SiteFile,
-    span: ByteRange,
+/// Writes the head of a produced body; the body begins with its opening. There is none for HEAD.
+pub(crate) fn write_produced(
+    started: StartedBody,
+    context: &ResponseContext<'_>,
+    spare: Vec<u8>,
     outbox: &mut Outbox,
-) -> Option<FileTransfer> {
-    outbox.push(Piece::Bytes(head));
-    if method == Method::Head || span.length == 0 {
-        return None;
+) -> WrittenResponse {
+    let delimiter = BodyDelimiter::of(context.version);
+    let context = ResponseContext {
+        persistence: match delimiter {
+            BodyDelimiter::LastChunk => context.persistence,
+            BodyDelimiter::Close => Persistence::Close,
+        },
+        ..*context
+    };
+    let mut head = HeadWriter::new(spare, Status::Ok, &context);
+    head.push(&started.fields);
+    if delimiter == BodyDelimiter::LastChunk {
+        push_field(&mut head.bytes, "Transfer-Encoding", "chunked");
     }
-    outbox.push(range(&file, span));
-    Some(FileTransfer {
-        path: file.path,
-        size: file.state.size,
-        spans: SentRanges::One(span),
-    })
+    let mut written = head.send(b"", outbox);
+    if context.method != Method::Head {
+        written.body = SentBody::Produced(ProducedBody::new(started, delimiter, outbox));
+    }
+    written
 }
 
-fn parts(
+/// Sends a status with a body that explains it: a page, or one line.
+fn send_text(
+    mut head: HeadWriter<'_>,
+    text: TextResponse,
+    page: Option<SiteFile>,
+    outbox: &mut Outbox,
+) -> WrittenResponse {
+    let rules = head.context.rules;
+    head.push(match text.subject {
+        Subject::Request => &rules.plain_fields,
+        Subject::File => &rules.varied_fields,
+    });
+    head.push(&text.fields);
+    match page {
+        Some(page) => {
+            let whole = ByteRange::whole(page.state.size);
+            head.push(&page.state.label.content_type);
+            head.length(whole.length);
+            send_range(head, page, whole, RangeSelection::Whole, outbox)
+        }
+        None => {
+            let line = format!("{}\n", text.error);
+            push_field(&mut head.bytes, "Content-Type", TEXT);
+            head.length(line.len() as u64);
+            head.send(line.as_bytes(), outbox)
+        }
+    }
+}
+
+/// Sends a whole file: from memory with its head where it is kept there.
+fn send_whole(mut head: HeadWriter<'_>, file: SiteFile, outbox: &mut Outbox) -> WrittenResponse {
+    head.push(&file.state.label.content_type);
+    head.length(file.state.size);
+    let (joining, method) = (head.context.joining, head.context.method);
+    match (joining, method, file.state.content()) {
+        (BodyJoining::Allowed, Method::Get, Some(content)) => head.send_joined(content, outbox),
+        _ => {
+            let whole = ByteRange::whole(file.state.size);
+            send_range(head, file, whole, RangeSelection::Whole, outbox)
+        }
+    }
+}
+
+fn send_part(
+    mut head: HeadWriter<'_>,
+    file: SiteFile,
+    range: ByteRange,
+    outbox: &mut Outbox,
+) -> WrittenResponse {
+    head.push(&file.state.label.content_type);
+    head.push(b"\r\nContent-Range: ");
+    push_content_range(&mut head.bytes, range, file.state.size);
+    head.length(range.length);
+    send_range(head, file, range, RangeSelection::One(range), outbox)
+}
+
+fn send_range(
     head: HeadWriter<'_>,
     file: SiteFile,
-    spans: Vec<ByteRange>,
+    range: ByteRange,
+    ranges: RangeSelection,
     outbox: &mut Outbox,
-) -> Option<FileTransfer> {
-    let boundary = Boundary::random();
-    let media = &file.state.label.media;
-    let body = Multipart::new(&spans, file.state.size, media, &boundary);
-    let head = head
-        .status(Status::PartialContent)
-        .parts(&file, &boundary, body.length());
-    outbox.push(Piece::Bytes(head));
-    for (part_head, span) in body.parts {
+) -> WrittenResponse {
+    let method = head.context.method;
+    let mut written = head.send(b"", outbox);
+    if method != Method::Head && range.length > 0 {
+        outbox.push(piece(&file, range));
+        written.body = SentBody::File(FileTransfer {
+            path: file.path,
+            size: file.state.size,
+            ranges,
+        });
+    }
+    written
+}
+
+fn send_parts(
+    mut head: HeadWriter<'_>,
+    file: SiteFile,
+    ranges: Vec<ByteRange>,
+    outbox: &mut Outbox,
+) -> WrittenResponse {
+    let (size, boundary) = (file.state.size, (head.context.boundary)());
+    let body = Multipart::new(&ranges, size, &file.state.label.content_type, &boundary);
+    head.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
+    head.push(boundary.as_bytes());
+    head.length(body.length());
+    let mut written = head.send(b"", outbox);
+    for (part_head, range) in body.parts {
         outbox.push(Piece::Bytes(part_head));
-        outbox.push(range(&file, span));
+        outbox.push(piece(&file, range));
     }
     outbox.push(Piece::Bytes(body.closing));
-    Some(FileTransfer {
+    written.body = SentBody::File(FileTransfer {
         path: file.path,
-        size: file.state.size,
-        spans: SentRanges::Several(spans),
-    })
+        size,
+        ranges: RangeSelection::Several(ranges),
+    });
+    written
 }
 
-fn joined(mut bytes: Vec<u8>, content: &[u8]) -> Piece {
-    let head = bytes.len();
-    bytes.extend_from_slice(content);
-    Piece::Joined { bytes, head }
-}
-
-fn range(file: &SiteFile, span: ByteRange) -> Piece {
+fn piece(file: &SiteFile, range: ByteRange) -> Piece {
     Piece::Range(FileRange {
         file: Arc::clone(&file.state.descriptor),
-        offset: span.first,
-        len: span.length,
+        offset: range.first,
+        len: range.length,
     })
 }
 
 impl FileTransfer {
-    /// The offset in the file that follows the first `moved` bytes of the answer's ranges.
+    /// The offset in the file that follows the first `moved` bytes of the response's ranges.
     pub(crate) fn offset_after(&self, moved: u64) -> u64 {
+        let ranges = match &self.ranges {
+            RangeSelection::Whole => &[ByteRange::whole(self.size)],
+            RangeSelection::One(range) => std::slice::from_ref(range),
+            RangeSelection::Several(ranges) => &ranges[..],
+        };
         let mut left = moved;
-        for span in self.spans.as_slice() {
-            if left < span.length {
-                return span.first + left;
+        for range in ranges {
+            if left < range.length {
+                return range.first + left;
             }
-            left -= span.length;
+            left -= range.length;
         }
         self.size
     }
 }
 
-impl SentRanges {
-    fn as_slice(&self) -> &[ByteRange] {
-        match self {
-            SentRanges::One(span) => std::slice::from_ref(span),
-            SentRanges::Several(spans) => spans,
-        }
-    }
-}
-
-/// A head being written. Every field begins with the line end of what stands before it.
+/// A head that is being written. Every field begins with the line end of what stands before it.
 struct HeadWriter<'c> {
     bytes: Vec<u8>,
-    circumstances: &'c ResponseContext<'c>,
-    page: Option<&'c SiteFile>,
+    status: Status,
+    context: &'c ResponseContext<'c>,
 }
 
 impl<'c> HeadWriter<'c> {
-    fn new(bytes: Vec<u8>, circumstances: &'c ResponseContext<'c>) -> HeadWriter<'c> {
-        HeadWriter {
-            bytes,
-            circumstances,
-            page: None,
-        }
-    }
-
-    fn status(mut self, status: Status) -> HeadWriter<'c> {
-        self.push(b"HTTP/1.1 ");
-        self.push(status.line().as_bytes());
-        self.push(b"\r\nDate: ");
-        self.push(&self.circumstances.date);
-        match (self.circumstances.persistence, self.circumstances.version) {
-            (Persistence::Close, _) => self.push(b"\r\nConnection: close"),
+    /// Begins a head, which is written into `spare`.
+    fn new(spare: Vec<u8>, status: Status, context: &'c ResponseContext<'c>) -> HeadWriter<'c> {
+        let mut head = HeadWriter {
+            bytes: spare,
+            status,
+            context,
+        };
+        head.push(b"HTTP/1.1 ");
+        head.push(status.line().as_bytes());
+        head.push(b"\r\nDate: ");
+        head.push(&context.date);
+        match (context.persistence, context.version) {
+            (Persistence::Close, _) => head.push(b"\r\nConnection: close"),
             (Persistence::KeepAlive, HttpVersion::Http10) => {
-                self.push(b"\r\nConnection: keep-alive");
+                head.push(b"\r\nConnection: keep-alive");
             }
             (Persistence::KeepAlive, HttpVersion::Http11) => {}
         }
-        if let Some(admitted) = self.circumstances.admitted {
-            self.circumstances
-                .rules
-                .cors
-                .push_to(&mut self.bytes, admitted);
+        if let (Some(cors), Some(origin)) = (&context.rules.cors, context.allowed_origin) {
+            cors.push_to(&mut head.bytes, origin);
         }
-        self
+        head
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     fn length(&mut self, length: u64) {
@@ -333,85 +327,46 @@ impl<'c> HeadWriter<'c> {
         push_decimal(&mut self.bytes, length);
     }
 
-    fn media(&mut self, file: &SiteFile) {
-        self.push(b"\r\nContent-Type: ");
-        file.state.label.media.push_to(&mut self.bytes);
-    }
-
-    fn fields(&mut self, file: &SiteFile) {
+    /// The fields of every response with content of a file, apart from type and length.
+    fn file(&mut self, file: &SiteFile, digest: Option<&FileDigest>) {
         self.push(&file.state.fields);
         if let Some(name) = &file.save_as {
             push_attachment(&mut self.bytes, name);
         }
-        if let Some(digest) = self.circumstances.digest {
+        if let Some(digest) = digest {
             push_repr_digest(&mut self.bytes, digest);
         }
     }
 
-    fn file(mut self, file: &SiteFile) -> Vec<u8> {
-        self.fields(file);
-        self.media(file);
-        self.length(file.state.size);
-        self.end()
-    }
-
-    fn part(mut self, file: &SiteFile, span: ByteRange) -> Vec<u8> {
-        self.fields(file);
-        self.media(file);
-        self.push(b"\r\nContent-Range: ");
-        push_content_range(&mut self.bytes, span, file.state.size);
-        self.length(span.length);
-        self.end()
-    }
-
-    fn parts(mut self, file: &SiteFile, boundary: &Boundary, length: u64) -> Vec<u8> {
-        self.fields(file);
-        self.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
-        self.push(boundary.as_bytes());
-        self.length(length);
-        self.end()
-    }
-
-    /// A status with a body that says the same in words: a page, or one line.
-    fn plain(self, refusal: HttpError, fields: &[u8]) -> Vec<u8> {
-        let common = &self.circumstances.rules.plain_fields;
-        self.told(refusal, common, fields)
-    }
-
-    /// The same, about a file that is there.
-    fn about_file(self, refusal: HttpError, fields: &[u8]) -> Vec<u8> {
-        let common = &self.circumstances.rules.varied_fields;
-        self.told(refusal, common, fields)
-    }
-
-    fn told(self, refusal: HttpError, common: &[u8], fields: &[u8]) -> Vec<u8> {
-        let method = self.circumstances.method;
-        let mut head = self.status(refusal.status);
-        head.push(common);
-        head.push(fields);
-        if let Some(page) = head.page {
-            head.media(page);
-            head.length(page.state.size);
-            return head.end();
+    /// Ends the head and puts it into the outbox with a body, which HEAD does not get.
+    fn send(mut self, body: &[u8], outbox: &mut Outbox) -> WrittenResponse {
+        let written = self.end();
+        if self.context.method != Method::Head {
+            self.push(body);
         }
-        head.push(b"\r\nContent-Type: text/plain; charset=utf-8");
-        let (status, why) = (refusal.status.line().as_bytes(), refusal.why.as_bytes());
-        let parts = [status, b": ", why, b"\n"];
-        head.length(parts.iter().map(|part| part.len() as u64).sum());
-        let mut bytes = head.end();
-        if method != Method::Head {
-            bytes.extend(parts.into_iter().flatten());
-        }
-        bytes
+        outbox.push(Piece::Bytes(self.bytes));
+        written
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+    /// Ends the head and puts it into the outbox with the content of a file.
+    fn send_joined(mut self, content: &[u8], outbox: &mut Outbox) -> WrittenResponse {
+        let written = self.end();
+        let head = self.bytes.len();
+        self.push(content);
+        outbox.push(Piece::Joined {
+            bytes: self.bytes,
+            head,
+        });
+        written
     }
 
-    fn end(mut self) -> Vec<u8> {
+    fn end(&mut self) -> WrittenResponse {
         self.push(b"\r\n\r\n");
-        self.bytes
+        WrittenResponse {
+            status: self.status,
+            head_bytes: self.bytes.len() as u64,
+            body: SentBody::Memory,
+        }
     }
 }
 
@@ -422,28 +377,13 @@ mod tests {
 
     #[test]
     fn a_failure_is_located_within_the_file() {
-        let span = |first, length| ByteRange { first, length };
-        let sending = FileTransfer {
+        let range = |first, length| ByteRange { first, length };
+        let transfer = FileTransfer {
             path: SitePath::parse(b"/f").unwrap(),
             size: 1000,
-            spans: SentRanges::Several(vec![span(10, 5), span(100, 20)]),
+            ranges: RangeSelection::Several(vec![range(10, 5), range(100, 20)]),
         };
-        let offsets = [0, 4, 5, 24, 25].map(|moved| sending.offset_after(moved));
+        let offsets = [0, 4, 5, 24, 25].map(|moved| transfer.offset_after(moved));
         assert_eq!(offsets, [10, 14, 100, 119, 1000]);
-    }
-
-    #[test]
-    fn a_location_has_one_slash_in_front_and_keeps_the_query() {
-        let located = |raw: &[u8], query| {
-            let folder = SitePath::parse(raw).unwrap();
-            String::from_utf8(location(&folder, query)).unwrap()
-        };
-        assert_eq!(located(b"//evil", None), "\r\nLocation: /evil/");
-        assert_eq!(located(b"/%5cevil", None), "\r\nLocation: /%5Cevil/");
-        assert_eq!(
-            located(b"/a%0d%0ab", Some(b"q=1")),
-            "\r\nLocation: /a%0D%0Ab/?q=1"
-        );
-        assert_eq!(located(b"/%C3%BC%3f", None), "\r\nLocation: /%C3%BC%3F/");
     }
 }

@@ -126,7 +126,7 @@ impl Encoder {
     }
 }
 
-/// Not told the size: for large bodies it would take tables four times as large.
+/// Without a size hint, which would make the tables of large bodies four times as large.
 fn brotli() -> CompressorWriter<Vec<u8>> {
     let parameters = BrotliEncoderParams {
         quality: BROTLI_QUALITY,
@@ -167,7 +167,7 @@ impl<F: BodyProducer> Compressed<F> {
         let wanted = usize::try_from(range.len).unwrap_or(READ_BYTES);
         self.buffer.resize(wanted.min(READ_BYTES), 0);
         let read = match pread(&*range.file, &mut self.buffer[..], range.offset) {
-            Ok(0) => return Err(io::Error::other("a file became shorter while it was sent")),
+            Ok(0) => return Err(io::Error::other("a file was truncated while it was sent")),
             Ok(read) => read,
             Err(rustix::io::Errno::INTR) => 0,
             Err(errno) => return Err(errno.into()),
@@ -222,7 +222,7 @@ impl<F: BodyProducer> BodyProducer for Compressed<F> {
     }
 
     fn made(&self) -> &'static str {
-        "made in memory while it is sent: contents are read and compressed"
+        "produced in memory while it is sent: contents are read and compressed"
     }
 }
 

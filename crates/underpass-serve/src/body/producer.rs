@@ -1,16 +1,17 @@
-//! A body that is made while it is sent: nobody knows its length, and it need not fit into memory.
+//! A body that is produced while it is sent: its length is unknown, and it need not fit into
+//! memory.
 //!
 //! ```text
-//!   outbox empty ─► Feed::next, on a blocking thread ─► Batch ─► one chunk ─► outbox ─► flush ─┐
-//!        ▲                                                                                     │
-//!        └─────────────────────────────────────────────────────────────────────────────────────┘
+//!   outbox empty ─► BodyProducer::next, on a blocking thread ─► Chunk ─► outbox ─► flush ─┐
+//!        ▲                                                                                │
+//!        └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A batch is bytes and ranges of files, and leaves as one chunk (RFC 9112, section 7.1); towards a
-//! client of HTTP/1.0 as it is, and the end of the connection is the end of the body. The next
-//! batch is made when the last one has left, so a slow client costs the memory of one, and with a
-//! client that goes away the work ends. What goes wrong in the middle ends the connection with a
-//! reset: no part of a body ever looks like a whole one.
+//! A chunk consists of bytes and ranges of files, and is sent as one chunk of the chunked coding
+//! (RFC 9112, section 7.1); to a client of HTTP/1.0 as it is, and the end of the connection is the
+//! end of the body. The next chunk is produced when the last one has left, so a slow client costs
+//! the memory of one, and no work is done for a client that is gone. An error resets the
+//! connection: no part of a body ever looks like a whole one.
 
 use std::fmt;
 use std::io;
@@ -21,18 +22,18 @@ use underpass_net::{Connection, ConnectionError};
 use crate::limits::BATCH_BYTES_MAX;
 use crate::request::request_line::HttpVersion;
 
-/// What makes a body, piece by piece.
+/// Produces a body, chunk by chunk.
 pub(crate) trait BodyProducer: fmt::Debug + Send {
-    /// Adds the next pieces to a batch. It may wait for disks, and stops when the batch is full or
-    /// after a bounded amount of work, whatever it has come to.
+    /// Adds the next pieces to `chunk`. It may wait for disks, and returns when the chunk is full
+    /// or after a bounded amount of work.
     ///
     /// # Errors
     /// The body cannot be completed.
-    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress>;
+    fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress>;
 
-    /// How the body comes about, for those who debug.
+    /// How the body is produced, for debugging.
     fn made(&self) -> &'static str {
-        "made in memory while it is sent"
+        "produced in memory while it is sent"
     }
 }
 
@@ -110,7 +111,7 @@ impl Chunk {
         self.pieces.iter().map(in_memory).sum::<usize>() >= BATCH_BYTES_MAX
     }
 
-    /// The pieces, for those who send them as something else.
+    /// The pieces, to send them in another form.
     pub(crate) fn into_pieces(mut self) -> Vec<Piece> {
         if let Some(Piece::Bytes(first)) = self.pieces.first_mut() {
             first.drain(..SIZE_LINE_BYTES);
@@ -154,19 +155,31 @@ impl Chunk {
     }
 }
 
-/// A body on its way.
+/// A body that can be produced, and the fields of its head.
 #[derive(Debug)]
-pub(crate) struct ProducedBody {
-    feed: Box<dyn BodyProducer>,
-    delimiter: BodyDelimiter,
-    /// What is sent, for those who have to tell that it failed.
+pub(crate) struct StartedBody {
+    pub(crate) producer: Box<dyn BodyProducer>,
+    /// What is known before a disk is read.
+    pub(crate) opening: Chunk,
+    /// All fields but the general ones, each with a line end before it.
+    pub(crate) fields: Vec<u8>,
+    /// What is sent, for messages about failures.
     pub(crate) what: String,
 }
 
-/// Why a body is not complete.
+/// A body that is being sent.
+#[derive(Debug)]
+pub(crate) struct ProducedBody {
+    producer: Box<dyn BodyProducer>,
+    delimiter: BodyDelimiter,
+    /// What is sent, for messages about failures.
+    pub(crate) what: String,
+}
+
+/// Why a body is incomplete.
 #[derive(Debug)]
 pub(crate) enum BodyError {
-    /// It could not be made.
+    /// It could not be produced.
     Source(io::Error),
     /// It could not be sent.
     Connection(ConnectionError),
@@ -188,62 +201,55 @@ impl fmt::Display for BodyError {
 }
 
 impl ProducedBody {
-    /// A body that begins with `opening`, which follows the head into the outbox.
+    /// Puts the opening into the outbox, behind the head.
     pub(crate) fn new(
-        feed: Box<dyn BodyProducer>,
-        opening: Chunk,
+        started: StartedBody,
         delimiter: BodyDelimiter,
-        what: String,
         outbox: &mut Outbox,
     ) -> ProducedBody {
-        opening.frame(delimiter, BodyProgress::More, outbox);
+        started.opening.frame(delimiter, BodyProgress::More, outbox);
         ProducedBody {
-            feed,
+            producer: started.producer,
             delimiter,
-            what,
+            what: started.what,
         }
     }
 
     /// See [`BodyProducer::made`].
     pub(crate) fn made(&self) -> &'static str {
-        self.feed.made()
+        self.producer.made()
     }
 
-    pub(crate) fn delimiter(&self) -> BodyDelimiter {
-        self.delimiter
-    }
-
-    /// Sends what the outbox has and then the body.
-    pub(crate) async fn send(&mut self, stream: &mut Connection) -> Result<(), BodyError> {
-        // A feed is on a blocking thread while it works and here while it is sent.
-        let mut feed = std::mem::replace(&mut self.feed, Box::new(EmptyBody));
+    /// Sends what is in the outbox and then the body. Returns where it ended: with a chunk, or with
+    /// the connection.
+    pub(crate) async fn send(
+        self,
+        connection: &mut Connection,
+    ) -> Result<BodyDelimiter, BodyError> {
+        // The producer is on a blocking thread while it works, and here while its chunk is sent.
+        let ProducedBody {
+            mut producer,
+            delimiter,
+            ..
+        } = self;
         loop {
-            stream.flush().await?;
+            connection.flush().await?;
             let work = tokio::task::spawn_blocking(move || {
-                let mut batch = Chunk::new();
-                let progress = feed.next(&mut batch);
-                (feed, batch, progress)
+                let mut chunk = Chunk::new();
+                let progress = producer.next(&mut chunk);
+                (producer, chunk, progress)
             });
-            let (back, batch, progress) = work
+            let (back, chunk, progress) = work
                 .await
                 .map_err(|error| BodyError::Source(io::Error::other(error)))?;
-            feed = back;
+            producer = back;
             let progress = progress.map_err(BodyError::Source)?;
-            batch.frame(self.delimiter, progress, stream.outbox());
+            chunk.frame(delimiter, progress, connection.outbox());
             if progress == BodyProgress::End {
-                return Ok(stream.flush().await?);
+                connection.flush().await?;
+                return Ok(delimiter);
             }
         }
-    }
-}
-
-/// What stands in for a feed that is at work.
-#[derive(Debug)]
-struct EmptyBody;
-
-impl BodyProducer for EmptyBody {
-    fn next(&mut self, _: &mut Chunk) -> io::Result<BodyProgress> {
-        Ok(BodyProgress::End)
     }
 }
 

@@ -1,13 +1,13 @@
-//! One peer's connection, as far as the log and the metrics tell of it.
+//! What is recorded of one connection's exchanges, for log and metrics.
 //!
 //! ```text
 //!  begin ──► understand ──► ready ──► (flush) ──► end
-//!  first     the head is    the answer            a line, and counts
-//!  byte      there          is in the outbox
+//!  first     the head is    the head of the       a line, and counts
+//!  byte      complete       response is written
 //! ```
 //!
-//! How much is done at each step depends on who listens: without log and metrics the clock is not
-//! read and nothing is written down.
+//! The observation level decides how much is recorded: without log and metrics the clock is not
+//! read and no text is kept.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -19,57 +19,37 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
 
+use crate::answer::writer::WrittenResponse;
+use crate::http::status::Status;
 use crate::log::{LogRecord, RequestText};
+use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
 
-/// How closely exchanges are watched.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum ObservationLevel {
-    /// They are counted.
-    Counts,
-    /// Their duration is measured too.
-    Durations,
-    /// What was said is written down too.
-    Words,
-    /// The processor's time is measured too, by calls of their own.
-    Processor,
-}
-
-/// A connection and the exchange that goes on there.
+/// A connection and the exchange in progress on it.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Counted over all workers, from 1 on.
-    number: u64,
-    /// Whom the request is from.
+    /// The number of the connection, counted over all workers from 1.
+    connection: u64,
+    /// The client that sent the request.
     pub(crate) client: Option<IpAddr>,
-    attention: ObservationLevel,
+    level: ObservationLevel,
     meter: Rc<CpuMeter>,
-    /// Requests up to now.
+    /// Exchanges on this connection that have ended.
     requests: u64,
-    exchange: ExchangeInProgress,
-    /// What was measured of the answer before, where somebody wants to know.
+    current: ExchangeInProgress,
+    /// The account of the previous response, where responses explain themselves.
     previous: Option<Box<Account>>,
 }
 
-/// Whether it is known how long a body is before it has been sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum BodyLength {
-    /// All of it is in the outbox.
-    Known,
-    /// It is made while it is sent.
-    Unknown,
-}
-
-/// What is known of the exchange that goes on.
 #[derive(Debug, Default)]
 struct ExchangeInProgress {
     start: Option<ExchangeStart>,
     method: Option<Method>,
-    said: RequestText,
-    status: u16,
-    /// Sent before the answer, to ask for a body.
+    text: RequestText,
+    status: Option<Status>,
+    /// Sent before the response, to ask for a body.
     bytes_before: u64,
     head_bytes: u64,
     promised: Option<u64>,
@@ -83,91 +63,103 @@ struct ExchangeStart {
     processor: Duration,
 }
 
+/// Whether the length of a body is known before it is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BodyLength {
+    /// All of it is in the outbox.
+    Known,
+    /// It is produced while it is sent.
+    Unknown,
+}
+
 impl Exchange {
     pub(crate) fn new(
-        number: u64,
+        connection: u64,
         client: Option<IpAddr>,
-        attention: ObservationLevel,
+        level: ObservationLevel,
         meter: Rc<CpuMeter>,
     ) -> Exchange {
         Exchange {
-            number,
+            connection,
             client,
-            attention,
+            level,
             meter,
             requests: 0,
-            exchange: ExchangeInProgress::default(),
+            current: ExchangeInProgress::default(),
             previous: None,
         }
     }
 
-    /// A byte of a request is there.
+    /// The first byte of a request is there.
     pub(crate) fn begin(&mut self) {
-        if self.attention < ObservationLevel::Durations || self.exchange.start.is_some() {
+        if self.level < ObservationLevel::Durations || self.current.start.is_some() {
             return;
         }
-        self.exchange.start = Some(ExchangeStart {
+        self.current.start = Some(ExchangeStart {
             time: SystemTime::now(),
             at: Instant::now(),
-            processor: match self.attention {
-                ObservationLevel::Processor => self.meter.spent(),
+            processor: match self.level {
+                ObservationLevel::ProcessorTime => self.meter.spent(),
                 _ => Duration::ZERO,
             },
         });
     }
 
-    /// The head is there, and was understood if there is a request. `spare` is room to write into.
+    /// The head is complete; `request` is its meaning, if it is valid. `buffer` is reused.
     pub(crate) fn understand(
         &mut self,
         head: &[u8],
         request: Option<&RequestHead<'_>>,
-        spare: impl FnOnce() -> Vec<u8>,
+        buffer: impl FnOnce() -> Vec<u8>,
     ) {
-        self.exchange.method = request.map(|request| request.method);
-        if self.attention >= ObservationLevel::Words {
-            self.exchange.said = RequestText::new(spare());
-            self.exchange.said.take_down(head, request);
+        self.current.method = request.map(|request| request.method);
+        if self.level >= ObservationLevel::RequestText {
+            self.current.text = RequestText::new(buffer());
+            self.current.text.copy_from(head, request);
         }
     }
 
-    /// The answer is in the outbox, and nothing of it has been sent.
-    pub(crate) fn ready(&mut self, outbox: &mut Outbox, length: BodyLength) {
-        let exchange = &mut self.exchange;
-        self.requests += 1;
-        let Some(Piece::Bytes(head) | Piece::Joined { bytes: head, .. }) = outbox.pieces().next()
-        else {
-            return;
-        };
-        exchange.status = status_of(head);
-        if self.attention < ObservationLevel::Words {
+    /// The response is in the outbox, and nothing of it has been sent.
+    pub(crate) fn ready(
+        &mut self,
+        response: &WrittenResponse,
+        outbox: &mut Outbox,
+        length: BodyLength,
+    ) {
+        let current = &mut self.current;
+        current.status = Some(response.status);
+        if self.level < ObservationLevel::RequestText {
             return;
         }
-        let head_bytes = head_bytes(head);
-        exchange.head_bytes = head_bytes;
-        exchange.promised = match length {
-            BodyLength::Known => Some(owed(outbox) - head_bytes),
+        current.head_bytes = response.head_bytes;
+        current.promised = match length {
+            BodyLength::Known => Some(queued(outbox) - response.head_bytes),
             BodyLength::Unknown => None,
         };
-        exchange.ready = elapsed(exchange.start);
-        exchange.bytes_before = outbox.take_send_stats().bytes;
+        current.ready = elapsed(current.start);
+        current.bytes_before = outbox.take_send_stats().bytes;
     }
 
-    /// Bytes that were sent before the answer and count for no part of it.
+    /// Bytes that were sent before the response and count for no part of it.
     pub(crate) fn bytes_before(&self) -> u64 {
-        self.exchange.bytes_before
+        self.current.bytes_before
     }
 
-    /// What is counted of the exchange: method, status and duration.
-    pub(crate) fn counts(&self) -> (Method, u16, Option<Duration>) {
-        let exchange = &self.exchange;
-        (
-            exchange.method.unwrap_or(Method::Unknown),
-            exchange.status,
-            exchange.start.map(|start| start.at.elapsed()),
-        )
+    pub(crate) fn method(&self) -> Method {
+        self.current.method.unwrap_or(Method::Unknown)
     }
 
-    /// The exchange that has ended so, for the log.
+    /// The status of the response, if there was one.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.current.status
+    }
+
+    /// The time since the first byte of the request, where durations are observed.
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        self.current.start.map(|start| start.at.elapsed())
+    }
+
+    /// The record of the exchange, which has ended, for the log.
     pub(crate) fn record<'r>(
         &'r self,
         account: &'r Account,
@@ -175,63 +167,54 @@ impl Exchange {
         duration: Option<Duration>,
         end: ExchangeEnd,
     ) -> LogRecord<'r> {
-        let exchange = &self.exchange;
-        let start = exchange.start;
+        let current = &self.current;
         let taken = beside.bytes + account.bytes();
         LogRecord {
-            time: start.map_or_else(SystemTime::now, |start| start.time),
+            time: current
+                .start
+                .map_or_else(SystemTime::now, |start| start.time),
             client: self.client,
-            said: &exchange.said,
-            status: exchange.status,
-            sent: taken.saturating_sub(exchange.head_bytes),
-            promised: exchange.promised,
+            text: &current.text,
+            status: current.status.map_or(0, Status::code),
+            sent: taken.saturating_sub(current.head_bytes),
+            promised: current.promised,
             account,
             beside,
             duration: duration.unwrap_or_default(),
-            ready: exchange.ready,
-            processor: match self.attention {
-                ObservationLevel::Processor => {
-                    let before = start.map_or(Duration::ZERO, |start| start.processor);
+            ready: current.ready,
+            processor: match self.level {
+                ObservationLevel::ProcessorTime => {
+                    let before = current
+                        .start
+                        .map_or(Duration::ZERO, |start| start.processor);
                     Some(self.meter.spent().saturating_sub(before))
                 }
                 _ => None,
             },
-            connection: self.number,
-            request: self.requests,
+            connection: self.connection,
+            request: self.requests + 1,
             end,
         }
     }
 
-    /// Keeps what was measured for the next answer to tell.
+    /// Keeps the account of this response for the next one.
     pub(crate) fn remember(&mut self, account: &Account) {
         self.previous = Some(Box::new(account.clone()));
     }
 
-    /// What was measured of the answer before on this connection.
+    /// The account of the previous response on this connection.
     pub(crate) fn previous(&self) -> Option<&Account> {
         self.previous.as_deref()
     }
 
-    /// The exchange is over. Returns the room that was written into.
+    /// Ends the exchange. Returns the buffer for the next one.
     pub(crate) fn end(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.exchange).said.into_spare()
+        self.requests += 1;
+        std::mem::take(&mut self.current).text.into_buffer()
     }
 }
 
-/// The status in a head of our own.
-fn status_of(head: &[u8]) -> u16 {
-    let digits = head.get(9..12).unwrap_or_default();
-    let add = |number: u16, digit: &u8| number * 10 + u16::from(digit.wrapping_sub(b'0') % 10);
-    digits.iter().fold(0, add)
-}
-
-/// Where the body begins in a piece that begins with a head.
-fn head_bytes(piece: &[u8]) -> u64 {
-    let end = piece.windows(4).position(|four| four == b"\r\n\r\n");
-    end.map_or(piece.len(), |end| end + 4) as u64
-}
-
-fn owed(outbox: &Outbox) -> u64 {
+fn queued(outbox: &Outbox) -> u64 {
     let length = |piece: &Piece| match piece {
         Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
         Piece::Range(range) => range.len,
@@ -243,17 +226,17 @@ fn elapsed(start: Option<ExchangeStart>) -> Duration {
     start.map_or(Duration::ZERO, |start| start.at.elapsed())
 }
 
-/// Measures the processor time of a thread while it is busy with one task of many.
+/// Measures the processor time of a thread while it polls one task of many.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
-    /// In polls that are over.
+    /// In completed polls.
     spent: Cell<Duration>,
-    /// When the one that goes on began.
+    /// When the current poll began.
     since: Cell<Duration>,
 }
 
 impl CpuMeter {
-    /// Runs a task, measuring each of its polls: two system calls.
+    /// Runs a task, and measures each of its polls by two system calls.
     pub(crate) async fn measure<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         poll_fn(|waker| {
@@ -273,17 +256,4 @@ impl CpuMeter {
 
 fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_tells_its_status_and_where_it_ends() {
-        let piece = b"HTTP/1.1 206 Partial Content\r\nDate: x\r\n\r\nbody";
-        assert_eq!(status_of(piece), 206);
-        assert_eq!(head_bytes(piece), piece.len() as u64 - 4);
-        assert_eq!(status_of(b"HTTP"), 0);
-    }
 }

@@ -1,4 +1,4 @@
-//! HTTP as a protocol of the network ground.
+//! HTTP/1.1 as a protocol of `underpass-net`.
 
 use std::rc::Rc;
 
@@ -6,9 +6,10 @@ use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
 use crate::connection::service::HttpService;
-use crate::connection::worker::{HttpShared, ServeSummary, Worker};
+use crate::connection::worker::{HttpShared, Worker};
+use crate::metrics::worker_metrics::ServeSummary;
 
-/// What is spoken on connections, and what workers do before they take any.
+/// The protocol, and what workers do before they accept connections.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProtocol {
     pub(crate) shared: HttpShared,
@@ -45,11 +46,11 @@ impl Protocol for HttpProtocol {
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
-        worker.tally().turned_away[why.number()].add(1);
+        worker.metrics().rejected[why.number()].add(1);
     }
 
     fn connections_max_reached(worker: &Worker) {
-        worker.tally().full.add(1);
+        worker.metrics().full.add(1);
     }
 
     fn finish(worker: &Worker) -> ServeSummary {

@@ -1,7 +1,7 @@
-//! Request bodies: nobody wants them yet, but where they end the next request begins.
+//! Request bodies. No method uses them yet, but the next request begins where they end.
 //!
-//! A short one is read and thrown away before the answer, so that a malformed one is noticed and
-//! the connection can be kept. A long one is left where it is, and the connection ends.
+//! A short one is read and discarded before the response, so that a malformed one is noticed and
+//! the connection can be kept. A long one is not read, and the connection is closed.
 
 use underpass::Piece;
 use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
@@ -51,8 +51,8 @@ pub(crate) enum SkipError {
     /// It turned out longer than is worth reading.
     TooLong,
     /// It is malformed or did not come in time.
-    Refused(HttpError),
-    /// There is nobody to answer.
+    Invalid(HttpError),
+    /// The client is gone.
     Gone,
 }
 
@@ -96,7 +96,7 @@ impl RequestBody {
             }
             match stream.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes) => {}
-                Err(ConnectionError::TimedOut) => return Err(SkipError::Refused(LATE)),
+                Err(ConnectionError::TimedOut) => return Err(SkipError::Invalid(LATE)),
                 Ok(ReadOutcome::End) | Err(_) => return Err(SkipError::Gone),
             }
         }
@@ -119,7 +119,7 @@ impl RequestBody {
                 }
             }
             BodyExtent::Chunked(chunked) => {
-                let read = chunked.read(input).map_err(SkipError::Refused)?;
+                let read = chunked.read(input).map_err(SkipError::Invalid)?;
                 match chunked.announced() > limits.drained_bytes_max {
                     true => Err(SkipError::TooLong),
                     false => Ok(read),
@@ -129,4 +129,7 @@ impl RequestBody {
     }
 }
 
-const LATE: HttpError = HttpError::new(Status::RequestTimeout, "the body did not come in time");
+const LATE: HttpError = HttpError::new(
+    Status::RequestTimeout,
+    "the request body was not received in time",
+);

@@ -1,46 +1,42 @@
-//! What one worker keeps for all its connections, and how a request becomes an answer there.
+//! What one worker keeps for all its connections, and how it answers a request.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::IpAddr;
-use std::ops::AddAssign;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use rustix::io::Errno;
-use underpass::{Account, Outbox};
+use rustix::rand::{GetRandomFlags, getrandom};
+use underpass::Outbox;
 use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
 
-use crate::answer::decide::{Lookup, Response, answer};
+use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide};
 use crate::answer::explain::Explain;
-use crate::answer::writer::{BodyJoining, FileTransfer, ResponseContext, refuse, reply};
+use crate::answer::multipart::Boundary;
+use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
-use crate::body::producer::ProducedBody;
-use crate::body::producers::{
-    BodyProducers, HashJob, HashPurpose, Occasion, ProducerError, reply_hash,
-};
-use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
+use crate::body::producers::{BodyProducers, UNREADABLE};
+use crate::connection::exchange::{CpuMeter, Exchange};
 use crate::http::coding::Coding;
 use crate::http::date::Clock;
 use crate::http::digest::FileDigest;
-use crate::http::status::{HttpError, Status};
+use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::registry::MetricsRegistry;
-use crate::metrics::worker_metrics::{ExchangeEnd, WorkerMetrics};
+use crate::metrics::registry::{MetricsRegistry, ObservationLevel};
+use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
-use crate::site::digest_cache::DigestCache;
-use crate::site::digest_cache::DigestError;
+use crate::site::digest_cache::{DigestCache, DigestError};
 use crate::site::file::SiteFile;
 use crate::site::file_cache::OpenFileCache;
-use crate::site::precompressed::sibling;
+use crate::site::precompressed::precompressed;
 use crate::site::resolve::{Resolved, folder};
 use crate::site::sites::{ServedSite, ServedSites};
 
-/// What all workers of a generation have in common.
+/// What the workers of a generation share.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpShared {
     pub(crate) sites: Arc<ServedSites>,
@@ -52,65 +48,43 @@ pub(crate) struct HttpShared {
     pub(crate) proxies: Proxies,
 }
 
-/// A worker's state. Nothing in it is shared with another worker but the open roots.
+/// The state of a worker.
 #[derive(Debug)]
 pub struct Worker {
     shared: HttpShared,
-    /// Of each site, in their order.
+    /// One for each site, in their order.
     files: Vec<Rc<OpenFileCache>>,
     clock: Clock,
     throttle: LogThrottle,
-    /// Where the next head is written. One for the worker, so that waiting connections have none.
-    spare: RefCell<Vec<u8>>,
-    requests: Cell<u64>,
-    account: RefCell<Account>,
-    workshop: BodyProducers,
-    tally: Arc<WorkerMetrics>,
-    pen: Option<LogWriter>,
-    /// Where the next exchange's words are written down, as `spare` for heads.
-    words: RefCell<Vec<u8>>,
+    /// The buffer for the next head. One for the worker, so that idle connections have none.
+    head_buffer: RefCell<Vec<u8>>,
+    producers: BodyProducers,
+    metrics: Arc<WorkerMetrics>,
+    log: Option<LogWriter>,
+    /// The buffer for the text of the next request.
+    text_buffer: RefCell<Vec<u8>>,
 }
 
-/// What is still to be done for an answer, beside sending what is in the outbox.
+/// What a request gets, as far as it is known.
 #[derive(Debug)]
-pub(crate) enum PendingBody {
-    Nothing,
-    /// Nothing; of a file this is on its way.
-    File(FileTransfer),
-    /// The rest of a body.
-    Feed(ProducedBody),
-    /// All of it.
-    Hash(HashJob),
+pub(crate) enum Answer<'w> {
+    /// Its head is in the outbox.
+    Written(WrittenResponse),
+    AwaitsHash(HashJob<'w>),
 }
 
-/// What a server has done.
-#[derive(Clone, Debug, Default)]
-pub struct ServeSummary {
-    /// Requests answered, refused ones included.
-    pub requests: u64,
-    /// What was sent of files, and by which mechanisms.
-    pub account: Account,
-}
-
-impl ServeSummary {
-    /// Adds what another worker has done.
-    pub fn add(&mut self, other: &ServeSummary) {
-        self.requests += other.requests;
-        self.account.add(&other.account);
-    }
-}
-
-impl AddAssign<&ServeSummary> for ServeSummary {
-    fn add_assign(&mut self, other: &ServeSummary) {
-        self.add(other);
-    }
+/// A response that needs the hash of a file first.
+#[derive(Debug)]
+pub(crate) struct HashJob<'w> {
+    purpose: HashPurpose,
+    context: ResponseContext<'w>,
 }
 
 /// The files of a site, at one moment.
 struct SiteLookup<'w> {
     site: &'w ServedSite,
     files: &'w Rc<OpenFileCache>,
-    workshop: &'w BodyProducers,
+    producers: &'w BodyProducers,
     now: SystemTime,
 }
 
@@ -123,57 +97,63 @@ impl Lookup for SiteLookup<'_> {
         folder(self.site, path)
     }
 
-    fn sibling(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
-        sibling(self.site, file, coding, self.now)
+    fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
+        precompressed(self.site, file, coding, self.now)
     }
 
-    fn place(&self) -> Option<CompressionPermit> {
-        self.workshop.place()
+    fn compression_permit(&self) -> Option<CompressionPermit> {
+        self.producers.compression_permit()
     }
 }
 
-impl SiteLookup<'_> {
-    /// What is shown instead of one line for this status.
-    fn page(&self, status: Status) -> Option<SiteFile> {
-        match self.find(self.site.rules.page(status)?.clone()) {
-            Resolved::File(page) => Some(page),
-            _ => None,
-        }
-    }
-}
+const CHANGED: HttpError = HttpError::new(
+    Status::ServiceUnavailable,
+    "the file changed while it was read; try again",
+);
 
 impl Worker {
     pub(crate) fn new(shared: &HttpShared) -> Worker {
-        let tally = shared.board.tally();
-        let files = || OpenFileCache::counted(Arc::clone(&tally));
+        let metrics = shared.board.tally();
+        let files = || OpenFileCache::counted(Arc::clone(&metrics));
         Worker {
             files: shared.sites.all().iter().map(|_| files()).collect(),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
-            spare: RefCell::default(),
-            requests: Cell::new(0),
-            account: RefCell::default(),
-            workshop: BodyProducers::new(Arc::clone(&shared.digests)),
-            pen: shared.board.log.as_ref().map(AccessLog::pen),
-            tally,
-            words: RefCell::default(),
+            head_buffer: RefCell::default(),
+            producers: BodyProducers::default(),
+            log: shared.board.log.as_ref().map(AccessLog::writer),
+            metrics,
+            text_buffer: RefCell::default(),
             shared: shared.clone(),
         }
     }
 
-    /// The bounds of requests.
     pub(crate) fn limits(&self) -> &RequestLimits {
         &self.shared.limits
     }
 
-    /// A connection is there; `meter` measures its task where that is asked for.
-    pub(crate) fn visit(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
-        self.tally.connections_accepted.add(1);
-        let number = self.shared.board.next_connection();
-        Exchange::new(number, client, self.shared.observation, meter)
+    pub(crate) fn metrics(&self) -> &WorkerMetrics {
+        &self.metrics
     }
 
-    /// Whom a request is from, on a connection of `peer`.
+    /// How much of exchanges is recorded.
+    pub(crate) fn observation_level(&self) -> ObservationLevel {
+        self.shared.observation
+    }
+
+    /// Whether responses explain themselves.
+    pub(crate) fn explain(&self) -> Explain {
+        self.shared.board.explain
+    }
+
+    /// Counts a connection; `meter` measures its task where processor time is recorded.
+    pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
+        self.metrics.connections_accepted.add(1);
+        let number = self.shared.board.next_connection();
+        Exchange::new(number, client, self.observation_level(), meter)
+    }
+
+    /// The client of a request on a connection of `peer`.
     pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> Option<IpAddr> {
         let field = match self.shared.proxies.forwarded {
             Forwarded::Off => return peer,
@@ -183,218 +163,188 @@ impl Worker {
         client(peer, field.value(), &self.shared.proxies)
     }
 
-    /// A connection has ended, however that came.
-    pub(crate) fn leave(&self) {
-        self.tally.connections_ended.add(1);
+    /// An empty buffer for the text of a request.
+    pub(crate) fn text_buffer(&self) -> Vec<u8> {
+        self.text_buffer.take()
     }
 
-    /// What it counts with.
-    pub(crate) fn tally(&self) -> &WorkerMetrics {
-        &self.tally
-    }
-
-    /// How closely connections are watched.
-    pub(crate) fn attention(&self) -> ObservationLevel {
-        self.shared.observation
-    }
-
-    /// Whether answers explain themselves.
-    pub(crate) fn explain(&self) -> Explain {
-        self.shared.board.explain
-    }
-
-    /// Room to write down what a client said.
-    pub(crate) fn words(&self) -> Vec<u8> {
-        self.words.take()
-    }
-
-    /// Answers a request into `outbox`.
+    /// Answers a request.
     pub(crate) fn answer(
         &self,
         mut request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
-    ) -> PendingBody {
-        self.requests.set(self.requests.get() + 1);
+    ) -> Answer<'_> {
         let now = SystemTime::now();
-        let number = self.shared.sites.number_of(request.authority);
-        let open = self.open(number, now);
-        let rules = &open.site.rules;
+        let site = self.shared.sites.number_of(request.authority);
+        let lookup = self.lookup(site, now);
+        let rules = &lookup.site.rules;
         let origin = request.fields.origin.take();
-        let circumstances = ResponseContext {
-            method: request.method,
-            version: request.version,
-            persistence,
-            date: self.clock.date(now),
-            joining: self.shared.joining,
-            rules,
-            admitted: rules.cors.admit(origin.as_deref()),
-            digest: None,
+        let cors = rules.cors.as_ref();
+        let context = ResponseContext {
+            allowed_origin: cors.and_then(|cors| cors.admit(origin.as_deref())),
+            ..self.context(site, request.method, request.version, persistence, now)
         };
-        match answer(request, rules, &self.shared.limits, &open) {
-            Response::Listing(folder, view) => {
-                let made = self.workshop.list(folder, view, circumstances, outbox);
-                self.made(made, &open, &circumstances, outbox)
+        match decide(request, rules, &self.shared.limits, &lookup) {
+            Response::Ready(ready) => Answer::Written(self.write(ready, &context, &lookup, outbox)),
+            Response::Produced(production) => {
+                Answer::Written(match self.producers.start(production, lookup.site) {
+                    Ok(started) => {
+                        write_produced(started, &context, self.head_buffer.take(), outbox)
+                    }
+                    Err(text) => self.write(ReadyResponse::Text(text), &context, &lookup, outbox),
+                })
             }
-            Response::Archive(folder, compression) => {
-                let (shop, called) = (&self.workshop, &open.site.called);
-                let made = shop.pack(folder, called, compression, circumstances, outbox);
-                self.made(made, &open, &circumstances, outbox)
-            }
-            Response::Compressed(file, coding, place) => {
-                let shop = &self.workshop;
-                let made = shop.compress(file, coding, place, circumstances, outbox);
-                self.made(made, &open, &circumstances, outbox)
-            }
-            Response::Hash(file, algorithm) => PendingBody::Hash(HashJob {
-                purpose: HashPurpose::Line(file, algorithm),
-                occasion: Occasion::of(number, &circumstances),
-            }),
-            Response::Vouched(content) => PendingBody::Hash(HashJob {
-                purpose: HashPurpose::Field(content),
-                occasion: Occasion::of(number, &circumstances),
-            }),
-            answer => self.reply(answer, &open, &circumstances, outbox),
+            Response::AwaitsHash(purpose) => Answer::AwaitsHash(HashJob { purpose, context }),
         }
     }
 
-    fn open(&self, number: usize, now: SystemTime) -> SiteLookup<'_> {
+    fn context(
+        &self,
+        site: usize,
+        method: Method,
+        version: HttpVersion,
+        persistence: Persistence,
+        now: SystemTime,
+    ) -> ResponseContext<'_> {
+        ResponseContext {
+            method,
+            version,
+            persistence,
+            date: self.clock.date(now),
+            joining: self.shared.joining,
+            site,
+            rules: &self.shared.sites.all()[site].rules,
+            allowed_origin: None,
+            boundary: random_boundary,
+        }
+    }
+
+    fn lookup(&self, site: usize, now: SystemTime) -> SiteLookup<'_> {
         SiteLookup {
-            site: &self.shared.sites.all()[number],
-            files: &self.files[number],
-            workshop: &self.workshop,
+            site: &self.shared.sites.all()[site],
+            files: &self.files[site],
+            producers: &self.producers,
             now,
         }
     }
 
-    fn reply(
+    fn write(
         &self,
-        answer: Response<'_>,
-        open: &SiteLookup<'_>,
-        circumstances: &ResponseContext<'_>,
+        response: ReadyResponse,
+        context: &ResponseContext<'_>,
+        lookup: &SiteLookup<'_>,
         outbox: &mut Outbox,
-    ) -> PendingBody {
-        if let Response::Trouble(refusal, errno) = &answer {
-            self.tell(*refusal, *errno);
+    ) -> WrittenResponse {
+        let page = match &response {
+            ReadyResponse::Text(text) => {
+                self.warn(text);
+                let page = context.rules.page(text.error.status);
+                page.map(|page| lookup.find(page.clone()))
+            }
+            _ => None,
+        };
+        let page = match page {
+            Some(Resolved::File(page)) => Some(page),
+            _ => None,
+        };
+        write(response, page, context, self.head_buffer.take(), outbox)
+    }
+
+    fn warn(&self, text: &TextResponse) {
+        let (status, Some(errno)) = (text.error.status, text.cause) else {
+            return;
+        };
+        if self.throttle.record(Instant::now()) == Occurrence::First {
+            tracing::warn!("requests answered with {}: {errno}", status.line());
         }
-        let page = answer.error().and_then(|status| open.page(status));
-        let sending = reply(answer, page, circumstances, self.spare.take(), outbox);
-        sending.map_or(PendingBody::Nothing, PendingBody::File)
     }
 
-    fn made(
-        &self,
-        made: Result<Option<ProducedBody>, ProducerError>,
-        open: &SiteLookup<'_>,
-        circumstances: &ResponseContext<'_>,
-        outbox: &mut Outbox,
-    ) -> PendingBody {
-        match made {
-            Ok(feeding) => feeding.map_or(PendingBody::Nothing, PendingBody::Feed),
-            Err(declined) => self.reply(declined.into(), open, circumstances, outbox),
+    /// Hashes a file for a response. Dropping the future stops it.
+    pub(crate) async fn hash(&self, job: &HashJob<'_>) -> Result<FileDigest, DigestError> {
+        let (file, algorithm) = job.purpose.subject();
+        if let (Method::Head, HashPurpose::Line(..)) = (job.context.method, &job.purpose) {
+            // All hashes have the same length.
+            return Ok(FileDigest::UNKNOWN);
         }
+        let descriptor = Arc::clone(&file.state.descriptor);
+        self.shared.digests.find(descriptor, algorithm).await
     }
 
-    /// Hashes a file. Dropping the future stops it.
-    pub(crate) async fn hash(&self, hashing: &HashJob) -> Result<FileDigest, DigestError> {
-        self.workshop.hash(&hashing.purpose).await
-    }
-
-    /// Answers with a hash, or says why there is none; a file comes without it then.
+    /// Answers with a hash, or reports why there is none; a file is then sent without it.
     pub(crate) fn answer_hash(
         &self,
-        hashing: HashJob,
+        job: HashJob<'_>,
         digest: Result<FileDigest, DigestError>,
         outbox: &mut Outbox,
-    ) -> PendingBody {
+    ) -> WrittenResponse {
+        let HashJob { purpose, context } = job;
         let now = SystemTime::now();
-        let HashJob { purpose, occasion } = hashing;
-        let open = self.open(occasion.site, now);
-        let circumstances = ResponseContext {
-            method: occasion.method,
-            version: occasion.version,
-            persistence: occasion.persistence,
+        let context = ResponseContext {
             date: self.clock.date(now),
-            joining: self.shared.joining,
-            rules: &open.site.rules,
-            admitted: occasion.admitted.as_deref(),
-            digest: None,
+            ..context
         };
-        match purpose {
-            HashPurpose::Line(file, _) => {
-                let made = reply_hash(&file, digest, &circumstances, outbox);
-                self.made(made.map(|()| None), &open, &circumstances, outbox)
+        let response = match (purpose, digest) {
+            (HashPurpose::Line(file, _), Ok(digest)) => ReadyResponse::HashLine(file, digest),
+            (HashPurpose::Line(..), Err(error)) => ReadyResponse::Text(match error {
+                DigestError::Busy => TextResponse::new(BUSY),
+                DigestError::Changed => TextResponse::new(CHANGED),
+                DigestError::Failed(errno) => TextResponse::caused(UNREADABLE, errno),
+            }),
+            (HashPurpose::Field(body), digest) => {
+                // The file may have changed since the response was decided.
+                let digest = digest.ok().filter(|_| body.file.state.is_still_so());
+                ReadyResponse::Content(body, digest)
             }
-            HashPurpose::Field(content) => {
-                // While it was read or waited for, the file may have become another one.
-                let digest = digest.ok().filter(|_| content.file().state.is_still_so());
-                let circumstances = ResponseContext {
-                    digest: digest.as_ref(),
-                    ..circumstances
-                };
-                self.reply(Response::Content(content), &open, &circumstances, outbox)
-            }
-        }
+        };
+        self.write(response, &context, &self.lookup(context.site, now), outbox)
     }
 
-    /// Answers what could not be read as a request; the connection ends with it.
-    pub(crate) fn refuse(&self, method: Method, refusal: HttpError, outbox: &mut Outbox) {
-        self.requests.set(self.requests.get() + 1);
-        let circumstances = ResponseContext {
-            method,
-            version: HttpVersion::Http11,
-            persistence: Persistence::Close,
-            date: self.clock.date(SystemTime::now()),
-            joining: self.shared.joining,
-            rules: &self.shared.sites.all()[0].rules,
-            admitted: None,
-            digest: None,
-        };
-        refuse(refusal, &circumstances, outbox);
+    /// Answers what is not a valid request; the connection is closed after it.
+    pub(crate) fn refuse(
+        &self,
+        method: Method,
+        error: HttpError,
+        outbox: &mut Outbox,
+    ) -> WrittenResponse {
+        let (version, now) = (HttpVersion::Http11, SystemTime::now());
+        let context = self.context(0, method, version, Persistence::Close, now);
+        let response = ReadyResponse::Text(TextResponse::new(error));
+        write(response, None, &context, Vec::new(), outbox)
     }
 
-    /// Keeps account of what was sent of an answer, tells of it, and keeps the memory it had.
-    pub(crate) fn record(&self, outbox: &mut Outbox, visit: &mut Exchange, end: ExchangeEnd) {
+    /// Counts and logs an exchange that has ended, and takes its buffers back.
+    pub(crate) fn record(&self, outbox: &mut Outbox, exchange: &mut Exchange, end: ExchangeEnd) {
         let (sent, beside) = (outbox.take_account(), outbox.take_send_stats());
-        let (method, status, duration) = visit.counts();
-        self.tally.exchange(method, status, end, duration);
-        self.tally.sent(&sent, &beside);
-        self.tally.other_bytes.add(visit.bytes_before());
-        if let Some(pen) = &self.pen {
-            pen.write(&visit.record(&sent, beside, duration, end));
-            self.words.replace(visit.end());
-        } else {
-            visit.end();
+        let duration = exchange.duration();
+        let metrics = &self.metrics;
+        metrics.exchange(exchange.method(), exchange.status(), end, duration);
+        for refusal in metrics.sent(&sent, &beside) {
+            tracing::warn!("fell back: {refusal}");
         }
+        metrics.other_bytes.add(exchange.bytes_before());
+        if let Some(log) = &self.log {
+            log.write(&exchange.record(&sent, beside, duration, end));
+        }
+        self.text_buffer.replace(exchange.end());
         if self.explain() == Explain::On {
-            visit.remember(&sent);
+            exchange.remember(&sent);
         }
-        let mut account = self.account.borrow_mut();
-        let known = account.refusals.len();
-        account.add(&sent);
-        for refusal in &account.refusals[known..] {
-            tracing::warn!("bodies leave in another way: {refusal}");
-        }
-        self.spare.replace(outbox.spare());
+        self.head_buffer.replace(outbox.spare());
     }
 
-    /// Sums up, when what was written about the last answers is on its way to the disk.
+    /// Waits until the log is written, and sums up.
     pub(crate) fn finish(&self) -> ServeSummary {
-        if let Some(pen) = &self.pen {
-            pen.finish();
+        if let Some(log) = &self.log {
+            log.finish();
         }
-        ServeSummary {
-            requests: self.requests.get(),
-            account: self.account.borrow().clone(),
-        }
+        self.metrics.summary()
     }
+}
 
-    fn tell(&self, refusal: HttpError, errno: Errno) {
-        if self.throttle.record(Instant::now()) == Occurrence::First {
-            tracing::warn!(
-                "requests answered with {}: open: {errno}",
-                refusal.status.line()
-            );
-        }
-    }
+fn random_boundary() -> Boundary {
+    let mut random = [0; 16];
+    // Never short for so few bytes; without randomness the length of the body still decides.
+    let _ = getrandom(&mut random, GetRandomFlags::empty());
+    Boundary::new(u128::from_ne_bytes(random))
 }

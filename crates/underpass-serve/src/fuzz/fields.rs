@@ -16,7 +16,7 @@ use crate::request::query::{SortDirection, SortKey};
 /// Of each parameter the first value that means something counts, whatever stands around it; and
 /// what is not known changes nothing.
 pub fn query(data: &[u8]) {
-    let query = Query::parse(Some(data));
+    let query = Query::parse(data);
     let pairs: Vec<(&[u8], &[u8])> = data
         .split(|&byte| byte == b'&')
         .map(|pair| {
@@ -62,7 +62,7 @@ pub fn query(data: &[u8]) {
         (b"", b"&Sort=size"),
         (b"&", b"&="),
     ] {
-        assert_eq!(Query::parse(Some(&[before, data, after].concat())), query);
+        assert_eq!(Query::parse(&[before, data, after].concat()), query);
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::http::validator::FileTime;
 
-/// A moment as a calendar has it. Years beyond 9999, and before 0, are shown as the last and the
-/// first moment that four digits can tell.
+/// A moment as a calendar has it. Years beyond 9999 and before 0 are clamped to four
+/// digits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Moment {
     days: i64,

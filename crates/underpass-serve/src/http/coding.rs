@@ -36,7 +36,7 @@ impl Coding {
         }
     }
 
-    /// The place of its own in a table of all.
+    /// Its index in [`Coding::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
@@ -131,7 +131,7 @@ pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     (quality <= 1000).then_some(quality)
 }
 
-/// Whether a name says that the file is compressed already.
+/// Whether the name of a file ends like that of a compressed one.
 pub(crate) fn is_compressed(path: &[u8]) -> bool {
     let mut all = Coding::ALL.into_iter();
     all.any(|coding| path.ends_with(coding.suffix().as_bytes()))

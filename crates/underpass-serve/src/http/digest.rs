@@ -24,7 +24,7 @@ impl HashAlgorithm {
 pub(crate) struct FileDigest(pub(crate) [u8; 32]);
 
 impl FileDigest {
-    /// For those who need the length of a line only.
+    /// Stands for any hash where only its length matters.
     pub(crate) const UNKNOWN: FileDigest = FileDigest([0; 32]);
 
     /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped

@@ -68,12 +68,12 @@ impl Status {
     }
 }
 
-/// A request that cannot be understood or must not be: after it the connection ends, because where
-/// the next request begins is not certain any more.
+/// A status and the reason for it. After an invalid request the connection is closed, because it is
+/// uncertain where the next request begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HttpError {
     pub(crate) status: Status,
-    /// What is wrong, for whoever reads the answer.
+    /// The reason, as it stands in the response.
     pub(crate) why: &'static str,
 }
 
@@ -88,10 +88,10 @@ impl HttpError {
     }
 }
 
-/// What is made for each answer, and for too many at once.
+/// The bound of bodies that are produced or hashed at once is reached.
 pub(crate) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
-    "too many such answers are being made; try again later",
+    "too many responses of this kind are in progress; try again later",
 );
 
 impl fmt::Display for HttpError {

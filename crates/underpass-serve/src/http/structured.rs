@@ -1,5 +1,5 @@
-//! Dictionaries of structured fields (RFC 9651, section 3.2), as far as somebody here reads them:
-//! integers are told, every other value is checked and passed over.
+//! Dictionaries of structured fields (RFC 9651, section 3.2): integers are returned, all other
+//! values are validated and skipped.
 
 /// The value of a member.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -8,12 +8,12 @@ pub(crate) enum MemberValue {
     Other,
 }
 
-/// The field cannot be read, and counts as if it was not there.
+/// The field is malformed, and counts as absent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MalformedField;
 
-/// Reads a dictionary and tells each member as it comes; of those with one key the last counts.
-/// Nothing that was told counts if the end is malformed.
+/// Parses a dictionary and calls `member` for each member in order; the last one with a key counts.
+/// If the result is an error, the members passed so far do not count.
 pub(crate) fn read_dictionary<'f>(
     field: &'f [u8],
     mut member: impl FnMut(&'f [u8], MemberValue),

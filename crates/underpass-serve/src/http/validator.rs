@@ -1,5 +1,6 @@
-//! What tells two states of a file apart: a strong entity-tag and, once it is safe, a date. What is
-//! compressed while it is sent has a weak one: another version of a compressor makes other bytes.
+//! Validators of one state of a file: a strong entity-tag and, once it is safe, a date. A body that
+//! is compressed while it is sent has a weak tag: another version of a compressor makes other
+//! bytes.
 //!
 //! The tag is made of the modification time with its nanoseconds, the size and the inode: a file
 //! replaced by rename has another inode, one changed in place another time. HTTP's dates count
@@ -17,7 +18,7 @@ use crate::http::date::{DATE_BYTES, date_bytes};
 use crate::http::decimal::push_hex;
 use crate::limits::DATE_SETTLES_AFTER;
 
-/// What entity-tags are made of.
+/// What entity-tags are computed from.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum EtagRecipe {
@@ -88,7 +89,7 @@ impl Validators {
         }
     }
 
-    /// Those of the same state, compressed while it is sent.
+    /// The validators of the same state, compressed while it is sent.
     pub(crate) fn compressed(&self, coding: Coding) -> Validators {
         Validators {
             tag: self.tag.compressed(coding),

@@ -1,4 +1,4 @@
-//! Where lines wait for the writer: a buffer for each worker, and a bell.
+//! Where lines wait for the log thread: a buffer for each worker, and the wake-up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -35,7 +35,7 @@ pub(crate) struct LogBuffers {
     writer: OnceLock<Thread>,
     /// Lines wait, or something else is asked for.
     rung: AtomicBool,
-    /// Nobody writes lines any more.
+    /// No more lines are written.
     closed: AtomicBool,
     settling: Mutex<FlushState>,
     settled: Condvar,
@@ -89,7 +89,7 @@ impl LogBuffers {
         }
     }
 
-    /// Whether the bell was rung since it was last asked for.
+    /// Whether the thread was woken since the last call.
     pub(super) fn was_rung(&self) -> bool {
         self.rung.swap(false, Ordering::AcqRel)
     }
@@ -190,7 +190,7 @@ impl LogWriter {
         let before = dropped.fetch_add(1, Ordering::Relaxed);
         if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
-                "lines of the access log are dropped, the disk does not follow: {} up to now",
+                "lines of the access log are dropped, the disk is too slow: {} so far",
                 before + 1
             );
         }

@@ -36,7 +36,7 @@ pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     }
     for part in [RequestPart::Referer, RequestPart::Agent] {
         out.extend_from_slice(b" \"");
-        push_escaped(out, record.said.part(part).unwrap_or(b"-"));
+        push_escaped(out, record.text.part(part).unwrap_or(b"-"));
         out.push(b'"');
     }
     out.push(b'\n');
@@ -56,13 +56,13 @@ fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
 }
 
 fn push_line(out: &mut Vec<u8>, record: &LogRecord<'_>) {
-    let Some(method) = record.said.part(RequestPart::Method) else {
+    let Some(method) = record.text.part(RequestPart::Method) else {
         out.push(b'-');
         return;
     };
     push_escaped(out, method);
     for part in [RequestPart::Target, RequestPart::Version] {
-        if let Some(said) = record.said.part(part) {
+        if let Some(said) = record.text.part(part) {
             out.push(b' ');
             push_escaped(out, said);
         }

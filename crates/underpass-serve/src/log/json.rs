@@ -25,10 +25,10 @@ pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
         Some(client) => write!(out, "\"{client}\""),
         None => write!(out, "null"),
     };
-    push_said(out, "host", record.said.part(RequestPart::Host));
-    push_said(out, "method", record.said.part(RequestPart::Method));
-    push_target(out, record.said.part(RequestPart::Target));
-    push_said(out, "version", record.said.part(RequestPart::Version));
+    push_said(out, "host", record.text.part(RequestPart::Host));
+    push_said(out, "method", record.text.part(RequestPart::Method));
+    push_target(out, record.text.part(RequestPart::Target));
+    push_said(out, "version", record.text.part(RequestPart::Version));
     push_number(out, "status", u64::from(record.status));
     push_number(out, "sent", record.sent);
     match record.promised {
@@ -39,8 +39,8 @@ pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     push_duration(out, "duration_us", Some(record.duration));
     push_duration(out, "ready_us", Some(record.ready));
     push_duration(out, "cpu_us", record.processor);
-    push_said(out, "referer", record.said.part(RequestPart::Referer));
-    push_said(out, "agent", record.said.part(RequestPart::Agent));
+    push_said(out, "referer", record.text.part(RequestPart::Referer));
+    push_said(out, "agent", record.text.part(RequestPart::Agent));
     push_number(out, "connection", record.connection);
     push_number(out, "request", record.request);
     push_number(out, "cold_reads", record.beside.cold_reads);

@@ -1,14 +1,14 @@
-//! The access log: a line for every answer, written by a thread of its own.
+//! The access log: a line for every response, written by a separate thread.
 //!
 //! ```text
-//!  worker 0: Pen ──► shelf ─┐   (a bounded buffer each)
-//!  worker 1: Pen ──► shelf ─┼──► writer ──► write(2), O_APPEND
-//!                           │      ▲
-//!                 Reopen ───┴──────┘  SIGUSR1, after a rotation
+//!  worker 0: LogWriter ──► LogBuffer ─┐   (bounded)
+//!  worker 1: LogWriter ──► LogBuffer ─┼──► LogThread ──► write(2), O_APPEND
+//!                                     │      ▲
+//!                        LogReopen ───┴──────┘  SIGUSR1, after a rotation
 //! ```
 //!
-//! A worker never waits for the disk: where the writer does not follow and the buffer is full,
-//! lines are dropped, counted and told. The writer is woken at most twenty times a second.
+//! A worker never waits for the disk: when its buffer is full, lines are dropped, counted and
+//! reported. The thread is woken at most twenty times a second.
 
 mod buffer;
 mod combined;
@@ -26,7 +26,7 @@ pub(crate) use record::{LogRecord, RequestText};
 use crate::error::Error;
 use buffer::LogBuffers;
 
-/// A log that is open. Dropping the last clone lets its writer end after what is queued.
+/// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     shelves: Arc<LogBuffers>,
@@ -53,8 +53,8 @@ impl AccessLog {
         self.options.format
     }
 
-    /// What a worker writes with.
-    pub(crate) fn pen(&self) -> LogWriter {
+    /// A writer for one more worker.
+    pub(crate) fn writer(&self) -> LogWriter {
         let shelf = self.shelves.add();
         LogWriter::new(
             Arc::clone(&self.shelves),
@@ -68,13 +68,13 @@ impl AccessLog {
         self.shelves.tally()
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes that are not written yet.
     pub(crate) fn queued(&self) -> u64 {
         self.shelves.queued()
     }
 }
 
-/// Tells the writer that nobody is left who could write.
+/// Closes the buffers when the last clone of the log is dropped.
 #[derive(Debug)]
 struct LogCloser(Arc<LogBuffers>);
 

@@ -1,4 +1,4 @@
-//! What is asked of the log.
+//! Options of the access log.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::thread::Thread;
 
 use serde::Deserialize;
 
-/// What is written about requests, and where to.
+/// Options of the access log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
@@ -15,11 +15,11 @@ pub struct LogOptions {
     pub access: Access,
     /// How a line looks.
     pub format: LogFormat,
-    /// Bytes of lines that may wait for the disk, for each worker. What comes beyond is dropped and
+    /// Bytes of lines that may wait for the disk, for each worker. Further lines are dropped and
     /// counted: a full or stuck disk must not stop the server. 4 MiB are about 20,000 lines.
     #[serde(deserialize_with = "underpass_net::size::bytes")]
     pub queue_bytes_max: usize,
-    /// Asks for the file to be opened anew. Whoever rotates logs keeps a clone.
+    /// Reopens the file, after a rotation.
     #[serde(skip)]
     pub reopen: LogReopen,
 }
@@ -49,7 +49,7 @@ pub enum LogFormat {
 }
 
 impl Default for LogOptions {
-    /// Off: most who serve a folder do not read a log.
+    /// Off.
     fn default() -> LogOptions {
         LogOptions {
             access: Access::Off,
@@ -68,7 +68,7 @@ impl FromStr for LogFormat {
             "combined" => Ok(LogFormat::Combined),
             "json" => Ok(LogFormat::Json),
             _ => Err(format!(
-                "{word:?} is no format of logs; there are combined and json"
+                "{word:?} is not a log format; expected combined or json"
             )),
         }
     }
@@ -84,7 +84,7 @@ impl From<PathBuf> for Access {
     }
 }
 
-/// A switch that has a log's file opened anew. Clones are the same switch.
+/// A handle that reopens the file of a log. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct LogReopen {
     state: Arc<Mutex<ReopenState>>,
@@ -93,13 +93,14 @@ pub struct LogReopen {
 #[derive(Debug, Default)]
 struct ReopenState {
     times: u64,
-    /// Who has to wake up.
+    /// The thread to wake.
     writer: Option<Thread>,
 }
 
 impl LogReopen {
-    /// Asks. Does not wait: lines go on into the old file for a moment, none is lost or cut. Where
-    /// the file cannot be opened, the old one is written on, and a warning says why.
+    /// Requests that the file is reopened, and returns at once: lines go into the old file for a
+    /// moment; none is lost or cut. If the file cannot be opened, writing to the old one continues,
+    /// with a warning.
     pub fn ask(&self) {
         let Ok(mut state) = self.state.lock() else {
             return;
@@ -110,12 +111,12 @@ impl LogReopen {
         }
     }
 
-    /// How often it was asked for.
+    /// The number of requests so far.
     pub(super) fn times(&self) -> u64 {
         self.state.lock().map_or(0, |state| state.times)
     }
 
-    /// The calling thread is woken from now on.
+    /// Wakes the calling thread from now on.
     pub(super) fn wake_me(&self) {
         if let Ok(mut state) = self.state.lock() {
             state.writer = Some(std::thread::current());

@@ -1,4 +1,4 @@
-//! What a line of the log is made of.
+//! The data of a log line.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -8,13 +8,13 @@ use underpass::{Account, SendStats};
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 
-/// One answer, told after it has left, or has not.
+/// A completed or aborted exchange.
 #[derive(Debug)]
 pub(crate) struct LogRecord<'r> {
     /// When the first byte of the request was seen.
     pub(crate) time: SystemTime,
     pub(crate) client: Option<IpAddr>,
-    pub(crate) said: &'r RequestText,
+    pub(crate) text: &'r RequestText,
     pub(crate) status: u16,
     /// Bytes of the body that the kernel took.
     pub(crate) sent: u64,
@@ -32,7 +32,7 @@ pub(crate) struct LogRecord<'r> {
     pub(crate) end: ExchangeEnd,
 }
 
-/// What the client said, as far as the log tells of it, in one buffer that is used again and again.
+/// What the client sent, as far as it is logged, in one reused buffer.
 #[derive(Debug, Default)]
 pub(crate) struct RequestText {
     bytes: Vec<u8>,
@@ -57,22 +57,22 @@ pub(crate) enum RequestPart {
 
 impl RequestText {
     /// Uses the room of `spare`.
-    pub(crate) fn new(mut spare: Vec<u8>) -> RequestText {
-        spare.clear();
+    pub(crate) fn new(mut buffer: Vec<u8>) -> RequestText {
+        buffer.clear();
         RequestText {
-            bytes: spare,
+            bytes: buffer,
             ends: [0; PARTS],
             there: [false; PARTS],
         }
     }
 
     /// Gives the room back.
-    pub(crate) fn into_spare(self) -> Vec<u8> {
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Takes down the head of a request that was understood, or as much of it as came.
-    pub(crate) fn take_down(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
+    /// Copies the head of a request that was understood, or as much of it as came.
+    pub(crate) fn copy_from(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
         let [method, target, version] = split_line(first_line(head));
         let fields = request.map(|request| &request.fields);
         self.add(RequestPart::Method, method);
@@ -115,7 +115,7 @@ fn first_line(head: &[u8]) -> &[u8] {
 }
 
 /// Method, target and version. Where the line is not made of these, what there is stands for the
-/// method, so that whoever reads the log sees it.
+/// method, so that it shows in the log.
 fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
     if line.is_empty() {
         return [None; 3];
@@ -152,10 +152,10 @@ mod tests {
     #[test]
     fn parts_are_found_again_and_the_room_is_used_again() {
         let mut said = RequestText::new(b"old".to_vec());
-        said.take_down(b"HEAD /x HTTP/1.0\r\n\r\n", None);
+        said.copy_from(b"HEAD /x HTTP/1.0\r\n\r\n", None);
         assert_eq!(said.part(RequestPart::Method), Some(&b"HEAD"[..]));
         assert_eq!(said.part(RequestPart::Version), Some(&b"HTTP/1.0"[..]));
         assert_eq!(said.part(RequestPart::Agent), None);
-        assert!(said.into_spare().capacity() >= 3);
+        assert!(said.into_buffer().capacity() >= 3);
     }
 }

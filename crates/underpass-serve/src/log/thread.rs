@@ -1,4 +1,4 @@
-//! The thread that writes lines: it takes whole buffers, so that a batch ends where a line does.
+//! The thread that writes lines. It takes whole buffers, so a batch ends where a line does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use super::options::{Access, LogReopen};
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
 
-/// Who may read a log: addresses and names of files are not for everybody.
+/// The mode of a new log: addresses and names of files are confidential.
 const MODE: u32 = 0o640;
 
 /// What is written to.
@@ -62,7 +62,7 @@ impl LogSink {
 impl Write for LogSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            // Past the standard library's buffer, which would cut batches at places of its own.
+            // Bypasses the buffer of the standard library, which would split batches.
             LogSink::Output(output) => Ok(rustix::io::write(output, bytes)?),
             LogSink::File { file, .. } => file.write(bytes),
         }
@@ -124,7 +124,7 @@ enum LineState {
     Torn,
 }
 
-/// Whether the last batch failed, which is told when it begins and not every time.
+/// Whether the last batch failed: the first failure is reported, and later ones are not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum WriteFault {
     None,
@@ -160,7 +160,7 @@ impl LogThread<LogSink> {
         match self.target.reopen() {
             Ok(()) => self.line = LineState::Ended,
             Err(error) => tracing::warn!(
-                "the access log goes on in the old file, {} cannot be opened: {error}",
+                "cannot reopen the access log {}, writing to the old file continues: {error}",
                 self.target.name()
             ),
         }
@@ -214,7 +214,7 @@ impl<T: Write> LogThread<T> {
             (Err(_), WriteFault::Told) => {}
             (Err(error), WriteFault::None) => {
                 self.fault = WriteFault::Told;
-                tracing::warn!("the access log cannot be written, lines are lost: {name}: {error}");
+                tracing::warn!("cannot write the access log {name}, lines are lost: {error}");
             }
         }
         self.batch = batch;

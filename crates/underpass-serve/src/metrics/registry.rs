@@ -1,14 +1,26 @@
-//! What all workers of a server tell of, in one place for those who ask.
+//! The metrics of all workers of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::answer::explain::Explain;
-use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
 use crate::metrics::worker_metrics::WorkerMetrics;
 
-/// The counts of all workers, and the log.
+/// How much of exchanges is recorded. Each level includes those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum ObservationLevel {
+    /// How many there are.
+    Counts,
+    /// How long they take.
+    Durations,
+    /// What clients sent.
+    RequestText,
+    /// The processor time they use, which takes system calls.
+    ProcessorTime,
+}
+
+/// The metrics of all workers, and the log.
 #[derive(Debug)]
 pub(crate) struct MetricsRegistry {
     tallies: Mutex<RegisteredMetrics>,
@@ -27,17 +39,17 @@ impl MetricsRegistry {
         }
     }
 
-    /// How closely exchanges have to be watched for the log, and for those who read metrics.
+    /// How much of exchanges the log and the readers of metrics need.
     pub(crate) fn observation(&self, metrics: MetricsUse) -> ObservationLevel {
         match (self.log.as_ref().map(AccessLog::format), metrics) {
-            (Some(LogFormat::Json), _) => ObservationLevel::Processor,
-            (Some(LogFormat::Combined), _) => ObservationLevel::Words,
+            (Some(LogFormat::Json), _) => ObservationLevel::ProcessorTime,
+            (Some(LogFormat::Combined), _) => ObservationLevel::RequestText,
             (None, MetricsUse::Read) => ObservationLevel::Durations,
             (None, MetricsUse::Unread) => ObservationLevel::Counts,
         }
     }
 
-    /// What one more worker counts with.
+    /// Metrics for one more worker.
     pub(crate) fn tally(&self) -> Arc<WorkerMetrics> {
         let tally = Arc::new(WorkerMetrics::default());
         if let Ok(mut tallies) = self.tallies.lock() {
@@ -47,7 +59,7 @@ impl MetricsRegistry {
         tally
     }
 
-    /// What all workers have counted up to now.
+    /// The current metrics of all workers.
     pub(crate) fn counts(&self) -> MetricsSnapshot {
         let Ok(mut tallies) = self.tallies.lock() else {
             return MetricsSnapshot::default();
@@ -67,7 +79,7 @@ impl MetricsRegistry {
     }
 }
 
-/// The tallies of workers, and one for all that have ended: each reload ends some.
+/// The metrics of running workers, and the sums of those that have ended.
 #[derive(Debug, Default)]
 struct RegisteredMetrics {
     working: Vec<Arc<WorkerMetrics>>,
@@ -75,8 +87,8 @@ struct RegisteredMetrics {
 }
 
 impl RegisteredMetrics {
-    /// Adds up what is final. A tally that somebody else still has is left as it is, be it a worker
-    /// or somebody who reads: who adds up meanwhile has each count once.
+    /// Adds up the metrics of workers that have ended. Metrics that a worker or a reader still
+    /// holds are left alone, so that a reader counts each number once.
     fn fold(&mut self) {
         let ended = &self.ended;
         self.working.retain_mut(|tally| match Arc::get_mut(tally) {
@@ -89,7 +101,7 @@ impl RegisteredMetrics {
     }
 }
 
-/// What workers have counted, to be added up.
+/// The metrics of all workers, to be added up.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsSnapshot {
     pub(crate) all: Vec<Arc<WorkerMetrics>>,
@@ -109,6 +121,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::http::status::Status;
     use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
     use crate::request::request_line::Method;
 
@@ -125,7 +138,7 @@ mod tests {
             for tally in &tallies {
                 tally.exchange(
                     Method::Get,
-                    200,
+                    Some(Status::Ok),
                     ExchangeEnd::Complete,
                     Some(Duration::ZERO),
                 );
@@ -149,7 +162,7 @@ mod tests {
     fn who_reads_while_a_worker_ends_has_its_counts_once() {
         let board = MetricsRegistry::new(None, Explain::Off);
         let tally = board.tally();
-        tally.exchange(Method::Get, 200, ExchangeEnd::Complete, None);
+        tally.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
         let counts = board.counts();
         drop(tally);
         assert_eq!(answers(&board.counts()), 1, "as another reader has it");

@@ -1,16 +1,18 @@
-//! What one worker counts: plain numbers that only it writes and everybody may read.
+//! What one worker counts: numbers with one writer and any number of readers.
 //!
-//! A count is a load and a store without a lock, on memory that no other worker writes to. Who asks
-//! for metrics reads the numbers of all workers and adds them up; they need not be of one moment.
+//! Counting is a load and a store without a lock, on memory that no other worker writes to. A
+//! scrape adds up the numbers of all workers, which need not be of one moment.
 
 use std::borrow::Cow;
+use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use underpass::{Account, Cause, Mechanism, SendStats};
+use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
 use underpass_net::Rejected;
 
+use crate::http::status::Status;
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request::request_line::Method;
 
@@ -40,9 +42,9 @@ pub(crate) enum ExchangeEnd {
     Complete,
     /// The peer closed or reset the connection, or acknowledged nothing for too long.
     PeerGone,
-    /// The peer took nothing for too long.
+    /// The client reads nothing for too long.
     Stalled,
-    /// The peer took less than it has to.
+    /// The client reads slower than `rate-min`.
     TooSlow,
     /// The server was stopped.
     Stopped,
@@ -101,7 +103,7 @@ impl SlowClient {
     }
 }
 
-/// The label of methods that this server does not tell apart.
+/// Labels of methods.
 pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "other"];
 
 /// Statuses have three digits, the first one from 1 to 5.
@@ -127,6 +129,28 @@ pub(crate) const DURATION_CLASSES: [Duration; 16] = [
     Duration::from_secs(3600),
 ];
 
+/// A counter for each of [`STATUSES`].
+#[derive(Debug)]
+pub(crate) struct StatusCounters(Box<[Counter]>);
+
+impl Default for StatusCounters {
+    fn default() -> StatusCounters {
+        StatusCounters(STATUSES.map(|_| Counter::default()).collect())
+    }
+}
+
+impl StatusCounters {
+    /// The counter of a status.
+    pub(crate) fn of(&self, status: Status) -> &Counter {
+        self.by_number(usize::from(status.code() - STATUSES.start))
+    }
+
+    /// The counter with this place in [`STATUSES`].
+    pub(crate) fn by_number(&self, number: usize) -> &Counter {
+        &self.0[number]
+    }
+}
+
 /// How long exchanges took.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
@@ -136,11 +160,6 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    fn absorb(&self, other: &Histogram) {
-        absorb(&self.counts, &other.counts);
-        self.nanoseconds.add(other.nanoseconds.value());
-    }
-
     fn note(&self, duration: Duration) {
         let class = DURATION_CLASSES.partition_point(|&upper| upper < duration);
         self.counts[class].add(1);
@@ -159,46 +178,70 @@ pub(crate) struct OpenFileMetrics {
     pub(crate) closed: Counter,
 }
 
-impl OpenFileMetrics {
-    /// Adds what a worker has counted that has ended, and its files are closed with it.
-    fn absorb(&self, other: &OpenFileMetrics) {
-        self.hits.add(other.hits.value());
-        self.misses.add(other.misses.value());
-        self.closed.add(other.closed.value() + other.kept.value());
-    }
-}
-
-/// A mechanism that was refused, for this cause, in so many answers.
+/// A refusal of a mechanism, and the number of responses with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRefusal {
-    pub(crate) mechanism: Mechanism,
-    pub(crate) cause: Cause,
+    /// The first of its kind.
+    pub(crate) refusal: Refusal,
     pub(crate) answers: u64,
 }
 
+/// Whether a refusal could be counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AddedRefusal {
+    /// It is the first of its kind.
+    New,
+    Known,
+    /// The list is full.
+    No,
+}
+
 impl CountedRefusal {
-    /// Adds it to those that are known, unless it is another kind than `kinds_max` ones.
-    pub(crate) fn count_among(self, known: &mut Vec<CountedRefusal>, kinds_max: usize) -> bool {
-        let kind = (self.mechanism, self.cause);
-        let same = |known: &&mut CountedRefusal| (known.mechanism, known.cause) == kind;
-        if let Some(known) = known.iter_mut().find(same) {
+    /// Adds it to `list`, which has at most `kinds_max` kinds (mechanism and cause).
+    pub(crate) fn add_to(self, list: &mut Vec<CountedRefusal>, kinds_max: usize) -> AddedRefusal {
+        let kind = |counted: &CountedRefusal| (counted.refusal.mechanism, counted.refusal.cause);
+        if let Some(known) = list.iter_mut().find(|known| kind(known) == kind(&self)) {
             known.answers += self.answers;
-        } else if known.len() < kinds_max {
-            known.push(self);
-        } else {
-            return false;
+            return AddedRefusal::Known;
         }
-        true
+        if list.len() >= kinds_max {
+            return AddedRefusal::No;
+        }
+        list.push(self);
+        AddedRefusal::New
+    }
+}
+
+/// What a server has done.
+#[derive(Clone, Debug, Default)]
+pub struct ServeSummary {
+    /// Responses, error responses included.
+    pub requests: u64,
+    /// What was sent of files, by mechanism.
+    pub account: Account,
+}
+
+impl ServeSummary {
+    /// Adds what another worker has done.
+    pub fn add(&mut self, other: &ServeSummary) {
+        self.requests += other.requests;
+        self.account.add(&other.account);
+    }
+}
+
+impl AddAssign<&ServeSummary> for ServeSummary {
+    fn add_assign(&mut self, other: &ServeSummary) {
+        self.add(other);
     }
 }
 
 /// All that a worker counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
     /// Of each of [`METHODS`].
     pub(crate) methods: [Counter; METHODS.len()],
     /// Of each of [`STATUSES`].
-    pub(crate) statuses: Box<[Counter]>,
+    pub(crate) statuses: StatusCounters,
     /// Of each of [`ExchangeEnd::ALL`].
     pub(crate) ends: [Counter; ExchangeEnd::ALL.len()],
     /// Of each of [`Mechanism::ALL`].
@@ -211,9 +254,9 @@ pub(crate) struct WorkerMetrics {
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_ended: Counter,
     /// Of each of [`Rejected::NAMES`].
-    pub(crate) turned_away: [Counter; Rejected::NAMES.len()],
+    pub(crate) rejected: [Counter; Rejected::NAMES.len()],
     /// Of each of [`SlowClient::ALL`].
-    pub(crate) late: [Counter; SlowClient::ALL.len()],
+    pub(crate) slow_clients: [Counter; SlowClient::ALL.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
     pub(crate) durations: Histogram,
@@ -224,42 +267,18 @@ pub(crate) struct WorkerMetrics {
     pub(crate) refusals_unlisted: Counter,
 }
 
-impl Default for WorkerMetrics {
-    fn default() -> WorkerMetrics {
-        WorkerMetrics {
-            methods: Default::default(),
-            statuses: STATUSES.map(|_| Counter::default()).collect(),
-            ends: Default::default(),
-            bytes: Default::default(),
-            calls: Default::default(),
-            other_bytes: Counter::default(),
-            cold_reads: Counter::default(),
-            cold_nanoseconds: Counter::default(),
-            connections_accepted: Counter::default(),
-            connections_ended: Counter::default(),
-            turned_away: Default::default(),
-            late: Default::default(),
-            full: Counter::default(),
-            durations: Histogram::default(),
-            files: OpenFileMetrics::default(),
-            refusals: Mutex::default(),
-            refusals_unlisted: Counter::default(),
-        }
-    }
-}
-
 impl WorkerMetrics {
-    /// Counts an exchange, whose duration is known only where somebody asked for it.
+    /// Counts an exchange, with its duration where that is observed.
     pub(crate) fn exchange(
         &self,
         method: Method,
-        status: u16,
+        status: Option<Status>,
         end: ExchangeEnd,
         duration: Option<Duration>,
     ) {
         self.methods[class(method)].add(1);
-        if let Some(counter) = self.statuses.get(usize::from(status.wrapping_sub(100))) {
-            counter.add(1);
+        if let Some(status) = status {
+            self.statuses.of(status).add(1);
         }
         self.ends[end as usize].add(1);
         if let Some(duration) = duration {
@@ -267,8 +286,8 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts what was sent of an answer.
-    pub(crate) fn sent(&self, account: &Account, beside: &SendStats) {
+    /// Counts what was sent of a response. Returns refusals that are the first of their kind.
+    pub(crate) fn sent(&self, account: &Account, beside: &SendStats) -> Vec<Refusal> {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let tally = account.of(mechanism);
             if tally.calls > 0 {
@@ -281,63 +300,94 @@ impl WorkerMetrics {
             self.cold_reads.add(beside.cold_reads);
             self.cold_nanoseconds.add(nanoseconds(beside.cold_time));
         }
-        if !account.refusals.is_empty() {
-            self.refused(account);
+        match account.refusals.is_empty() {
+            true => Vec::new(),
+            false => self.refused(account),
         }
     }
 
     /// Counts a connection that ends since its client was too late.
     pub(crate) fn late(&self, late: SlowClient) {
-        self.late[late as usize].add(1);
+        self.slow_clients[late as usize].add(1);
     }
 
-    fn refused(&self, account: &Account) {
-        let Ok(mut known) = self.refusals.lock() else {
-            return;
+    /// Returns the refusals that are the first of their kind.
+    fn refused(&self, account: &Account) -> Vec<Refusal> {
+        let Ok(mut list) = self.refusals.lock() else {
+            return Vec::new();
         };
-        for refusal in &account.refusals {
-            let refused = CountedRefusal {
-                mechanism: refusal.mechanism,
-                cause: refusal.cause,
+        let mut new = Vec::new();
+        for &refusal in &account.refusals {
+            let counted = CountedRefusal {
+                refusal,
                 answers: 1,
             };
-            if !refused.count_among(&mut known, TALLIED_REFUSALS_MAX) {
-                self.refusals_unlisted.add(1);
+            match counted.add_to(&mut list, TALLIED_REFUSALS_MAX) {
+                AddedRefusal::New => new.push(refusal),
+                AddedRefusal::Known => {}
+                AddedRefusal::No => self.refusals_unlisted.add(1),
             }
+        }
+        new
+    }
+
+    /// All responses, and what was sent of files.
+    pub(crate) fn summary(&self) -> ServeSummary {
+        let mut account = Account::default();
+        for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
+            let (bytes, calls) = (self.bytes[number].value(), self.calls[number].value());
+            account.record(mechanism, bytes, calls);
+        }
+        if let Ok(list) = self.refusals.lock() {
+            account.refusals = list.iter().map(|counted| counted.refusal).collect();
+        }
+        account.refusals_unlisted = self.refusals_unlisted.value();
+        ServeSummary {
+            requests: self.ends.iter().map(Counter::value).sum(),
+            account,
         }
     }
 
-    /// Adds all that a worker has counted that has ended. Of refusals every kind is kept, or a
-    /// count could vanish: there are no more of them than mechanisms and errors of the kernel.
+    /// Adds what a worker has counted that has ended; its files are closed. Every kind of refusal
+    /// is kept, or a count could vanish: there are only as many as mechanisms and errors.
     pub(crate) fn absorb(&self, ended: &WorkerMetrics) {
-        absorb(&self.methods, &ended.methods);
-        absorb(&self.statuses, &ended.statuses);
-        absorb(&self.ends, &ended.ends);
-        absorb(&self.turned_away, &ended.turned_away);
-        absorb(&self.late, &ended.late);
-        absorb(&self.bytes, &ended.bytes);
-        absorb(&self.calls, &ended.calls);
-        self.other_bytes.add(ended.other_bytes.value());
-        self.cold_reads.add(ended.cold_reads.value());
-        self.cold_nanoseconds.add(ended.cold_nanoseconds.value());
-        self.connections_accepted
-            .add(ended.connections_accepted.value());
-        self.connections_ended.add(ended.connections_ended.value());
-        self.full.add(ended.full.value());
-        self.durations.absorb(&ended.durations);
-        self.files.absorb(&ended.files);
-        self.refusals_unlisted.add(ended.refusals_unlisted.value());
-        if let (Ok(mut known), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
-            for refused in refusals.iter() {
-                refused.count_among(&mut known, usize::MAX);
+        for (counter, ended) in self.counters().zip(ended.counters()) {
+            counter.add(ended.value());
+        }
+        self.files.closed.add(ended.files.kept.value());
+        if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
+            for counted in refusals.iter() {
+                counted.add_to(&mut list, usize::MAX);
             }
         }
     }
-}
 
-fn absorb(counters: &[Counter], ended: &[Counter]) {
-    for (counter, ended) in counters.iter().zip(ended) {
-        counter.add(ended.value());
+    /// All counters that only grow.
+    fn counters(&self) -> impl Iterator<Item = &Counter> {
+        let lists: [&[Counter]; 8] = [
+            &self.methods,
+            &self.statuses.0,
+            &self.ends,
+            &self.bytes,
+            &self.calls,
+            &self.rejected,
+            &self.slow_clients,
+            &self.durations.counts,
+        ];
+        let single = [
+            &self.other_bytes,
+            &self.cold_reads,
+            &self.cold_nanoseconds,
+            &self.connections_accepted,
+            &self.connections_ended,
+            &self.full,
+            &self.durations.nanoseconds,
+            &self.files.hits,
+            &self.files.misses,
+            &self.files.closed,
+            &self.refusals_unlisted,
+        ];
+        lists.into_iter().flatten().chain(single)
     }
 }
 
@@ -386,12 +436,17 @@ mod tests {
     #[test]
     fn an_exchange_counts_once_by_each_of_its_sides() {
         let tally = WorkerMetrics::default();
-        tally.exchange(Method::Head, 206, ExchangeEnd::Stalled, None);
-        tally.exchange(Method::Connect, 999, ExchangeEnd::Complete, None);
+        tally.exchange(
+            Method::Head,
+            Some(Status::PartialContent),
+            ExchangeEnd::Stalled,
+            None,
+        );
+        tally.exchange(Method::Connect, None, ExchangeEnd::Complete, None);
         assert_eq!(tally.methods[1].value() + tally.methods[3].value(), 2);
-        assert_eq!(tally.statuses[106].value(), 1);
-        let statuses: u64 = tally.statuses.iter().map(Counter::value).sum();
-        assert_eq!(statuses, 1, "what is no status is not counted as one");
+        assert_eq!(tally.statuses.of(Status::PartialContent).value(), 1);
+        let statuses: u64 = tally.statuses.0.iter().map(Counter::value).sum();
+        assert_eq!(statuses, 1, "an exchange without a response has no status");
         assert_eq!(
             tally.ends.each_ref().map(Counter::value),
             [1, 0, 1, 0, 0, 0, 0]

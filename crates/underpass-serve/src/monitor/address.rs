@@ -13,8 +13,8 @@ use underpass_net::ListenAt;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StatusOptions {
-    /// Where metrics and health are served: `127.0.0.1:9090` or `unix:/run/underpass.sock`. Nowhere by
-    /// default: whoever reaches the address may read them.
+    /// Where metrics and health are served: `127.0.0.1:9090` or `unix:/run/underpass.sock`. Nowhere
+    /// by default: whoever reaches the address may read them.
     pub listen: Option<StatusAddress>,
 }
 

@@ -108,7 +108,7 @@ fn requests(page: &mut Page, tallies: &Tallies) {
     let name = "underpass_responses_total";
     page.family(name, Kind::Counter, "Answers, by status.");
     for (number, status) in STATUSES.enumerate() {
-        let value = tallies.sum(|tally| &tally.statuses[number]);
+        let value = tallies.sum(|tally| tally.statuses.by_number(number));
         if value > 0 {
             let class = status / 100;
             let labels = format!("{{code=\"{status}\",class=\"{class}xx\"}}");
@@ -171,14 +171,15 @@ fn refusals(page: &mut Page, tallies: &Tallies) {
             continue;
         };
         for refused in refusals.iter() {
-            refused.count_among(&mut sums, usize::MAX);
+            refused.add_to(&mut sums, usize::MAX);
         }
     }
     let name = "underpass_refusals_total";
     let help = "Answers in which the kernel refused a mechanism, by mechanism and cause.";
     page.family(name, Kind::Counter, help);
     for refused in sums {
-        let (mechanism, cause) = (refused.mechanism, cause_name(refused.cause));
+        let refusal = refused.refusal;
+        let (mechanism, cause) = (refusal.mechanism, cause_name(refusal.cause));
         let labels = format!("{{mechanism=\"{mechanism}\",cause=\"{cause}\"}}");
         page.sample(name, &labels, refused.answers);
     }
@@ -224,14 +225,14 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
     let help = "Connections closed before a request was read, by reason.";
     page.family(name, Kind::Counter, help);
     for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.turned_away[number]);
+        let value = tallies.sum(|tally| &tally.rejected[number]);
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";
     page.family(name, Kind::Counter, help);
     for (number, late) in SlowClient::ALL.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.late[number]);
+        let value = tallies.sum(|tally| &tally.slow_clients[number]);
         page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
     }
     for (limit, end) in [

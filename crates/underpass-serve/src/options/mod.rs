@@ -40,10 +40,10 @@ pub struct ServerOptions {
     /// no site has.
     #[serde(rename = "site")]
     pub sites: Vec<SiteOptions>,
-    /// Who the process becomes when it listens, for good: `NAME` or `NAME:GROUP`. Only root can,
-    /// and should: its rights are needed for ports below 1024, and for nothing after that.
+    /// The user that the process becomes once it listens: `NAME` or `NAME:GROUP`. Only root can
+    /// change users, and should: its rights are needed for ports below 1024 and nothing else.
     pub user: Option<User>,
-    /// Whether workers confine themselves to reading what is served, so that a mistake in this
+    /// Whether workers confine themselves to reading the served folders, so that a bug in this
     /// program opens nothing else: `auto`, `required` or `off`.
     pub confine: Confine,
     /// The bounds of requests.
@@ -52,11 +52,11 @@ pub struct ServerOptions {
     pub connections: underpass_net::ConnectionLimits,
     /// What is written about requests.
     pub log: LogOptions,
-    /// Who may ask for metrics, and where.
+    /// Where metrics and health are served.
     pub status: StatusOptions,
-    /// Whether answers say how their bodies are planned to leave, and how the previous one did.
+    /// Whether responses report the plan for their body, and how the previous body was sent.
     pub explain: Explain,
-    /// How bodies may leave. Where it leaves no way, an answer ends after its head, with a reset.
+    /// The mechanisms that may send bodies. If none can, a response is reset after its head.
     #[serde(skip)]
     pub policy: Policy,
 }
@@ -74,43 +74,43 @@ pub struct SiteOptions {
     /// answered with 403.
     pub listing: bool,
     /// Whether folders can be downloaded as one file, by `?download=tar` and `?download=tar.zst`;
-    /// as `listing` where it is left out, since an archive tells what is in a folder too.
+    /// same as `listing` by default, since an archive lists a folder too.
     pub archives: Option<bool>,
-    /// Whether `?hash=sha256` and `?hash=blake3` answer with the hash of a file, and files come
-    /// with theirs (`Repr-FileDigest`) for those who want it. Off unless it is turned on: it lets
-    /// everybody who may ask have whole files read for one line of answer.
+    /// Whether `?hash=sha256` and `?hash=blake3` return the hash of a file, and files are sent with
+    /// theirs (`Repr-Digest`) on request. Off by default: it lets every client have whole files
+    /// read for one line of response.
     pub hashes: bool,
-    /// What a folder is answered with: the first of these that is there.
+    /// Names of index files; the first that exists is the response to its folder.
     pub index: Vec<FileName>,
-    /// Whether `/about` is answered with `about.html` where there is no file of the very name.
+    /// Whether `/about` returns `about.html` where no file `about` exists.
     pub pretty: bool,
-    /// What is answered, with status 200, where nothing is: the page of a web application that
-    /// reads the path itself.
+    /// The file that is sent, with status 200, where the path leads nowhere: the page of a web
+    /// application that interprets the path itself.
     pub fallback: Option<UrlPath>,
-    /// Pages for answers that are errors, by status.
+    /// Pages for error responses, by status.
     pub error_pages: BTreeMap<PageStatus, UrlPath>,
-    /// Paths that clients are sent away from, before anything else is looked at.
+    /// Redirects, applied before anything else.
     #[serde(rename = "redirect")]
     pub redirects: Vec<Redirect>,
-    /// Paths that are answered with what another path leads to.
+    /// Rewrites: paths that return what another path leads to.
     #[serde(rename = "rewrite")]
     pub rewrites: Vec<Rewrite>,
-    /// What paths lead to by lists that are tried in their order.
+    /// Lists of candidates for a path, tried in order.
     #[serde(rename = "try")]
     pub tries: Vec<TryRule>,
     /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Symbolic links.
     pub symlinks: Symlinks,
-    /// Codings whose files are looked for beside a file (`app.js.br`) and sent to those who take
-    /// them, the ones preferred first. None costs nothing.
+    /// Codings whose files are looked up beside a file (`app.js.br`) and sent to clients that
+    /// accept them, in order of preference.
     pub precompressed: Vec<Coding>,
-    /// Codings in which files are compressed while they are sent to those who take them, the ones
-    /// preferred first, where no copy lies beside. It costs processor time for each answer.
+    /// Codings in which files without such a copy are compressed while they are sent, in order of
+    /// preference. It costs processor time for each response.
     pub compress: Vec<Coding>,
-    /// Files smaller than this are not.
+    /// Files smaller than this are not compressed.
     pub compress_bytes_min: u64,
-    /// Media types of those that are.
+    /// Media types of files that are compressed.
     pub compress_types: Vec<MediaPattern>,
     /// What entity-tags are made of.
     pub etag: EtagRecipe,
@@ -118,17 +118,17 @@ pub struct SiteOptions {
     pub types: TypeOptions,
     /// How long files may be kept by clients and caches.
     pub cache: Vec<CacheRule>,
-    /// Whether files whose names carry a hash of their content are told as never changing, if no
-    /// rule of `cache` is about them.
+    /// Whether files whose names contain a hash of their content are sent as immutable, unless a
+    /// rule of `cache` matches.
     pub immutable: bool,
     /// Fields that are sent with files.
     #[serde(rename = "header")]
     pub headers: Vec<HeaderRule>,
-    /// Fields that tell browsers to be careful.
+    /// Fields that restrict what browsers do with the content.
     pub security: SecurityOptions,
-    /// Which other web sites may read what is served.
+    /// Which other origins may read what is served.
     pub cors: CorsOptions,
-    /// Whether a file that is asked for with `?download` is to be saved, not shown.
+    /// Whether `?download` has browsers save a file instead of showing it.
     pub download: bool,
 }
 

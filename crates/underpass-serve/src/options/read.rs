@@ -13,7 +13,8 @@ impl ServerOptions {
     /// Reads the configuration in a file. Roots that are relative are relative to its folder.
     ///
     /// # Errors
-    /// [`Error::ConfigFile`] where it cannot be read, [`Error::Config`] where it makes no sense.
+    /// [`Error::ConfigFile`] where the file or folder cannot be read, [`Error::Config`] where it
+    /// makes no sense.
     pub fn load(file: &Path) -> Result<ServerOptions, Error> {
         ServerOptions::load_with(Some(file), &[])
     }
@@ -22,7 +23,7 @@ impl ServerOptions {
     /// root that they set is relative to the current folder.
     ///
     /// # Errors
-    /// As [`load`](Options::load); and [`Error::Config`] names the settings that make no sense.
+    /// As [`load`](ServerOptions::load); and [`Error::Config`] names the invalid settings.
     pub fn load_with(
         file: Option<&Path>,
         settings: &[ConfigOverride],

@@ -47,12 +47,13 @@ impl ConfigOverride {
     /// # Ok::<(), String>(())
     /// ```
     pub fn parse(text: &str, by: OverrideSource) -> Result<ConfigOverride, String> {
-        let (key, value) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?} is not KEY=VALUE, such as connections.rate-max=5"))?;
+        let (key, value) = text.split_once('=').ok_or_else(|| {
+            format!("{text:?} is not KEY=VALUE; expected for example connections.rate-max=5")
+        })?;
         let (key, value) = (key.trim(), value.trim());
         Ok(ConfigOverride {
-            steps: steps(key).ok_or_else(|| format!("{key:?} is no key, such as site.etag"))?,
+            steps: steps(key)
+                .ok_or_else(|| format!("{key:?} is not a key; expected one such as site.etag"))?,
             key: key.to_owned(),
             value: value.to_owned(),
             by,
@@ -158,7 +159,7 @@ fn row<'t>(list: &'t mut Value, name: &str, number: usize) -> Result<&'t mut Val
         .checked_sub(1)
         .and_then(|index| rows.get_mut(index))
         .ok_or_else(|| {
-            format!("there is no {name} {number}: they count from 1, and there are {count}")
+            format!("there is no {name} {number}: numbers start at 1, and there are {count}")
         })
 }
 
@@ -295,7 +296,7 @@ mod tests {
             "`inside`",
             "--set requests.head-timeout=5: ",
             "--set workers.x=1: ",
-            "there is no site 3: they count from 1, and there are 0",
+            "there is no site 3: numbers start at 1, and there are 0",
             "there is no site 0",
         ] {
             assert!(told.contains(part), "{part}: {told}");

@@ -42,8 +42,7 @@ fn weight(accept: &[u8], kind: &str, subtype: &str) -> (Quality, u8) {
     }
 }
 
-/// `q=0.5` in thousandths. One that is malformed counts as 0: nobody asks for what they did not
-/// manage to write.
+/// `q=0.5` in thousandths. A malformed one counts as 0.
 fn quality(parameter: &[u8]) -> Option<Quality> {
     match parameter.trim_ascii() {
         [b'q' | b'Q', b'=', value @ ..] => Some(parse_quality(value).unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! Finds the end of a chunked body that nobody wants: RFC 9112, section 7.1, strictly.
+//! Finds the end of a chunked body that is discarded: RFC 9112, section 7.1, strictly.
 //!
 //! ```text
 //!  5;ext CRLF  hello CRLF  0 CRLF  trailer: x CRLF  CRLF

@@ -65,7 +65,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// Whether a `Range` is to be heeded: without If-Range always, with it if the client's part is
+    /// Whether a `Range` applies: without If-Range always, with it if the client's part is
     /// of this very state.
     pub(crate) fn allow_range(&self, file: &Validators) -> bool {
         match &self.if_range {

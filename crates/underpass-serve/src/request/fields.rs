@@ -1,4 +1,4 @@
-//! The header fields an answer depends on, out of all those a head has.
+//! The header fields that a response depends on.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// The length tells most names apart before a letter is looked at.
+    /// Compares lengths first, which decides for most names.
     fn named(&mut self, name: &str) -> Option<&mut Field<'b>> {
         let (wanted, field) = match name.len() {
             4 => ("host", &mut self.host),

@@ -1,9 +1,8 @@
-//! Whom a request is from, by what trusted proxies wrote into it: RFC 7239, and `X-Forwarded-For`.
+//! The client of a request, as trusted proxies report it: RFC 7239, and `X-Forwarded-For`.
 //!
-//! Each proxy adds whom *it* was asked by at the right end. So the list is read from the right, as
-//! long as the one who wrote a member is trusted, and the first address that is not trusted is the
-//! client. What stands to the left of it is the client's own word and decides nothing, not even
-//! where members begin.
+//! Each proxy appends the address of its own client. So the list is read from the right, as long as
+//! the writer of a member is trusted, and the first address that is not trusted is the client. What
+//! stands to the left of it is unverified and decides nothing, not even where members begin.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -24,13 +24,19 @@ pub(crate) fn framing(
     match (content_length, transfer_encoding) {
         (Field::Absent, Field::Absent) => Ok(Framing::Empty),
         (Field::One(value), Field::Absent) => length(value),
-        (Field::Several(_), Field::Absent) => Err(HttpError::bad("two Content-Length lines")),
+        (Field::Several(_), Field::Absent) => Err(HttpError::bad(
+            "there is more than one Content-Length field",
+        )),
         (Field::Absent, _) if version == HttpVersion::Http10 => {
-            Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
+            Err(HttpError::bad("HTTP/1.0 has no Transfer-Encoding"))
         }
         (Field::Absent, Field::One(codings)) => chunked(codings),
-        (Field::Absent, Field::Several(_)) => Err(HttpError::bad("two Transfer-Encoding lines")),
-        _ => Err(HttpError::bad("both Content-Length and Transfer-Encoding")),
+        (Field::Absent, Field::Several(_)) => Err(HttpError::bad(
+            "there is more than one Transfer-Encoding field",
+        )),
+        _ => Err(HttpError::bad(
+            "Content-Length and Transfer-Encoding exclude each other",
+        )),
     }
 }
 
@@ -77,7 +83,7 @@ fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
     match before.iter().all(is_plain) {
         true => Err(HttpError::new(
             Status::NotImplemented,
-            "only the transfer coding chunked is implemented",
+            "the only supported transfer coding is chunked",
         )),
         false => Err(HttpError::bad("Transfer-Encoding is malformed")),
     }

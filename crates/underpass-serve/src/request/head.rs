@@ -1,4 +1,4 @@
-//! Reads a request head: bytes in, a checked [`RequestHead`] out, or why not.
+//! Parses a request head: bytes in, a valid [`RequestHead`] or an error out.
 //!
 //! `httparse` reads the fields. What it is more tolerant about than a server behind other servers
 //! may be (a line end without CR, any number of empty lines before the request line, versions) is
@@ -22,12 +22,12 @@ use crate::request::host;
 use crate::request::request_line::{HttpVersion, Method, RequestLine};
 use crate::request::target::HttpTarget;
 
-/// A request whose head makes sense, with everything an answer depends on.
+/// The head of a valid request, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct RequestHead<'b> {
     pub(crate) method: Method,
     pub(crate) version: HttpVersion,
-    /// Whom it is for, with its port: what the target names, else the `Host` field.
+    /// The host that it is for, with its port: from the target, else from the `Host` field.
     pub(crate) authority: Option<&'b [u8]>,
     pub(crate) target: HttpTarget<'b>,
     pub(crate) persistence: Persistence,
@@ -51,7 +51,7 @@ pub(crate) enum Persistence {
 pub(crate) enum Expectation {
     Nothing,
     Continue,
-    /// An expectation nobody knows.
+    /// An unknown expectation.
     Unknown,
 }
 
@@ -75,14 +75,8 @@ pub(crate) struct HeadScanner {
     seen: usize,
     /// Up to here no end of that line has been found.
     looked: usize,
-    /// Whether the request line is complete, and right.
-    line: RequestLineState,
-}
-
-#[derive(Debug, Eq, PartialEq)]
-enum RequestLineState {
-    Awaited,
-    Checked,
+    /// The request line, once it is complete and valid.
+    line: Option<RequestLine>,
 }
 
 impl Default for HeadScanner {
@@ -100,7 +94,7 @@ impl HeadScanner {
             start: 0,
             seen: 0,
             looked: 0,
-            line: RequestLineState::Awaited,
+            line: None,
         }
     }
 
@@ -116,9 +110,8 @@ impl HeadScanner {
             if empty {
                 return Ok(HeadProgress::Complete);
             }
-            if self.line == RequestLineState::Awaited {
-                RequestLine::parse(&head[self.start..end])?;
-                self.line = RequestLineState::Checked;
+            if self.line.is_none() {
+                self.line = Some(RequestLine::parse(&head[self.start..end])?);
             }
         }
         self.looked = self.within_bounds(head).len();
@@ -133,9 +126,9 @@ impl HeadScanner {
     }
 
     fn bound(&self) -> usize {
-        match self.line {
-            RequestLineState::Awaited => self.start + self.line_bytes_max + 2,
-            RequestLineState::Checked => self.head_bytes_max,
+        match &self.line {
+            None => self.start + self.line_bytes_max + 2,
+            Some(_) => self.head_bytes_max,
         }
     }
 
@@ -161,9 +154,9 @@ impl HeadScanner {
         if head.len() < self.bound() {
             return Ok(());
         }
-        let (status, why) = match self.line {
-            RequestLineState::Awaited => (Status::UriTooLong, "the request line is too long"),
-            RequestLineState::Checked => (Status::HeadTooLarge, "the request head is too long"),
+        let (status, why) = match &self.line {
+            None => (Status::UriTooLong, "the request line is too long"),
+            Some(_) => (Status::HeadTooLarge, "the request head is too long"),
         };
         Err(HttpError::new(status, why))
     }
@@ -173,14 +166,25 @@ impl HeadScanner {
         self.seen
     }
 
-    /// Reads the head that [`HeadScanner::advance`] found complete.
+    /// Parses the head that [`HeadScanner::advance`] found complete.
     pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<RequestHead<'b>, HttpError> {
-        parse(&head[self.start..self.seen])
+        let line = self
+            .line
+            .as_ref()
+            .ok_or(HttpError::bad("no request line"))?;
+        let fields = self.start + line.length() + LINE_END_BYTES;
+        parse(
+            line,
+            &head[self.start..],
+            Fields::parse(&head[fields..self.seen])?,
+        )
     }
 }
 
+const LINE_END_BYTES: usize = 2;
+
 /// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
-/// without LF is left to those who read the line.
+/// without LF is left to the parser of the line.
 fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
     let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
         return Ok(None);
@@ -191,18 +195,19 @@ fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, Htt
     }
 }
 
-/// Reads a whole head, from the request line to the empty line.
-fn parse(head: &[u8]) -> Result<RequestHead<'_>, HttpError> {
-    let end = line_end(head, 0, 0)?.ok_or(HttpError::bad("no request line"))?;
-    let line = RequestLine::parse(&head[..end])?;
-    let mut fields = Fields::parse(&head[end + 2..])?;
+/// Checks a request line, which `head` begins with, and its fields.
+fn parse<'b>(
+    line: &RequestLine,
+    head: &'b [u8],
+    mut fields: Fields<'b>,
+) -> Result<RequestHead<'b>, HttpError> {
     let framing = framing(
         &fields.content_length,
         &fields.transfer_encoding,
         line.version,
     )?;
     let host = host::check(&fields.host, line.version)?;
-    let (authority, target) = HttpTarget::parse(line.target, line.method)?;
+    let (authority, target) = HttpTarget::parse(&head[line.target.clone()], line.method)?;
     Ok(RequestHead {
         method: line.method,
         version: line.version,

@@ -1,5 +1,5 @@
-//! Whom a request is for: the `Host` field and the authority of an absolute target, RFC 9112,
-//! section 3.2, and RFC 3986, section 3.2.2.
+//! The host that a request is for: the `Host` field and the authority of an absolute target, RFC
+//! 9112, section 3.2, and RFC 3986, section 3.2.2.
 //!
 //! Which site answers is decided by the name alone, without its port and in any case.
 
@@ -14,8 +14,8 @@ pub(crate) fn check<'b>(
 ) -> Result<Option<&'b [u8]>, HttpError> {
     match (host, version) {
         (Field::Absent, HttpVersion::Http10) => Ok(None),
-        (Field::Absent, HttpVersion::Http11) => Err(HttpError::bad("no Host")),
-        (Field::Several(_), _) => Err(HttpError::bad("two Host lines")),
+        (Field::Absent, HttpVersion::Http11) => Err(HttpError::bad("the Host field is missing")),
+        (Field::Several(_), _) => Err(HttpError::bad("there is more than one Host field")),
         (Field::One(authority), _) => check_authority(authority).map(|()| Some(*authority)),
     }
 }

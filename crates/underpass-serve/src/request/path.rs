@@ -76,7 +76,7 @@ impl SitePath {
             rest = after;
             match byte {
                 b'/' => path.end_segment()?,
-                0 => return Err(HttpError::bad("the path has a NUL")),
+                0 => return Err(HttpError::bad("the path contains a NUL")),
                 _ => path.bytes.push(byte),
             }
         }
@@ -231,9 +231,9 @@ fn decode_first(raw: &[u8]) -> Result<Option<(u8, &[u8])>, HttpError> {
         [] => Ok(None),
         [b'%', high, low, rest @ ..] => match (hex_digit(*high), hex_digit(*low)) {
             (Some(high), Some(low)) => Ok(Some((high << 4 | low, rest))),
-            _ => Err(HttpError::bad("the path has a malformed escape")),
+            _ => Err(HttpError::bad("the path contains a malformed escape")),
         },
-        [b'%', ..] => Err(HttpError::bad("the path has a malformed escape")),
+        [b'%', ..] => Err(HttpError::bad("the path contains a malformed escape")),
         [byte, rest @ ..] => Ok(Some((*byte, rest))),
     }
 }

@@ -46,9 +46,9 @@ pub(crate) enum ArchiveFormat {
 
 impl Query {
     /// Reads a query as forms write it.
-    pub(crate) fn parse(raw: Option<&[u8]>) -> Query {
+    pub(crate) fn parse(raw: &[u8]) -> Query {
         let mut query = Query::default();
-        for pair in raw.unwrap_or_default().split(|&byte| byte == b'&') {
+        for pair in raw.split(|&byte| byte == b'&') {
             let equals = pair.iter().position(|&byte| byte == b'=');
             let (name, value) = pair.split_at(equals.unwrap_or(pair.len()));
             query.read(name, value.get(1..).unwrap_or_default());
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn what_is_known_is_read_and_the_rest_says_nothing() {
-        let query = Query::parse(Some(
+        let query = Query::parse(
             b"sort=size&order=desc&search=a+b%25%zz&format=json&download=tar.zst&hash=blake3",
-        ));
+        );
         assert_eq!(query.order().key, SortKey::Size);
         assert_eq!(query.order().direction, SortDirection::Descending);
         assert_eq!(query.search, b"a b%%zz");
@@ -213,24 +213,23 @@ mod tests {
             b"&&=&sort=",
             b"Sort=size",
         ] {
-            assert_eq!(Query::parse(Some(nothing)), Query::default());
+            assert_eq!(Query::parse(nothing), Query::default());
         }
-        assert_eq!(Query::parse(None), Query::default());
     }
 
     #[test]
     fn of_two_the_first_counts() {
-        let query = Query::parse(Some(b"sort=date&sort=size"));
+        let query = Query::parse(b"sort=date&sort=size");
         assert_eq!(query.order().key, SortKey::Date);
     }
 
     #[test]
     fn a_download_needs_no_value() {
         for file in [&b"download"[..], b"a=b&download=", b"download=1"] {
-            let query = Query::parse(Some(file));
+            let query = Query::parse(file);
             assert_eq!(query.download, Some(Download::File));
             assert_eq!(query.archive(), None);
         }
-        assert_eq!(Query::parse(Some(b"downloads")).download, None);
+        assert_eq!(Query::parse(b"downloads").download, None);
     }
 }

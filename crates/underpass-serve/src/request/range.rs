@@ -17,16 +17,22 @@ pub(crate) struct ByteRange {
 /// What a `Range` comes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RangeSelection {
-    /// Everything: there is nothing to heed.
+    /// Everything: there is no valid range.
     Whole,
     One(ByteRange),
     /// Two or more, disjoint, in the order asked for.
     Several(Vec<ByteRange>),
-    /// None of the ranges begins within the file.
-    Unsatisfiable,
 }
 
 impl ByteRange {
+    /// All of `size` bytes.
+    pub(crate) fn whole(size: u64) -> ByteRange {
+        ByteRange {
+            first: 0,
+            length: size,
+        }
+    }
+
     fn end(self) -> u64 {
         self.first + self.length
     }
@@ -44,24 +50,21 @@ impl ByteRange {
     }
 }
 
-/// Applies the value of a `Range` field to a file of `size` bytes.
-pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> RangeSelection {
-    let Some(set) = byte_set(value) else {
-        return RangeSelection::Whole;
-    };
-    if size == 0 {
-        return RangeSelection::Whole;
-    }
-    match spans(set, size, limits.ranges_max) {
-        None => RangeSelection::Whole,
-        Some(asked) if asked.is_empty() => RangeSelection::Unsatisfiable,
+/// Applies the value of a `Range` field to a file of `size` bytes. `None` is unsatisfiable: none of
+/// the ranges starts within the file.
+pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> Option<RangeSelection> {
+    let set = byte_set(value).filter(|_| size > 0);
+    let asked = set.and_then(|set| spans(set, size, limits.ranges_max));
+    match asked {
+        None => Some(RangeSelection::Whole),
+        Some(asked) if asked.is_empty() => None,
         Some(asked) if is_excessive(&asked, size, limits.unsorted_ranges_max) => {
-            RangeSelection::Whole
+            Some(RangeSelection::Whole)
         }
-        Some(asked) => match *coalesced(asked) {
+        Some(asked) => Some(match *coalesced(asked) {
             [only] => RangeSelection::One(only),
             ref several => RangeSelection::Several(several.to_vec()),
-        },
+        }),
     }
 }
 
@@ -159,17 +162,17 @@ mod tests {
     const RANGES_MAX: usize = 128;
     const UNSORTED_RANGES_MAX: usize = 16;
 
-    fn select(value: &[u8], size: u64) -> RangeSelection {
+    fn select(value: &[u8], size: u64) -> Option<RangeSelection> {
         super::select(value, size, &RequestLimits::default())
     }
 
     fn of_1000(value: &str) -> Vec<(u64, u64)> {
         let pair = |span: &ByteRange| (span.first, span.end() - 1);
         match select(value.as_bytes(), 1000) {
-            RangeSelection::Whole => vec![(0, 0), (0, 0)],
-            RangeSelection::Unsatisfiable => vec![],
-            RangeSelection::One(span) => vec![pair(&span)],
-            RangeSelection::Several(spans) => spans.iter().map(pair).collect(),
+            Some(RangeSelection::Whole) => vec![(0, 0), (0, 0)],
+            None => vec![],
+            Some(RangeSelection::One(span)) => vec![pair(&span)],
+            Some(RangeSelection::Several(spans)) => spans.iter().map(pair).collect(),
         }
     }
 
@@ -225,7 +228,7 @@ mod tests {
         ] {
             assert_eq!(of_1000(value), WHOLE, "{value}");
         }
-        assert_eq!(select(b"bytes=0-9", 0), RangeSelection::Whole);
+        assert_eq!(select(b"bytes=0-9", 0), Some(RangeSelection::Whole));
     }
 
     #[test]
@@ -277,13 +280,13 @@ mod tests {
                 asked.iter().any(|(first, more)| (*first..=first + more).contains(&byte))
             };
             let spans = match select(format!("bytes={}", members.join(",")).as_bytes(), size) {
-                RangeSelection::One(span) => vec![span],
-                RangeSelection::Several(spans) => spans,
-                RangeSelection::Unsatisfiable => {
+                Some(RangeSelection::One(span)) => vec![span],
+                Some(RangeSelection::Several(spans)) => spans,
+                None => {
                     prop_assert!((0..size).all(|byte| !wanted(byte)));
                     return Ok(());
                 }
-                RangeSelection::Whole => return Ok(()),
+                Some(RangeSelection::Whole) => return Ok(()),
             };
             for byte in 0..size {
                 let has = |span: &&ByteRange| (span.first..span.end()).contains(&byte);

@@ -1,12 +1,15 @@
 //! The request line: method, target, version, one space between them and nothing else.
 
+use std::ops::Range;
+
 use crate::http::status::{HttpError, Status};
 
-/// A request line in three parts. The target is not looked into yet.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct RequestLine<'b> {
+/// A request line in three parts. The target is not parsed yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct RequestLine {
     pub(crate) method: Method,
-    pub(crate) target: &'b [u8],
+    /// Where the target is within the line.
+    pub(crate) target: Range<usize>,
     pub(crate) version: HttpVersion,
 }
 
@@ -31,9 +34,9 @@ pub(crate) enum HttpVersion {
     Http11,
 }
 
-impl<'b> RequestLine<'b> {
-    /// Reads the line, given without its line end.
-    pub(crate) fn parse(line: &'b [u8]) -> Result<RequestLine<'b>, HttpError> {
+impl RequestLine {
+    /// Parses the line, given without its line end.
+    pub(crate) fn parse(line: &[u8]) -> Result<RequestLine, HttpError> {
         let mut parts = line.split(|&byte| byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -46,13 +49,19 @@ impl<'b> RequestLine<'b> {
             return Err(HttpError::bad("the method is not a token"));
         }
         if target.is_empty() || !target.iter().all(|&byte| is_target(byte)) {
-            return Err(HttpError::bad("the target has a character it may not have"));
+            return Err(HttpError::bad("the target contains an invalid character"));
         }
+        let start = method.len() + 1;
         Ok(RequestLine {
             method: Method::parse(method),
-            target,
+            target: start..start + target.len(),
             version: HttpVersion::parse(version)?,
         })
+    }
+
+    /// Bytes of the line without its line end: the version is `HTTP/x.y`.
+    pub(crate) fn length(&self) -> usize {
+        self.target.end + " HTTP/1.1".len()
     }
 }
 
@@ -79,7 +88,7 @@ impl HttpVersion {
             (b'1', b'1'..=b'9') => Ok(HttpVersion::Http11),
             (b'0'..=b'9', b'0'..=b'9') => Err(HttpError::new(
                 Status::VersionNotSupported,
-                "only HTTP/1.0 and HTTP/1.1 are spoken here",
+                "only HTTP/1.0 and HTTP/1.1 are supported",
             )),
             _ => Err(HttpError::bad("the version is not HTTP/x.y")),
         }
@@ -102,9 +111,10 @@ mod tests {
 
     #[test]
     fn three_parts_and_one_space_between_them() {
-        let line = RequestLine::parse(b"GET /a?b HTTP/1.1").unwrap();
+        let text = b"GET /a?b HTTP/1.1";
+        let line = RequestLine::parse(text).unwrap();
         assert_eq!(line.method, Method::Get);
-        assert_eq!(line.target, b"/a?b");
+        assert_eq!(&text[line.target], b"/a?b");
         assert_eq!(line.version, HttpVersion::Http11);
         for wrong in [
             "GET  /a HTTP/1.1",

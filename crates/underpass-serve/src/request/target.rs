@@ -53,7 +53,7 @@ fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError>
         Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"https") => {
             return Err(HttpError::new(
                 Status::MisdirectedRequest,
-                "https is not spoken on this port",
+                "https is not supported on this port",
             ));
         }
         _ => return Err(HttpError::bad("the target is neither a path nor a URL")),

@@ -25,8 +25,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
     open(root, b".", flags, Symlinks::Inside).map(drop)
 }
 
-/// What a link in a folder leads to, seen from `root`. Whoever lists a folder has more patience
-/// than whoever answers for a file: a link that is missing would be a wrong answer.
+/// What a link in a folder leads to, seen from `root`. It tries more often than [`open`]: a link
+/// missing from a listing would be an error.
 pub(crate) fn look_through(
     root: BorrowedFd<'_>,
     path: &[u8],

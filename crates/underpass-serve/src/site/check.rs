@@ -36,7 +36,7 @@ fn missing_pages(site: &ServedSite, options: &SiteOptions) -> Vec<Error> {
     });
     let told = |page: &SitePath| Error::Site {
         root: options.root.clone(),
-        what: format!("/{page:?} is to be sent, and there is no such file"),
+        what: format!("the page /{page:?} does not exist"),
     };
     missing.map(told).collect()
 }

@@ -1,4 +1,4 @@
-//! Hashes of files, for those who want to compare without downloading.
+//! Hashes of files, for comparing without downloading.
 //!
 //! ```text
 //!  known for (device, inode, time, size)? ─── yes ──────────────────────────────► hash
@@ -49,7 +49,7 @@ struct DigestKey {
     inode: u64,
     size: u64,
     modified: FileTime,
-    /// The change of anything, which nobody can set back.
+    /// The change time, which cannot be set.
     changed: FileTime,
     algorithm: HashAlgorithm,
 }
@@ -123,7 +123,7 @@ impl DigestCache {
         let Ok(_place) = self.places.acquire().await else {
             return Err(DigestError::Busy);
         };
-        // Somebody may have asked for the same one before.
+        // It may have been computed meanwhile.
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
@@ -157,11 +157,11 @@ impl DigestCache {
     }
 }
 
-/// Whether somebody still waits.
+/// Whether the hash is still wanted.
 #[derive(Debug)]
 struct StillWanted(AtomicBool);
 
-/// Says that nobody does, when it is dropped.
+/// Stops the reading when it is dropped.
 struct CancelOnDrop(Arc<StillWanted>);
 
 impl Drop for CancelOnDrop {

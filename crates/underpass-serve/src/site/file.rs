@@ -20,14 +20,14 @@ use crate::site::rules::{EtagRecipe, RepresentationHeaders, push_field};
 #[derive(Clone, Debug)]
 pub(crate) struct SiteFile {
     pub(crate) path: SitePath,
-    pub(crate) state: Rc<FileState>,
+    pub(crate) state: Rc<FileSnapshot>,
     /// The name it is to be saved under, if it is not to be shown.
     pub(crate) save_as: Option<Box<[u8]>>,
 }
 
 /// What was true of a file when it was last looked at.
 #[derive(Debug)]
-pub(crate) struct FileState {
+pub(crate) struct FileSnapshot {
     pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) size: u64,
     pub(crate) validators: Validators,
@@ -40,7 +40,7 @@ pub(crate) struct FileState {
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
     pub(crate) changed: FileTime,
-    /// When anything of it changed, its times included: nobody sets this one.
+    /// The change time, which cannot be set.
     touched: FileTime,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Precompressed {
     #[default]
     Unknown,
     Missing,
-    There(Rc<FileState>),
+    There(Rc<FileSnapshot>),
 }
 
 impl SiteFile {
@@ -65,12 +65,12 @@ impl SiteFile {
         label: RepresentationHeaders,
         now: SystemTime,
     ) -> SiteFile {
-        let state = FileState::new(SharedFile::new(opened), stat, Rc::new(label), now);
+        let state = FileSnapshot::new(SharedFile::new(opened), stat, Rc::new(label), now);
         SiteFile::known(path, Rc::new(state))
     }
 
     /// A file whose state is known.
-    pub(crate) fn known(path: SitePath, state: Rc<FileState>) -> SiteFile {
+    pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
         let save_as = None;
         SiteFile {
             path,
@@ -79,7 +79,7 @@ impl SiteFile {
         }
     }
 
-    /// The same, as it is told when it is compressed while it is sent.
+    /// The same file, to be compressed while it is sent.
     pub(crate) fn into_compressed(self, coding: Coding) -> SiteFile {
         let state = Rc::new(self.state.compressed(coding));
         SiteFile { state, ..self }
@@ -93,20 +93,20 @@ impl SiteFile {
     }
 }
 
-impl FileState {
+impl FileSnapshot {
     fn new(
         descriptor: Arc<SharedFile>,
         stat: &Stat,
         label: Rc<RepresentationHeaders>,
         now: SystemTime,
-    ) -> FileState {
+    ) -> FileSnapshot {
         let (size, changed) = (size(stat), FileTime::of(stat));
         let inode = match label.etag {
             EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
             EtagRecipe::MtimeSize => None,
         };
         let validators = Validators::new(changed, size, inode, label.coding, now);
-        FileState {
+        FileSnapshot {
             descriptor,
             size,
             fields: written(&validators, RANGES, &label, label.coding),
@@ -119,11 +119,10 @@ impl FileState {
         }
     }
 
-    /// The same state, compressed while it is sent: nobody knows how long it is, and ranges are of
-    /// the plain file.
-    fn compressed(&self, coding: Coding) -> FileState {
+    /// The same state, to be compressed while it is sent: of unknown length, without ranges.
+    fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
-        FileState {
+        FileSnapshot {
             descriptor: Arc::clone(&self.descriptor),
             size: self.size,
             fields: written(&validators, b"", &self.label, Some(coding)),
@@ -138,15 +137,15 @@ impl FileState {
 
     /// The same open file, as it is now.
     pub(crate) fn looked_at_again(
-        self: &Rc<FileState>,
+        self: &Rc<FileSnapshot>,
         stat: &Stat,
         now: SystemTime,
-    ) -> Rc<FileState> {
+    ) -> Rc<FileSnapshot> {
         match self.is_as(stat) {
             true => Rc::clone(self),
             false => {
                 let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(FileState::new(
+                Rc::new(FileSnapshot::new(
                     descriptor,
                     stat,
                     Rc::clone(&self.label),
@@ -179,7 +178,7 @@ impl FileState {
     }
 
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
-    /// shows could go unseen), and nobody has to wait for it. Says how many bytes that takes.
+    /// shows could go unseen), and it is in the page cache. Returns how many bytes that takes.
     pub(crate) fn keep_content(&self) -> usize {
         if self.size > CONTENT_BYTES_MAX
             || self.validators.modified.is_none()

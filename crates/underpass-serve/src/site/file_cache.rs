@@ -22,7 +22,7 @@
 //! size nor its times change: a hot answer is then one `recv` and one `send`.
 //!
 //! Whatever is answered is one state of one file that had this name within that time. An open file
-//! that was deleted keeps its space on disk; a sweep closes what is too old even if nobody asks.
+//! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ use rustix::io::Errno;
 use crate::limits::{CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
-use crate::site::file::{FileState, SiteFile};
+use crate::site::file::{FileSnapshot, SiteFile};
 use crate::site::resolve::{Resolved, find};
 use crate::site::sites::ServedSite;
 use crate::site::watcher::{FileWatcher, WatchedFile};
@@ -56,7 +56,7 @@ pub(crate) struct OpenFileCache {
 struct CachedFile {
     /// Its own path, where another one leads to it: a folder's, or one without `.html`.
     path: Option<SitePath>,
-    state: Rc<FileState>,
+    state: Rc<FileSnapshot>,
     opened: SystemTime,
     watched: Option<Rc<WatchedFile>>,
 }
@@ -94,7 +94,11 @@ impl OpenFileCache {
     }
 
     /// The file that this path leads to, if it is kept and still has a name.
-    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<(Option<SitePath>, Rc<FileState>)> {
+    fn kept(
+        &self,
+        path: &SitePath,
+        now: SystemTime,
+    ) -> Option<(Option<SitePath>, Rc<FileSnapshot>)> {
         let key = path.key();
         let mut kept = self.kept.borrow_mut();
         let entry = kept.get_mut(&*key)?;
@@ -121,13 +125,13 @@ impl OpenFileCache {
         }
     }
 
-    /// Has changes of a file told, from before it is looked at for the second time.
-    fn watch(&self, state: &FileState) -> Option<Rc<WatchedFile>> {
+    /// Watches a file, starting before it is looked at for the second time.
+    fn watch(&self, state: &FileSnapshot) -> Option<Rc<WatchedFile>> {
         let watch = self.watch.get_or_init(FileWatcher::start).as_ref()?;
         watch.add(&*state.descriptor)
     }
 
-    fn keep_content(&self, state: &FileState) {
+    fn keep_content(&self, state: &FileSnapshot) {
         if self.contents.get() < CONTENTS_BYTES_MAX {
             let bytes = state.keep_content();
             self.contents.set(self.contents.get() + bytes);
@@ -173,8 +177,8 @@ impl OpenFileCache {
 }
 
 impl CachedFile {
-    /// Whether what was seen of the file last still holds: nothing was told of it since, and its
-    /// date has settled, so that what it is answered with doesn't depend on the time.
+    /// Whether the last look at the file still holds: no event reported a change since, and its
+    /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
         let is_told = |watched: &Rc<WatchedFile>| watched.has_changed();
         self.state.validators.modified.is_some()

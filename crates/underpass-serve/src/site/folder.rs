@@ -1,4 +1,4 @@
-//! An open folder, and what is in it for others to see.
+//! An open folder and its visible entries.
 //!
 //! ```text
 //!  getdents ─► hidden? ─► statx of the name ─┬─► folder, file          ─► Entry
@@ -37,7 +37,7 @@ pub(crate) struct FolderEntry {
     pub(crate) changed: FileTime,
 }
 
-/// What something is, for those who ask for it by its name: a link is what it leads to.
+/// The kind of an entry; a link has the kind of its target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FolderEntryKind {
     Folder,
@@ -93,8 +93,8 @@ impl SiteFolder {
 }
 
 impl FolderEntries {
-    /// The next entry that may be seen and passes `filter`, looked at; `NextEntry::Passed` for one that
-    /// is not, so that whoever calls can bound the work.
+    /// The next entry that may be seen and passes `filter`, looked at; `NextEntry::Passed` for one
+    /// that is not, so that the caller can bound the work.
     ///
     /// # Errors
     /// The folder cannot be read on.

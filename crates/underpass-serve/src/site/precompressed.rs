@@ -1,7 +1,7 @@
 //! Copies of a file in a content coding that lie beside it: `app.js.br` for `app.js`.
 //!
 //! One that is older than the file was made of another state of it and is not used. What is beside
-//! a file is looked for when somebody takes that coding, and remembered, missing or not, for as
+//! a file is looked up when a client accepts that coding, and remembered, missing or not, for as
 //! long as the file is kept open; for each answer the copy is looked at anew, as the file is.
 
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::site::resolve::{Resolved, open_file};
 use crate::site::sites::ServedSite;
 
 /// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
-pub(crate) fn sibling(
+pub(crate) fn precompressed(
     site: &ServedSite,
     file: &SiteFile,
     coding: Coding,

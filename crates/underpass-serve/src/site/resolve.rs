@@ -28,7 +28,7 @@ pub(crate) enum Resolved {
     Nothing,
     /// Permission is missing.
     Forbidden,
-    /// Descriptors or memory have run out, or somebody renames faster than the kernel resolves.
+    /// Descriptors or memory are exhausted, or renames are faster than the resolution.
     Busy(Errno),
     /// The file system failed.
     Failed(Errno),
@@ -87,7 +87,7 @@ fn at(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
     open_file(site, path, now, |path| site.rules.label(path, None))
 }
 
-/// Opens what has this very name and is told as `label` says.
+/// Opens what has exactly this name; `label` describes it.
 pub(crate) fn open_file(
     site: &ServedSite,
     path: SitePath,

@@ -1,4 +1,4 @@
-//! Being told that an open file changes, instead of looking at it for every answer.
+//! Notices changes of open files by inotify, instead of `fstat` for every response.
 //!
 //! The kernel queues an event (inotify(7)) before a call that changes a file returns, and the event
 //! loop reads the queue before it reads a request that was sent after that. So as long as nothing
@@ -8,7 +8,7 @@
 //!  write(2) ─► event queued ─► returns ─► request sent ─► loop: events, then requests ─► answer
 //! ```
 //!
-//! Only file systems whose every change goes through this kernel are believed. What no event tells
+//! Used only on file systems whose every change goes through this kernel. What no event reports
 //! of (writing through a mapping, a folder on the path that is renamed) shows when the name is
 //! resolved again, as it does without a watch.
 
@@ -65,7 +65,7 @@ impl FileWatcher {
         Some(watch)
     }
 
-    /// Watches an open file. None where that would not tell everything, or can't be had.
+    /// Watches an open file. `None` where events are incomplete or not available.
     pub(crate) fn add(self: &Rc<FileWatcher>, file: impl AsFd) -> Option<Rc<WatchedFile>> {
         let file = file.as_fd();
         if !BELIEVED.contains(&fstatfs(file).ok()?.f_type) {

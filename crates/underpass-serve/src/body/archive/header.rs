@@ -119,7 +119,7 @@ pub(crate) fn padding(size: u64) -> &'static [u8] {
     &ZEROS[..(BLOCK - over) % BLOCK]
 }
 
-/// One head. Owner and group are root's: whose the files are here is nobody's business.
+/// One header. Owner and group are root: the owners of the files are not disclosed.
 struct UstarHeader([u8; BLOCK]);
 
 impl UstarHeader {

@@ -45,7 +45,7 @@ pub(crate) struct Archive {
     /// The folders between the base and here.
     levels: Vec<ArchiveLevel>,
     left_out: Vec<u8>,
-    /// One of those that a worker may make at once.
+    /// Bounds the archives that a worker produces at once.
     _place: OwnedSemaphorePermit,
 }
 
@@ -275,6 +275,6 @@ impl BodyProducer for Archive {
     }
 
     fn made(&self) -> &'static str {
-        "made while it is sent: contents leave as files do, the rest from memory"
+        "produced while it is sent: contents leave as files do, the rest from memory"
     }
 }

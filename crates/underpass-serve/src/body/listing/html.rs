@@ -1,5 +1,5 @@
 //! A listing for people: one page without anything from elsewhere. All of it works without the
-//! script, which filters the rows while somebody types.
+//! script, which filters the rows during typing.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::http::calendar::Moment;
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
-use crate::site::rules::Archives;
+use crate::site::rules::Offer;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -116,7 +116,7 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) {
         );
     }
     push(out, &["<button>Search</button>\n</form>\n"]);
-    if view.archives == Archives::Offered {
+    if view.archives == Offer::On {
         push(
             out,
             &[

@@ -29,7 +29,7 @@ impl SortOrder {
 }
 
 /// As people count: `a2` before `a10`, letters of ASCII without their case. What is equal so far
-/// is told apart by its bytes.
+/// is compared by its bytes.
 fn natural(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {

@@ -3,7 +3,7 @@
 use crate::request::path::SitePath;
 use crate::request::query::{ListingFormat, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
-use crate::site::rules::Archives;
+use crate::site::rules::Offer;
 
 /// What a listing is asked to be.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct ListingView {
     pub(crate) order: SortOrder,
     /// Only names that contain this are listed.
     pub(crate) search: Vec<u8>,
-    pub(crate) archives: Archives,
+    pub(crate) archives: Offer,
 }
 
 /// Whether the rows have the order that was asked for.

@@ -16,7 +16,7 @@ pub struct MediaPattern {
     after: Option<String>,
 }
 
-/// What is worth compressing where nobody says: text, and the few others that are much like it.
+/// What is compressed by default: text, and types like it.
 const USUALLY: &[&str] = &[
     "text/*",
     "application/javascript",
@@ -87,7 +87,7 @@ impl CompressionRules {
         self.codings.is_empty()
     }
 
-    /// Whether files of this type are, unless `control` says that nobody may change them.
+    /// Whether files of this type are compressed; `no-transform` in `control` forbids it.
     pub(crate) fn is_for(&self, media: &MediaType, control: Option<&str>) -> Compressible {
         let named = media.name().to_ascii_lowercase();
         let stands = |patterns: &[MediaPattern]| patterns.iter().any(|of| of.matches(&named));
@@ -140,7 +140,8 @@ impl MediaPattern {
         let ends = text.starts_with('/') || text.ends_with('/');
         if !text.bytes().all(is_ours) || slashes + stars == 0 || slashes > 1 || stars > 1 || ends {
             return Err(format!(
-                "{text:?} is no media type, such as \"text/html\", \"text/*\" or \"*+json\""
+                "{text:?} is not a media type; expected for example \"text/html\", \"text/*\" or \
+                 \"*+json\""
             ));
         }
         let text = text.to_ascii_lowercase();
@@ -165,14 +166,6 @@ impl MediaPattern {
                 rest.is_some_and(|rest| rest.ends_with(after.as_str()))
             }
         }
-    }
-}
-
-impl TryFrom<String> for MediaPattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<MediaPattern, String> {
-        MediaPattern::parse(&text)
     }
 }
 

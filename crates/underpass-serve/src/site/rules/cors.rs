@@ -1,4 +1,4 @@
-//! Who may read answers from other sites: the CORS protocol of the Fetch standard.
+//! Which origins may read responses: the CORS protocol of the Fetch standard.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::field::push_field;
 use crate::request::request_line::is_token;
 
-/// Which web sites may read what is served here, by scripts.
+/// Which origins may read what is served, by scripts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CorsOptions {
@@ -88,28 +88,22 @@ impl CorsOrigin {
         match right {
             true => Ok(CorsOrigin(lower)),
             false => Err(format!(
-                "{origin:?} is no origin; one is https://host, or https://host:port with a port \
-                 that is not the usual one, without a slash at its end; `*` is any"
+                "{origin:?} is not an origin; expected https://host or https://host:port, without \
+                 the default port and without a trailing slash; or `*` for any"
             )),
         }
     }
 }
 
-impl TryFrom<String> for CorsOrigin {
-    type Error = String;
-
-    fn try_from(origin: String) -> Result<CorsOrigin, String> {
-        CorsOrigin::parse(&origin)
-    }
-}
-
-impl TryFrom<String> for FieldToken {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FieldToken, String> {
+impl FieldToken {
+    /// Checks the name of a field.
+    ///
+    /// # Errors
+    /// It is not a token.
+    pub fn parse(name: &str) -> Result<FieldToken, String> {
         match !name.is_empty() && name.bytes().all(is_token) {
-            true => Ok(FieldToken(name)),
-            false => Err(format!("{name:?} is no name of a field")),
+            true => Ok(FieldToken(name.to_owned())),
+            false => Err(format!("{name:?} is not a field name")),
         }
     }
 }
@@ -126,19 +120,19 @@ pub(crate) struct CorsRules {
 
 #[derive(Debug)]
 enum AllowedOrigins {
-    Nobody,
     Everybody,
-    /// Answers depend on who asks.
+    /// Responses depend on the origin.
     Listed(Vec<CorsOrigin>),
 }
 
 impl CorsRules {
-    pub(crate) fn new(options: &CorsOptions) -> Result<CorsRules, String> {
+    /// `None` where no origin is allowed.
+    pub(crate) fn new(options: &CorsOptions) -> Result<Option<CorsRules>, String> {
         let any = options.origins.iter().any(|origin| origin.0 == "*");
         let allowed = match options.origins.len() {
-            0 => AllowedOrigins::Nobody,
+            0 => return Ok(None),
             1 if any => AllowedOrigins::Everybody,
-            _ if any => return Err("cors: `*` allows everybody; leave the others out".to_owned()),
+            _ if any => return Err("cors: `*` allows every origin; remove the others".to_owned()),
             _ => AllowedOrigins::Listed(options.origins.clone()),
         };
         let list = |names: &[FieldToken]| -> String {
@@ -164,11 +158,11 @@ impl CorsRules {
         );
         let seconds = options.max_age.as_secs().to_string();
         push_field(&mut preflight, "Access-Control-Max-Age", &seconds);
-        Ok(CorsRules {
+        Ok(Some(CorsRules {
             allowed,
             shared,
             preflight,
-        })
+        }))
     }
 
     /// Whether answers depend on the `CorsOrigin` of a request.
@@ -176,20 +170,19 @@ impl CorsRules {
         matches!(self.allowed, AllowedOrigins::Listed(_))
     }
 
-    /// What an answer to a request of this origin is told as allowed for.
-    pub(crate) fn admit<'o>(&self, origin: Option<&'o [u8]>) -> Option<&'o [u8]> {
+    /// The value of `Access-Control-Allow-Origin` in the response to a request of `origin`.
+    pub(crate) fn admit(&self, origin: Option<&[u8]>) -> Option<&[u8]> {
         match &self.allowed {
-            AllowedOrigins::Nobody => None,
-            // Told to those who don't ask as well, since a cache may keep it for those who do.
+            // Sent without `Origin` as well: a cache may keep the response for requests with it.
             AllowedOrigins::Everybody => Some(b"*"),
-            AllowedOrigins::Listed(listed) => origin.filter(|origin| {
-                let mut listed = listed.iter();
-                listed.any(|allowed| allowed.0.as_bytes() == *origin)
-            }),
+            AllowedOrigins::Listed(listed) => {
+                let mut listed = listed.iter().map(|allowed| allowed.0.as_bytes());
+                listed.find(|allowed| Some(*allowed) == origin)
+            }
         }
     }
 
-    /// Appends the fields of an answer to somebody who was admitted.
+    /// Appends the fields of a response to an allowed origin.
     pub(crate) fn push_to(&self, head: &mut Vec<u8>, admitted: &[u8]) {
         head.extend_from_slice(b"\r\nAccess-Control-Allow-Origin: ");
         head.extend_from_slice(admitted);
@@ -245,11 +238,12 @@ mod tests {
                 ..CorsOptions::default()
             })
         };
+        let rules = |origins| cors(origins).unwrap().unwrap();
         let a = Some(&b"https://a.example"[..]);
-        assert_eq!(cors(&[]).unwrap().admit(a), None);
-        assert_eq!(cors(&["*"]).unwrap().admit(a), Some(&b"*"[..]));
-        assert_eq!(cors(&["*"]).unwrap().admit(None), Some(&b"*"[..]));
-        let listed = cors(&["https://b.example", "https://a.example"]).unwrap();
+        assert!(cors(&[]).unwrap().is_none());
+        assert_eq!(rules(&["*"]).admit(a), Some(&b"*"[..]));
+        assert_eq!(rules(&["*"]).admit(None), Some(&b"*"[..]));
+        let listed = rules(&["https://b.example", "https://a.example"]);
         assert_eq!(listed.admit(a), a);
         assert_eq!(listed.admit(Some(b"https://a.example.evil")), None);
         assert_eq!(listed.admit(Some(b"null")), None);

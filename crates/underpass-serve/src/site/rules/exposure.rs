@@ -22,40 +22,38 @@ pub enum Symlinks {
     /// Relative ones that stay beneath the root.
     #[default]
     Inside,
-    /// All, wherever they lead: whoever may write to the folder chooses what is served.
+    /// All, wherever they lead: everyone who can write to the folder chooses what is served.
     All,
 }
 
 /// What there is beside files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
-    pub(crate) listing: Listings,
-    pub(crate) archives: Archives,
-    pub(crate) hashes: Hashes,
+    /// Listings of folders without an index.
+    pub(crate) listing: Offer,
+    /// Folders as archives.
+    pub(crate) archives: Offer,
+    /// Hashes of files.
+    pub(crate) hashes: Offer,
 }
 
-/// Whether folders without an index are listed.
+/// Whether a site offers something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Listings {
-    Offered,
+pub(crate) enum Offer {
+    On,
     Off,
 }
 
-/// Whether folders may be asked for as archives.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Archives {
-    Offered,
-    Off,
+impl From<bool> for Offer {
+    fn from(on: bool) -> Offer {
+        match on {
+            true => Offer::On,
+            false => Offer::Off,
+        }
+    }
 }
 
-/// Whether files may be asked for their hashes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Hashes {
-    Offered,
-    Off,
-}
-
-/// What of a folder is seen by those who list it or take it along.
+/// Which entries of a folder show in listings and archives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visibility {
     pub(crate) hidden: Hidden,

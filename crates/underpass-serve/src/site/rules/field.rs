@@ -24,7 +24,7 @@ const OURS: &[(&str, &str)] = &[
     ("access-control-max-age", "set it by `cors`"),
     ("allow", "the server sets it"),
     ("cache-control", "set it by `cache`"),
-    ("connection", "it is about the connection"),
+    ("connection", "it describes the connection"),
     (
         "content-disposition",
         "the server sets it where `?download` asks for it",
@@ -35,14 +35,14 @@ const OURS: &[(&str, &str)] = &[
     ("content-type", "set it by `types`"),
     ("date", "the server sets it"),
     ("etag", "the server sets it"),
-    ("keep-alive", "it is about the connection"),
+    ("keep-alive", "it describes the connection"),
     ("last-modified", "the server sets it"),
     ("location", "set it by `redirect`"),
     ("repr-digest", "the server sets it where `hashes` allows it"),
-    ("te", "it is about the connection"),
-    ("trailer", "it is about the connection"),
-    ("transfer-encoding", "it is about the connection"),
-    ("upgrade", "it is about the connection"),
+    ("te", "it describes the connection"),
+    ("trailer", "it describes the connection"),
+    ("transfer-encoding", "it describes the connection"),
+    ("upgrade", "it describes the connection"),
     ("vary", "the server sets it"),
     ("x-content-type-options", "set it by `security`"),
 ];
@@ -54,7 +54,7 @@ impl FieldName {
     /// No token, or one that the server sets itself; in words.
     pub fn parse(name: &str) -> Result<FieldName, String> {
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("{name:?} is no name of a field"));
+            return Err(format!("{name:?} is not a field name"));
         }
         let ours = OURS
             .iter()
@@ -85,7 +85,7 @@ impl FieldValue {
         let blank = |byte: u8| matches!(byte, b' ' | b'\t');
         if value.is_empty() || value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
             return Err(format!(
-                "the value {value:?} is empty or has blanks at its ends"
+                "the value {value:?} is empty, or starts or ends with a blank"
             ));
         }
         match value
@@ -93,7 +93,7 @@ impl FieldValue {
             .all(|byte| blank(byte) || byte > b' ' && byte != 0x7f)
         {
             true => Ok(FieldValue(value.to_owned())),
-            false => Err(format!("the value {value:?} has control characters")),
+            false => Err(format!("the value {value:?} contains control characters")),
         }
     }
 
@@ -103,26 +103,10 @@ impl FieldValue {
     }
 }
 
-impl TryFrom<String> for FieldName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FieldName, String> {
-        FieldName::parse(&name)
-    }
-}
-
-impl TryFrom<String> for FieldValue {
-    type Error = String;
-
-    fn try_from(value: String) -> Result<FieldValue, String> {
-        FieldValue::parse(&value)
-    }
-}
-
 /// Appends a field, which begins with the line end of what stands before it.
-pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: &str) {
-    for part in ["\r\n", name, ": ", value] {
-        head.extend_from_slice(part.as_bytes());
+pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
+    for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {
+        head.extend_from_slice(part);
     }
 }
 

@@ -28,7 +28,7 @@ pub struct HeaderRule {
     pub value: FieldValue,
 }
 
-/// Fields that tell browsers to be careful, sent with every answer.
+/// Fields that restrict browsers, sent with every response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SecurityOptions {
@@ -54,7 +54,7 @@ impl Default for SecurityOptions {
     }
 }
 
-/// The fields that tell browsers to be careful, with the values they have.
+/// The fields that restrict browsers, with their values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecurityFields<'o> {
     pub(super) nosniff: bool,

@@ -44,31 +44,24 @@ fn fault(name: &str) -> Option<&'static str> {
         .and_then(|rest| rest.strip_suffix(']'))
     {
         let right = address.parse::<std::net::Ipv6Addr>().is_ok();
-        return (!right).then_some("is no IPv6 address");
+        return (!right).then_some("is not an IPv6 address");
     }
     if !name.is_ascii() {
-        return Some("is not ASCII; write it as browsers send it, with xn--");
+        return Some("is not ASCII; write it in punycode (xn--…), as browsers send it");
     }
     if name.contains(':') {
-        return Some("has a port; a site answers on every port that is listened on");
+        return Some("has a port; a site answers on all ports of the server");
     }
     if name.contains('*') {
-        return Some("has a `*` elsewhere than in `*.` at its beginning");
+        return Some("contains a `*`, which is allowed only as a leading `*.`");
     }
     let label = |label: &str| {
         let right = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(right)
     };
     let right = name.len() <= NAME_BYTES_MAX && name.split('.').all(label);
-    (!right).then_some("has a part that is empty, too long or not of letters, digits and dashes")
-}
-
-impl TryFrom<String> for HostName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<HostName, String> {
-        HostName::parse(&name)
-    }
+    (!right)
+        .then_some("has a label that is empty, too long, or not of letters, digits, `-` and `_`")
 }
 
 impl PartialEq<&str> for HostName {

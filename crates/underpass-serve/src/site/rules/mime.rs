@@ -1,7 +1,6 @@
 //! What kind of file a name promises.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -14,17 +13,17 @@ pub struct TypeOptions {
     /// What files get whose extension is not known: `application/octet-stream`, which clients
     /// save, where it is left out.
     pub default: Option<FieldValue>,
-    /// What text is told as: `utf-8` where it is left out; `none` leaves it to the browser, which
+    /// The charset of text: `utf-8` by default; `none` leaves it to the browser, which
     /// guesses by the language of its user.
     pub charset: Option<FieldValue>,
-    /// Types by extension, without its dot, before those that are built in. One with parameters
-    /// of its own gets no charset.
+    /// Types by extension, without its dot, before the built-in ones. A type with
+    /// parameters gets no charset.
     pub extensions: BTreeMap<String, FieldValue>,
 }
 
 /// A media type as it stands in `Content-Type`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct MediaType(Arc<str>);
+#[derive(Debug)]
+pub(crate) struct MediaType(String);
 
 /// The types of a site.
 #[derive(Debug)]
@@ -62,10 +61,8 @@ impl MediaTypes {
         });
         let name = name.unwrap_or(&self.default);
         match &self.charset {
-            Some(charset) if is_text(name) => {
-                MediaType(format!("{name}; charset={charset}").into())
-            }
-            _ => MediaType(name.into()),
+            Some(charset) if is_text(name) => MediaType(format!("{name}; charset={charset}")),
+            _ => MediaType(name.to_owned()),
         }
     }
 }
@@ -76,10 +73,11 @@ impl MediaType {
         let name = self.0.split(';').next();
         name.unwrap_or_default().trim()
     }
+}
 
-    /// Appends it to a head.
-    pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
-        head.extend_from_slice(self.0.as_bytes());
+impl AsRef<[u8]> for MediaType {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -103,10 +101,8 @@ mod tests {
     use super::*;
 
     fn named_by(options: &str, path: &str) -> String {
-        let mut head = Vec::new();
         let types = MediaTypes::new(&toml::from_str(options).unwrap());
-        types.of(path.as_bytes()).push_to(&mut head);
-        String::from_utf8(head).unwrap()
+        types.of(path.as_bytes()).0
     }
 
     fn named(path: &str) -> String {

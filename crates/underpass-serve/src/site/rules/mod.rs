@@ -37,9 +37,27 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Archives, Extras, Hashes, Listings, Visibility};
+pub(crate) use exposure::{Extras, Offer, Visibility};
 pub(crate) use field::push_field;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 pub(crate) use site_rules::{ProducedFields, RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
+
+/// Has types deserialised from text by their `parse`.
+macro_rules! deserialize_by_parse {
+    ($($name:ident),* $(,)?) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<$name, String> {
+                $name::parse(&text)
+            }
+        }
+    )*};
+}
+
+deserialize_by_parse! {
+    Candidate, CorsOrigin, FieldName, FieldToken, FieldValue, FileName, HostName, MediaPattern,
+    PageStatus, Pattern, UrlPath,
+}

@@ -1,15 +1,15 @@
-//! Statuses that may have pages of their own.
+//! Statuses that can have a page.
 
 use serde::Deserialize;
 
 use crate::http::status::Status;
 
-/// A status that may have a page of its own.
+/// A status that can have a page.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
 #[serde(try_from = "String")]
 pub struct PageStatus(Status);
 
-/// Those a site answers with. Requests that cannot be read are for no site.
+/// The error statuses of sites. Invalid requests belong to no site.
 const PAGES: [Status; 10] = [
     Status::Forbidden,
     Status::NotFound,
@@ -35,7 +35,7 @@ impl PageStatus {
             None => {
                 let all = PAGES.map(|page| page.code().to_string());
                 Err(format!(
-                    "{status:?} has no page; those that may: {}",
+                    "{status:?} cannot have a page; expected one of {}",
                     all.join(", ")
                 ))
             }
@@ -44,13 +44,5 @@ impl PageStatus {
 
     pub(super) fn status(self) -> Status {
         self.0
-    }
-}
-
-impl TryFrom<String> for PageStatus {
-    type Error = String;
-
-    fn try_from(status: String) -> Result<PageStatus, String> {
-        PageStatus::parse(&status)
     }
 }

@@ -35,7 +35,7 @@ impl Pattern {
         };
         if pattern.trim_matches('/').is_empty() {
             return Err(format!(
-                "the pattern {pattern:?} names no files; all are `/**`"
+                "the pattern {pattern:?} matches no file; `/**` matches all"
             ));
         }
         let glob = GlobBuilder::new(&anchored)
@@ -54,14 +54,6 @@ impl Pattern {
         use std::os::unix::ffi::OsStrExt;
 
         self.0.is_match(OsStr::from_bytes(path))
-    }
-}
-
-impl TryFrom<String> for Pattern {
-    type Error = String;
-
-    fn try_from(pattern: String) -> Result<Pattern, String> {
-        Pattern::parse(&pattern)
     }
 }
 

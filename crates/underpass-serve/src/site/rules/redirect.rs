@@ -1,4 +1,4 @@
-//! Paths that lead elsewhere: redirects, which tell the client, and rewrites, which do not.
+//! Redirects, which send the client to another URL, and rewrites, which it does not see.
 //!
 //! ```text
 //!  from = "/old"     that path alone
@@ -14,7 +14,7 @@ use super::url_path::parse_path;
 use crate::http::status::Status;
 use crate::request::path::{PathForm, SitePath, encode_path};
 
-/// A redirect: `from` leads to `to`, and clients are told so.
+/// A redirect: requests for `from` are sent to `to`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
@@ -23,7 +23,7 @@ pub struct Redirect {
     status: Status,
 }
 
-/// A rewrite: `from` is answered with what `to` leads to, and clients see nothing of it.
+/// A rewrite: requests for `from` return what `to` leads to.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {
@@ -111,7 +111,11 @@ impl Redirect {
             302 => Status::Found,
             307 => Status::TemporaryRedirect,
             308 => Status::PermanentRedirect,
-            _ => return Err(format!("{status} is none of 301, 302, 307 and 308")),
+            _ => {
+                return Err(format!(
+                    "{status} is not a redirect status; expected 301, 302, 307 or 308"
+                ));
+            }
         };
         let (from, to) = (RuleSubject::parse(from)?, RedirectTarget::parse(to)?);
         from.check_star(to.star)?;
@@ -197,7 +201,7 @@ impl RuleSubject {
     fn check_star(&self, to: TrailingStar) -> Result<(), String> {
         match (self, to) {
             (RuleSubject::Exactly(_), TrailingStar::There) => {
-                Err("`to` has a star, and `from` has none that it could stand for".to_owned())
+                Err("`to` ends with a star, but `from` does not".to_owned())
             }
             _ => Ok(()),
         }
@@ -231,7 +235,7 @@ impl RedirectTarget {
         let visible = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
         if !text.bytes().all(visible) {
             return Err(format!(
-                "{to:?} has characters that a URL has not; percent-encode them"
+                "{to:?} contains characters that are invalid in a URL; percent-encode them"
             ));
         }
         let rest = ["https://", "http://"]
@@ -250,7 +254,7 @@ impl RedirectTarget {
                 star,
             }),
             false => Err(format!(
-                "{to:?} is neither a path of this site (/x) nor a URL (https://host/x)"
+                "{to:?} is neither a path of this site nor a URL; expected /x or https://host/x"
             )),
         }
     }
@@ -264,7 +268,7 @@ fn split_star(text: &str) -> Result<(&str, TrailingStar), String> {
         }
         None if !text.contains('*') => Ok((text, TrailingStar::Missing)),
         _ => Err(format!(
-            "{text:?}: a star stands at the end, behind a slash, or nowhere"
+            "{text:?}: a star is allowed only at the end, after a slash"
         )),
     }
 }

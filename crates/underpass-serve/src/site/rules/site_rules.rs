@@ -2,11 +2,11 @@
 
 use super::compress::{Compressible, CompressionRules};
 use super::cors::CorsRules;
-use super::exposure::{Archives, Extras, Hashes, Hidden, Listings, Symlinks, Visibility};
+use super::exposure::{Extras, Hidden, Symlinks, Visibility};
 use super::field::push_field;
 use super::header_rules::{CacheRule, HeaderRule, SecurityFields, SecurityOptions};
 use super::immutable::is_hash_named;
-use super::mime::{MediaType, MediaTypes};
+use super::mime::MediaTypes;
 use super::pattern::Pattern;
 use super::redirect::{MatchedRedirect, Redirect, RequestedPath, Rewrite, RewrittenPath};
 use super::tries::{Candidate, TryRule};
@@ -26,7 +26,7 @@ pub(crate) struct SiteRules {
     pub(crate) symlinks: Symlinks,
     pub(crate) precompressed: Vec<Coding>,
     pub(crate) compress: CompressionRules,
-    pub(crate) cors: CorsRules,
+    pub(crate) cors: Option<CorsRules>,
     pub(crate) extras: Extras,
     /// What answers without a file have.
     pub(crate) plain_fields: Vec<u8>,
@@ -51,8 +51,9 @@ pub(crate) struct SiteRules {
 /// What a site says of a file by its name alone.
 #[derive(Debug)]
 pub(crate) struct RepresentationHeaders {
-    pub(crate) media: MediaType,
-    /// What answers with the file and those that it has not changed have in common.
+    /// `Content-Type`, with the line end before it.
+    pub(crate) content_type: Vec<u8>,
+    /// Fields of 200, 206 and 304 responses for the file.
     pub(crate) fields: Vec<u8>,
     pub(crate) etag: EtagRecipe,
     pub(crate) coding: Option<Coding>,
@@ -67,7 +68,7 @@ impl SiteRules {
     pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
         let cors = CorsRules::new(&options.cors)?;
         let security = SecurityFields::of(&options.security).fields();
-        let by_origin = cors.varies().then_some("Origin");
+        let by_origin = varies_by_origin(&cors);
         let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
         let by_coding = codes.then_some("Accept-Encoding");
         let (mut plain_fields, mut varied_fields) = (security.clone(), security.clone());
@@ -79,7 +80,7 @@ impl SiteRules {
         ] {
             let twice = |(n, coding)| codings[..n].contains(coding);
             if codings.iter().enumerate().any(twice) {
-                return Err(format!("{key}: a coding stands twice"));
+                return Err(format!("{key}: a coding is listed twice"));
             }
         }
         options.tries.iter().try_for_each(TryRule::check)?;
@@ -100,18 +101,9 @@ impl SiteRules {
             security,
             careful: options.security.clone(),
             extras: Extras {
-                listing: match options.listing {
-                    true => Listings::Offered,
-                    false => Listings::Off,
-                },
-                archives: match options.archives.unwrap_or(options.listing) {
-                    true => Archives::Offered,
-                    false => Archives::Off,
-                },
-                hashes: match options.hashes {
-                    true => Hashes::Offered,
-                    false => Hashes::Off,
-                },
+                listing: options.listing.into(),
+                archives: options.archives.unwrap_or(options.listing).into(),
+                hashes: options.hashes.into(),
             },
             etag: options.etag,
             hidden: options.hidden,
@@ -192,7 +184,7 @@ impl SiteRules {
             ..guard
         };
         let mut fields = guard.fields();
-        let by_origin = self.cors.varies().then_some("Origin");
+        let by_origin = varies_by_origin(&self.cors);
         push_vary(&mut fields, &[own.varies_by, by_origin]);
         fields
     }
@@ -202,7 +194,7 @@ impl SiteRules {
         !self.precompressed.is_empty() || !self.compress.is_off()
     }
 
-    /// Whether `?download` is heeded.
+    /// Whether `?download` has an effect.
     pub(crate) fn offers_downloads(&self) -> bool {
         self.download
     }
@@ -229,11 +221,13 @@ impl SiteRules {
         let by_coding = !self.precompressed.is_empty() || compressible == Compressible::Yes;
         let vary = [
             by_coding.then_some("Accept-Encoding"),
-            self.cors.varies().then_some("Origin"),
+            varies_by_origin(&self.cors),
         ];
         push_vary(&mut fields, &vary);
+        let mut content_type = Vec::new();
+        push_field(&mut content_type, "Content-Type", &media);
         RepresentationHeaders {
-            media,
+            content_type,
             fields,
             etag: self.etag,
             coding,
@@ -282,11 +276,17 @@ pub(crate) struct ProducedFields {
     pub(crate) content_security_policy: Option<&'static str>,
 }
 
+fn varies_by_origin(cors: &Option<CorsRules>) -> Option<&'static str> {
+    cors.as_ref()
+        .is_some_and(CorsRules::varies)
+        .then_some("Origin")
+}
+
 /// All that an answer depends on, in one line.
 fn push_vary(fields: &mut Vec<u8>, names: &[Option<&str>]) {
     let names: Vec<_> = names.iter().copied().flatten().collect();
     if !names.is_empty() {
-        push_field(fields, "Vary", &names.join(", "));
+        push_field(fields, "Vary", names.join(", "));
     }
 }
 

@@ -57,9 +57,9 @@ impl TryRule {
     /// Looks for what contradicts itself, in words.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.files.len() {
-            0 => Err("try: `files` names nothing to look for".to_owned()),
+            0 => Err("try: `files` is empty".to_owned()),
             count if count > TRIED_FILES_MAX => Err(format!(
-                "try: `files` has {count} entries, and at most {TRIED_FILES_MAX} are looked for"
+                "try: `files` has {count} entries; at most {TRIED_FILES_MAX} are allowed"
             )),
             _ => Ok(()),
         }
@@ -82,11 +82,11 @@ impl Candidate {
     pub fn parse(text: &str) -> Result<Candidate, String> {
         // With its own slash, so that it is a segment and normalised like one.
         let whole = text.replacen(PATH, &format!("/{PATH}"), 1);
-        let wrong = || format!("{text:?}: {PATH} stands once at the most, and no dots beside it");
+        let wrong = || format!("{text:?}: {PATH} is allowed once, and not next to `..`");
         let path = parse_path(&whole)?;
         if path.form() == PathForm::Folder {
             return Err(format!(
-                "{text:?} is a folder; name a file, or {PATH}, which finds folders too"
+                "{text:?} is a folder; expected a file, or {PATH}, which finds folders too"
             ));
         }
         if !text.contains(PATH) {
@@ -126,14 +126,6 @@ impl Candidate {
                 }
             },
         }
-    }
-}
-
-impl TryFrom<String> for Candidate {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Candidate, String> {
-        Candidate::parse(&text)
     }
 }
 

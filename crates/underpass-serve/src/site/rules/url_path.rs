@@ -25,9 +25,7 @@ impl UrlPath {
     pub fn parse(path: &str) -> Result<UrlPath, String> {
         match parse_path(path)? {
             path if path.form() == PathForm::File => Ok(UrlPath(path)),
-            _ => Err(format!(
-                "{path:?} is the path of a folder; a file is wanted"
-            )),
+            _ => Err(format!("{path:?} is the path of a folder; expected a file")),
         }
     }
 
@@ -42,17 +40,9 @@ pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
         return Err(format!("the path {path:?} does not begin with a slash"));
     }
     if path.contains(['?', '#']) {
-        return Err(format!("the path {path:?} has a query or a fragment"));
+        return Err(format!("the path {path:?} contains a query or a fragment"));
     }
     SitePath::parse(path.as_bytes()).map_err(|refusal| format!("{path:?}: {}", refusal.why))
-}
-
-impl TryFrom<String> for UrlPath {
-    type Error = String;
-
-    fn try_from(path: String) -> Result<UrlPath, String> {
-        UrlPath::parse(&path)
-    }
 }
 
 impl fmt::Display for UrlPath {
@@ -68,9 +58,9 @@ impl FileName {
     /// What is wrong with it, in words.
     pub fn parse(name: &str) -> Result<FileName, String> {
         match name {
-            "" | "." | ".." => Err(format!("{name:?} is no name of a file")),
+            "" | "." | ".." => Err(format!("{name:?} is not a file name")),
             _ if name.contains(['/', '\0']) => Err(format!(
-                "{name:?} is more than a name: it has a slash or a NUL"
+                "{name:?} is not a file name: it contains a slash or a NUL"
             )),
             _ => Ok(FileName(name.to_owned())),
         }
@@ -79,13 +69,5 @@ impl FileName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl TryFrom<String> for FileName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<FileName, String> {
-        FileName::parse(&name)
     }
 }
