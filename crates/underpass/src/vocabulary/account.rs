@@ -136,9 +136,9 @@ impl Account {
 
     /// Adds bytes and calls of one mechanism that were counted elsewhere.
     pub fn record(&mut self, mechanism: Mechanism, bytes: u64, calls: u64) {
-        let tally = &mut self.tallies[mechanism.index()];
-        tally.bytes += bytes;
-        tally.calls += calls;
+        let usage = &mut self.usage[mechanism.index()];
+        usage.bytes += bytes;
+        usage.calls += calls;
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {
