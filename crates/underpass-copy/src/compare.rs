@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use underpass::Side;
 
 use content_hash::ContentHash;
-use extents::ExtentMap;
+use extents::HoleMap;
 
 /// What is read and compared at once: some milliseconds even from a slow disk.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -27,11 +27,11 @@ pub(crate) enum Comparison {
     Equal(String),
     /// The first byte that differs, or that one of them lacks.
     DifferentAt(u64),
-    /// The hook said stop.
+    /// `tick` stopped it.
     Stopped,
 }
 
-/// Compares the first `len` bytes. `tick` is told every so often how many bytes more were compared.
+/// Compares the first `len` bytes. `tick` receives the number of bytes since its last call.
 /// Blocks; leaves file positions unspecified. Where both have a hole nothing is read.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub(crate) fn forget_pages(file: BorrowedFd<'_>) {
 struct ComparedFile<'a> {
     file: BorrowedFd<'a>,
     side: Side,
-    extents: ExtentMap,
+    extents: HoleMap,
     buffer: Vec<u8>,
 }
 
@@ -98,8 +98,8 @@ impl<'a> ComparedFile<'a> {
         );
         // What fits into a block is read sooner than asked about.
         if len > BLOCK_BYTES as u64 && both.0.is_sparse()? && both.1.is_sparse()? {
-            both.0.extents = ExtentMap::Unknown;
-            both.1.extents = ExtentMap::Unknown;
+            both.0.extents = HoleMap::Unknown;
+            both.1.extents = HoleMap::Unknown;
         }
         Ok(both)
     }
@@ -109,7 +109,7 @@ impl<'a> ComparedFile<'a> {
         Self {
             file,
             side,
-            extents: ExtentMap::AllData,
+            extents: HoleMap::AllData,
             buffer: vec![0; bytes],
         }
     }

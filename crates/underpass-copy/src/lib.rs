@@ -1,5 +1,5 @@
-//! Copies files and trees: what GNU `cp` does, in parallel and without races, and telling how every
-//! byte travelled.
+//! Copies files and trees as GNU `cp` does, in parallel and without races, and reports how every
+//! byte was moved.
 
 #![forbid(unsafe_code)]
 
@@ -40,9 +40,9 @@ pub use walk::survey::survey;
 
 /// Copies `operands` as `options` say.
 ///
-/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is the
-/// target. Blocks until all is done, and goes on after an error: what could not be done is told as
-/// a [`Problem`], and counted in the [`CopySummary`].
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
+/// the target. Blocks until all is done, and continues after an error: each one is reported as a
+/// [`Problem`] and counted in the [`CopySummary`].
 pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
     let jobs = options.jobs.map_or(1, NonZeroUsize::get);
     let jobs = jobs.min(CopyOptions::JOBS_MAX);

@@ -40,8 +40,8 @@ pub(crate) struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// Asks the kernel. Where it doesn't tell the umask (`/proc` is not mounted), the umask is set
-    /// and set back, which files that other threads create in that moment would feel.
+    /// Reads them from the kernel. Where `/proc` is not mounted, the umask is set and set back,
+    /// which affects files that other threads create in that moment.
     pub(crate) fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -85,7 +85,7 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessF
     match file_type(source) {
         FileType::Symlink => return PERMISSIONS,
         FileType::Directory => mode = mode & !WRITE_OF_OTHERS | 0o700,
-        // An attribute is set by whoever may write the file, which is not asked of root.
+        // Setting an attribute needs write permission, except for root.
         _ if wishes.xattr.is_wanted() && process.user != 0 => mode |= 0o200,
         _ => {}
     }
@@ -374,7 +374,7 @@ pub(crate) fn set_times_of_link(
     )
 }
 
-/// What of the errors with attributes that are wished so much somebody has to know.
+/// The errors to report about attributes that are preserved at this level.
 fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
     match wish {
         PreserveLevel::Required => (),
@@ -389,7 +389,7 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataE
     errors
 }
 
-/// Whether two errors would be told in the same words.
+/// Whether two errors have the same message.
 fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
     let is_mode =
         |error: &MetadataError| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);

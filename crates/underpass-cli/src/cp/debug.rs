@@ -52,7 +52,7 @@ fn reflink(travel: &TransferReport) -> &'static str {
     }
 }
 
-/// Whether it was left out because somebody wants it otherwise.
+/// Whether it was left out because of an option.
 fn is_unwanted(reason: Reason) -> bool {
     matches!(
         reason,

@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use underpass_copy::{Charset, CopyOptions, Dereference, Preserve, PreserveLevel, QuotedWord};
 
-use super::mistake::UsageError;
 use super::rate;
+use super::usage_error::UsageError;
 use super::words::{self, Choices, PreservedAttribute, When, choose};
 
 /// What was read so far. Facts that belong together are combined when all is read.

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::environment::ArgumentOrder;
-use super::mistake::UsageError;
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
+use super::usage_error::UsageError;
 
 /// An option with its argument, or an operand.
 pub(super) enum ParsedWord {

@@ -1,4 +1,4 @@
-//! What the table of options says to people, to `man` and to shells.
+//! The table of options as `--help`, as a man page and as completions.
 
 use std::fmt::Write;
 
@@ -13,20 +13,20 @@ const COLUMN: usize = 30;
 const WIDTH: usize = 80;
 
 const BACKUPS: &str = "\
-CONTROL, or the variable VERSION_CONTROL, says how backups are named:
-  none, off        there are none
+CONTROL, or the variable VERSION_CONTROL, selects how backups are named:
+  none, off        no backups
   simple, never    with SUFFIX at the end
   numbered, t      .~1~, .~2~ and so on
-  existing, nil    numbered where there is a numbered one already, else simple
-SUFFIX is ~ unless --suffix or the variable SIMPLE_BACKUP_SUFFIX says otherwise.
+  existing, nil    numbered if a numbered one exists, otherwise simple
+SUFFIX is ~ unless --suffix or the variable SIMPLE_BACKUP_SUFFIX sets it.
 ";
 
 const EXIT: &str = "\
-The exit code is 0 if all was copied and 1 if something was not.
+The exit code is 0 if everything was copied and 1 otherwise.
 ";
 
 const ABOUT: &str =
-    "Copy files and folders as GNU cp does, in parallel, and tell how the bytes travelled";
+    "Copy files and folders as GNU cp does, in parallel, and report how the bytes travelled";
 
 /// `--help`, for a program that is called so.
 pub(super) fn text(called: &str) -> String {
@@ -105,7 +105,7 @@ pub(crate) fn command() -> clap::Command {
     let operands = Arg::new("SOURCE")
         .num_args(1..)
         .value_hint(ValueHint::AnyPath)
-        .help("What is copied; the last one is where to, unless there is -t");
+        .help("Sources; the last one is the destination, unless -t is given");
     clap::Command::new("cp")
         .about(ABOUT)
         .after_long_help(format!("{BACKUPS}\n{EXIT}"))

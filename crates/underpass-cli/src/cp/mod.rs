@@ -1,8 +1,8 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ draft ─▶ request ─▶ underpass_copy::copy ─▶ printer ─▶ debug, explain, json
-//!                       │                                     └─▶ CopyProgress ─▶ progress
+//!  words ─▶ getopt ─▶ table ─▶ draft ─▶ request ─▶ copy ─▶ printer ─▶ debug, explain, json
+//!                       │                           └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
 
@@ -14,13 +14,13 @@ mod getopt;
 mod help;
 mod json;
 mod messages;
-mod mistake;
 mod printer;
 mod progress;
 mod rate;
 mod request;
 mod signals;
 mod table;
+mod usage_error;
 mod words;
 
 use std::ffi::OsString;
@@ -32,7 +32,6 @@ use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 use draft::{Dialect, Information, OutputDetail};
 use environment::CpEnvironment;
 use messages::Messages;
-use mistake::UsageHint;
 use printer::EventPrinter;
 use progress::ProgressDisplay;
 use request::{CopyCommand, CpRequest, parse};
@@ -53,9 +52,9 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
             messages.print(&help::text(&messages.called_shown()))
         }
         Ok(CpRequest::Show(Information::Version)) => messages.print(&help::version(called_as)),
-        Err(mistake) => {
-            messages.complain(mistake.message.as_encoded_bytes());
-            if mistake.hint == UsageHint::TryHelp {
+        Err(error) => {
+            messages.complain(error.message.as_encoded_bytes());
+            if error.has_hint {
                 messages.hint();
             }
             ExitCode::FAILURE
@@ -113,7 +112,7 @@ fn conclude(
         messages.write_error(error);
     }
     if printer.unreported() > 0 {
-        messages.complain(format!("no room for {} more", printer.unreported()));
+        messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
         messages.complain(explain::ended(summary));

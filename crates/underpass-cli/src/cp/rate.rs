@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 /// Reads `RATE`: a number of KiB, or one with a suffix: `K`, `KiB`, `M`, `G`, `T` are powers of
 /// 1024, `KB`, `MB`, `GB`, `TB` powers of 1000, `B` single bytes. 0 is no limit. `None` where it
-/// makes no sense.
+/// is invalid.
 pub(super) fn read(rate: &OsStr) -> Option<Option<u64>> {
     let rate = rate.to_str()?;
     let is_digit = |char: char| char.is_ascii_digit() || char == '.';

@@ -11,7 +11,7 @@ use underpass_copy::{AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, Overwri
 use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
 use super::environment::{ArgumentOrder, CalledAs, CpEnvironment};
 use super::getopt::{Getopt, ParsedWord};
-use super::mistake::UsageError;
+use super::usage_error::UsageError;
 use super::words::{BACKUPS, BackupNames, When, choose};
 
 /// As many files at once as pay off on file systems of one machine.

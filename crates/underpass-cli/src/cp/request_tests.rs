@@ -20,7 +20,7 @@ fn parsed(words: &str, called_as: CalledAs) -> Result<CopyCommand, String> {
     match parse(words, &environment(called_as), &mut |_| ()) {
         Ok(CpRequest::Copy(command)) => Ok(*command),
         Ok(other) => Err(format!("{other:?}")),
-        Err(mistake) => Err(mistake.message.to_string_lossy().into_owned()),
+        Err(error) => Err(error.message.to_string_lossy().into_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ use underpass_copy::{
 };
 
 use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
-use super::mistake::UsageError;
+use super::usage_error::UsageError;
 use super::words::{self, When, names};
 
 /// What follows an option, and what it then does.

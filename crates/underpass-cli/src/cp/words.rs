@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
 
-use super::mistake::UsageError;
+use super::usage_error::UsageError;
 
 /// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
@@ -157,7 +157,7 @@ mod tests {
 
     fn backup(word: &str) -> Result<BackupNames, String> {
         choose(word.as_ref(), "backup type", BACKUPS, Charset::Ascii)
-            .map_err(|mistake| mistake.message.to_string_lossy().into_owned())
+            .map_err(|error| error.message.to_string_lossy().into_owned())
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn files_of_proc_and_sys_are_copied_with_what_is_in_them() {
                     "{source:?} {only}"
                 );
             } else {
-                ran.failed_with(&["by the only way allowed"]);
+                ran.failed_with(&["with the only mechanism allowed"]);
             }
         }
     }

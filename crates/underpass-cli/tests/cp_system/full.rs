@@ -93,7 +93,11 @@ fn a_full_disk_is_told_once_however_many_files_it_has_no_room_for() {
     let dest = nearly_full(Family::Ext4);
     let all = [&sources[1..2], &more].concat();
     let ran = into(&dest, &["-j1", "--atomic", "--reflink=never"], &all);
-    let ran = ran.failed_with(&["No space left on device", "no room for 2 more", "3 errors"]);
+    let ran = ran.failed_with(&[
+        "No space left on device",
+        "no space left for 2 more",
+        "3 errors",
+    ]);
     assert_eq!(ran.errors.matches("No space left").count(), 1, "{ran:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The content hash: what is told of a file that was verified.
+//! The content hash of a file that was verified.
 //!
 //! Content is seen as stretches of 16 MiB, the last one shorter:
 //!

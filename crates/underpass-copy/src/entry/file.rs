@@ -314,8 +314,8 @@ fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
         Fault::Source => (ProblemKind::Read, source, dest),
         Fault::Sink | Fault::Full => (ProblemKind::Write, dest, source),
         _ if cloning => (ProblemKind::Clone, dest, source),
-        // Refused by one mechanism for its size, a file may suit another; where no other is left, it
-        // is too large.
+        // Refused by one mechanism for its size, a file may suit another one; where none is left,
+        // it is too large.
         Fault::Refused if error.errno == Some(Errno::FBIG) => (ProblemKind::Write, dest, source),
         Fault::Refused => (ProblemKind::Refused, source, dest),
         _ => (ProblemKind::Copy, source, dest),

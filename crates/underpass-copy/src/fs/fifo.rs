@@ -1,5 +1,5 @@
-//! FIFOs and pipes: opening and reading one waits for somebody at its other end, and whoever asks
-//! for an end meanwhile must not wait with it.
+//! FIFOs and pipes: opening and reading one waits for a process at its other end, and a stop must
+//! not wait for that process.
 //!
 //! A signal does not get a thread out of such a wait: handlers restart calls, and it is some other
 //! thread that is interrupted. So nothing here waits longer than it may take to see a stop.
@@ -19,7 +19,7 @@ const NAP: Duration = Duration::from_millis(20);
 pub(crate) enum FifoWait {
     /// There is something to read, or the end.
     Ready,
-    /// Somebody wants to stop.
+    /// The copy was stopped.
     Stopped,
 }
 
@@ -49,18 +49,18 @@ pub(crate) fn until_readable(
     Ok(FifoWait::Stopped)
 }
 
-/// Opens a FIFO for writing once somebody reads it: `open` is to open it with flags beside its
+/// Opens a FIFO for writing once it has a reader: `open` is to open it with flags beside its
 /// own. Its writes block.
 ///
 /// # Errors
-/// What `open` says; `EINTR` where somebody wants to stop.
+/// The errno of `open`; `EINTR` where the copy was stopped.
 pub(crate) fn open_for_reader(
     open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
     stopped: impl Fn() -> bool,
 ) -> Result<OwnedFd, Errno> {
     while !stopped() {
         match open(OFlags::NONBLOCK) {
-            // fifo(7): so far nobody reads it.
+            // fifo(7): it has no reader yet.
             Err(Errno::NXIO) => std::thread::sleep(NAP),
             Err(errno) => return Err(errno),
             Ok(fd) => {

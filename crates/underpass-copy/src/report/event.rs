@@ -1,4 +1,4 @@
-//! What is told while a copy goes on.
+//! The events of a copy, and the observer that receives them.
 
 use std::ffi::OsString;
 
@@ -9,16 +9,16 @@ use underpass::{Account, Plan};
 use crate::fs::stat::file_type;
 use crate::report::problem::Problem;
 
-/// Whoever listens. Events of one name come together, and names in the order of the walk, however
-/// many files are copied at once; with one job every event comes at once.
+/// Receives the events of a copy. Events of one entry come together, and entries in the order of
+/// the walk, however many files are copied at once; with one job every event comes as it happens.
 pub trait Observer: Sync {
-    /// Something happened. Never called twice at the same time.
+    /// Receives an event. Never called by two threads at the same time.
     fn on_event(&self, event: Event);
 
     /// Whether an existing destination may be overwritten (`-i`). Asked with one job only.
     fn confirm_overwrite(&self, overwriting: &OverwriteQuestion) -> bool;
 
-    /// How much detail is of use: paths and plans cost time to put down.
+    /// The detail that is wanted: paths and plans cost time to record.
     fn event_detail(&self) -> EventDetail;
 }
 
@@ -68,13 +68,13 @@ pub enum Event {
         /// The destination, as it is shown.
         dest: OsString,
     },
-    /// A name is done with, well or not.
+    /// An entry is done, successfully or not.
     Finished(Box<Finished>),
     /// Something went wrong.
     Problem(Box<Problem>),
 }
 
-/// One name, done with.
+/// One entry that is done.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The source, as it is shown.
@@ -132,9 +132,9 @@ pub enum EntryOutcome {
     Linked,
     /// The destination stays.
     Skipped,
-    /// It could not be copied; a problem tells why.
+    /// It could not be copied; a problem gives the reason.
     Failed,
-    /// Nothing was done, since nothing was to be (`--dry-run`).
+    /// Nothing was done (`--dry-run`).
     Planned,
 }
 

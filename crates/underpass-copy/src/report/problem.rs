@@ -85,8 +85,8 @@ pub enum OtherEnd<'a> {
     To(&'a OsStr),
 }
 
-/// Declares [`ProblemKind`]: of each kind, GNU's words, where GNU has any, and the call that usually
-/// fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the kind. Two
+/// Declares [`ProblemKind`]: of each kind the words, GNU's where GNU has any, and the call that
+/// usually fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the kind. Two
 /// messages quote the path otherwise.
 macro_rules! problem_kinds {
     ($($(#[$doc:meta])* $kind:ident $(($value:ty))?: $words:literal $(, $call:literal)?;)*) => {
@@ -209,7 +209,7 @@ problem_kinds! {
     /// The copy differs from the source from this offset on.
     Differs(u64): "{a} differs from its source at byte {n}";
     /// An incomplete copy can't be resumed.
-    Resume: "cannot go on with {a}";
+    Resume: "cannot resume {a}";
     /// A folder was moved while it was copied; what was left in it was not copied.
     Moved: "{a} was moved while it was copied; the rest of it was not copied";
     /// A symbolic link appeared in the place of the destination while the copy went on.
@@ -225,7 +225,7 @@ problem_kinds! {
     /// The copy was stopped: source, destination. So many bytes are in place.
     Stopped(u64): "stopped copying {a} after {n} bytes";
     /// The mechanism that was demanded can't copy this: source, destination.
-    Refused: "cannot copy {a} to {b} by the only way allowed";
+    Refused: "cannot copy {a} to {b} with the only mechanism allowed";
 }
 
 /// A problem as a message, with paths quoted for a charset.
@@ -236,8 +236,8 @@ pub struct ProblemMessage<'a> {
 }
 
 impl Problem {
-    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call failed,
-    /// the C library's words for the errno.
+    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call
+    /// failed, the C library's words for the errno.
     pub fn message(&self, charset: Charset) -> ProblemMessage<'_> {
         let problem = self;
         ProblemMessage { problem, charset }

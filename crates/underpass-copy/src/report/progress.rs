@@ -1,4 +1,4 @@
-//! How far a copy has come, for whoever looks from another thread.
+//! The progress of a copy, to be read by other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use rustix::fs::Stat;
 
 use crate::fs::stat::{is_regular, size};
 
-/// Counters that only grow. Read them whenever you like; they say nothing of each other's order.
+/// Counters that only grow. They may be read at any time, and are not consistent with each other.
 #[derive(Debug, Default)]
 pub struct CopyProgress {
     /// Regular files that a [`survey`](crate::survey) has found so far.

@@ -1,4 +1,4 @@
-//! What a copy came to.
+//! The sum of a copy.
 
 use serde::Serialize;
 use underpass::Account;
@@ -20,7 +20,7 @@ pub struct CopySummary {
     pub hard_links: u64,
     /// Names whose destination stays as it is.
     pub skipped: u64,
-    /// How many of them because somebody was asked and said no.
+    /// Those of them that the user declined to overwrite.
     #[serde(skip)]
     pub declined: u64,
     /// Errors.
@@ -41,10 +41,10 @@ pub struct CopySummary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyEnd {
-    /// All that could be done was.
+    /// It came to its end.
     #[default]
     ByItself,
-    /// Somebody asked it to stop.
+    /// It was stopped.
     Stopped,
 }
 

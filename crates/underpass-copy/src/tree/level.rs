@@ -5,10 +5,10 @@
 //!   Level ──up──▶ Level ──up──▶ Level (the operand's parents)
 //!     │             │  left: children that are not done, and the walk itself
 //!     ▼             ▼
-//!   Folders       Folders       two descriptors, shared by whoever copies something in them
+//!   Folders       Folders       two descriptors, shared by the tasks in them
 //! ```
 //!
-//! A folder gets its times and its mode when the last of its children is done, whoever did it.
+//! A folder gets its times and its mode when the last of its children is done, by any worker.
 
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -146,7 +146,7 @@ impl OperandWalk<'_> {
         self.task(&level, &folders, &source, &dest)
     }
 
-    /// Whether an operand that is its own destination is a wish for a backup, as with `cp` it is.
+    /// Whether an operand that is its own destination gets a backup, as with GNU's `cp -fb`.
     fn backs_itself_up(&self) -> bool {
         let options = self.run.options;
         options.remove_existing == RemoveExisting::IfUnwritable && options.backup != Backup::None
@@ -217,7 +217,7 @@ impl OperandWalk<'_> {
         })
     }
 
-    /// Has a task done: by somebody else, where it is no folder and nothing depends on the order.
+    /// Begins a task: by another worker where it is no folder and nothing depends on the order.
     fn begin(&mut self, task: Task) {
         let (run, worker) = (self.run, self.worker);
         let name = task.dest.to_bytes().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! How much there is to copy, found out ahead: for progress that knows its end.
+//! Finds how much there is to copy: for progress that knows its end.
 //!
 //! A walk that only looks, beside the one that copies. What it finds may differ from what is copied
 //! where files come and go or where destinations stay as they are: it is an estimate, and nothing
@@ -72,7 +72,7 @@ struct SurveyedFolder {
 }
 
 impl Survey<'_> {
-    /// Whether nobody wants to know any more.
+    /// Whether it was stopped.
     fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Those who copy: the thread that walks, and others beside it.
+//! The worker threads, and the thread that walks.
 //!
-//! The walk hands out batches of names, each of one folder, through a short queue: whoever creates
-//! files in a folder keeps it locked, so one hand per folder is best. While the queue is full the
-//! walk copies a batch itself, so that N jobs are N threads at work. Who has a long batch gives
-//! half of it away as soon as another one has nothing to do.
+//! The walk submits batches of names, each of one folder, through a short queue: the kernel locks a
+//! folder while a file is created in it, so one worker per folder is best. While the queue is full
+//! the walk copies a batch itself, so that N jobs are N threads at work. A worker with a long batch
+//! gives half of it away when another worker is idle.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::tree::task::Task;
 
-/// Batches that wait for a hand, per crew. Each holds two descriptors of its folder at most.
+/// Batches in the queue. Each holds two descriptors of its folder at most.
 const QUEUE_MAX: usize = 64;
 
 /// Names in a batch.
@@ -36,7 +36,7 @@ pub(crate) struct WorkerPool {
     queue: Option<BatchQueue>,
     /// Batches handed out and not done.
     under_way: Mutex<usize>,
-    /// Those who wait for something to do.
+    /// Workers that wait for a batch.
     idle: AtomicUsize,
     all_done: Condvar,
 }
@@ -56,7 +56,7 @@ impl WorkerPool {
         }
     }
 
-    /// Whether anybody works beside the one who walks.
+    /// Whether there are workers beside the thread that walks.
     pub(crate) fn has_others(&self) -> bool {
         self.queue.is_some()
     }
@@ -75,7 +75,7 @@ impl WorkerPool {
         }
     }
 
-    /// Has a batch done, by somebody, some time, or here and now.
+    /// Has a batch copied by a worker, or by the calling thread where the queue is full.
     pub(crate) fn submit(&self, batch: Batch, run: &dyn Fn(Task)) {
         *self.under_way() += 1;
         if let Err(batch) = self.offer(batch) {
@@ -123,7 +123,7 @@ impl WorkerPool {
         }
     }
 
-    /// Gives half of what is left to whoever has nothing to do.
+    /// Gives half of what is left to an idle worker.
     fn share(&self, batch: &mut Batch) {
         let Some(queue) = &self.queue else { return };
         if batch.is_empty() || self.idle.load(Relaxed) == 0 || !queue.to.is_empty() {
@@ -144,14 +144,14 @@ impl WorkerPool {
     }
 }
 
-/// A task counts as done also where it panicked: whoever waits for it must not wait for ever.
+/// Counts a batch as done, also where a task panicked: otherwise `drain` would never return.
 struct BatchGuard<'c>(&'c WorkerPool);
 
 impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
         let mut under_way = self.0.under_way();
         *under_way -= 1;
-        // Nobody waits where nobody else works, and waking nobody is a system call as well.
+        // Without other workers nothing waits, and waking nothing is a system call as well.
         if *under_way == 0 && self.0.has_others() {
             self.0.all_done.notify_all();
         }

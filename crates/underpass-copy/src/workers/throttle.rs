@@ -28,7 +28,7 @@ impl Throttle {
         (self.bytes_per_second / 10).clamp(4096, underpass::limits::FILE_CALL_BYTES_MAX)
     }
 
-    /// Blocks until `bytes` more may have come, or somebody wants to stop.
+    /// Blocks until `bytes` more are due, or the copy is stopped.
     pub(crate) fn spend(&self, bytes: u64, stop: &AtomicBool) {
         let due = self.book(bytes, Instant::now());
         while !stop.load(Relaxed) {

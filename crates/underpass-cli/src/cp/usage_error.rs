@@ -3,35 +3,27 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// A command line that makes no sense, and what is said of it. Not all of it need be UTF-8: words
-/// are shown as they were given.
+/// An invalid command line. The message shows words as they were given, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UsageError {
     pub(super) message: OsString,
-    pub(super) hint: UsageHint,
-}
-
-/// What stands behind the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UsageHint {
-    /// That there is `--help`.
-    TryHelp,
-    Nothing,
+    /// A hint at `--help` follows the message.
+    pub(super) has_hint: bool,
 }
 
 impl UsageError {
-    /// A misuse of options.
+    /// A misuse of options, with a hint at `--help`.
     pub(super) fn with_hint(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string().into(),
-            hint: UsageHint::TryHelp,
+            has_hint: true,
         }
     }
 
-    /// A use of options that can't be had.
+    /// An error that `--help` does not explain.
     pub(super) fn without_hint(message: impl fmt::Display) -> Self {
         Self {
-            hint: UsageHint::Nothing,
+            has_hint: false,
             ..Self::with_hint(message)
         }
     }
@@ -43,7 +35,7 @@ impl UsageError {
         message.push(after);
         Self {
             message,
-            hint: UsageHint::TryHelp,
+            has_hint: true,
         }
     }
 }
