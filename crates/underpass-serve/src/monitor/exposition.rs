@@ -186,7 +186,7 @@ fn refusals(page: &mut Page, tallies: &Tallies) {
     page.single(
         "underpass_refusals_unlisted_total",
         Kind::Counter,
-        "Refusals of kinds that were too many to be told apart.",
+        "Refusals beyond the kinds that are listed.",
         tallies.sum(|tally| &tally.refusals_unlisted),
     );
 }
