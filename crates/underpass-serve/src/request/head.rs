@@ -282,13 +282,9 @@ mod tests {
                 Ok(HeadProgress::Partial) => {}
                 Ok(HeadProgress::Complete) => {
                     let parsed = scan.parse(&head[..there]);
-                    return Some(
-                        parsed
-                            .map(|_| scan.length())
-                            .map_err(|refusal| refusal.status),
-                    );
+                    return Some(parsed.map(|_| scan.length()).map_err(|error| error.status));
                 }
-                Err(refusal) => return Some(Err(refusal.status)),
+                Err(error) => return Some(Err(error.status)),
             }
         }
         None

@@ -88,7 +88,7 @@ mod tests {
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
             )),
             Ok(other) => Ok(format!("{other:?}")),
-            Err(refusal) => Err(refusal.status),
+            Err(error) => Err(error.status),
         }
     }
 
