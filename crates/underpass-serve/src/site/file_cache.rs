@@ -180,12 +180,8 @@ impl CachedFile {
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
-        let is_told = |watched: &Rc<WatchedFile>| watched.has_changed();
-        self.state.validators.modified.is_some()
-            && self
-                .watched
-                .as_ref()
-                .is_some_and(|watched| !is_told(watched))
+        let is_quiet = |watched: &Rc<WatchedFile>| !watched.changed.replace(false);
+        self.state.validators.modified.is_some() && self.watched.as_ref().is_some_and(is_quiet)
     }
 
     /// A clock that was set back ends it too.
