@@ -43,51 +43,47 @@ enum Check {
 }
 
 const ALL: &[Need] = &[
-    machine("a minute", Check::Time),
-    machine("root", Check::Root),
-    machine("loop devices", Check::Trial(&["losetup", "--find"])),
-    machine("Landlock of ABI 6", Check::Landlock),
-    machine("GNU cp", Check::GnuCp),
-    package("mounts", "mount", Check::Mounts),
-    package(
+    need("a minute", None, Check::Time),
+    need("root", None, Check::Root),
+    need("loop devices", None, Check::Trial(&["losetup", "--find"])),
+    need("Landlock of ABI 6", None, Check::Landlock),
+    need("GNU cp", None, Check::GnuCp),
+    need("mounts", Some("mount"), Check::Mounts),
+    need(
         "strace",
-        "strace",
+        Some("strace"),
         Check::Trial(&["strace", "-o", "/dev/null", "true"]),
     ),
-    package("bsdtar", "libarchive-tools", Check::Program("bsdtar")),
-    package("Btrfs", "btrfs-progs", Check::Program("mkfs.btrfs")),
-    package("chromium", "chromium", Check::Toolchain("chromium")),
-    package("curl", "curl", Check::Program("curl")),
-    package("ext4", "e2fsprogs", Check::Program("mkfs.ext4")),
-    package("gcc", "gcc", Check::Program("cc")),
-    package("Go", "golang-go", Check::Toolchain("go")),
-    package("gzip", "gzip", Check::Program("gzip")),
-    package("a JDK", "default-jdk-headless", Check::Toolchain("javac")),
-    package("nginx-light", "nginx-light", Check::Program("nginx")),
-    package("python3", "python3", Check::Program("python3")),
-    package("skopeo", "skopeo", Check::Program("skopeo")),
-    package(
+    need("bsdtar", Some("libarchive-tools"), Check::Program("bsdtar")),
+    need("Btrfs", Some("btrfs-progs"), Check::Program("mkfs.btrfs")),
+    need("chromium", Some("chromium"), Check::Toolchain("chromium")),
+    need("curl", Some("curl"), Check::Program("curl")),
+    need("ext4", Some("e2fsprogs"), Check::Program("mkfs.ext4")),
+    need("gcc", Some("gcc"), Check::Program("cc")),
+    need("Go", Some("golang-go"), Check::Toolchain("go")),
+    need("gzip", Some("gzip"), Check::Program("gzip")),
+    need(
+        "a JDK",
+        Some("default-jdk-headless"),
+        Check::Toolchain("javac"),
+    ),
+    need("nginx-light", Some("nginx-light"), Check::Program("nginx")),
+    need("python3", Some("python3"), Check::Program("python3")),
+    need("skopeo", Some("skopeo"), Check::Program("skopeo")),
+    need(
         "slowhttptest",
-        "slowhttptest",
+        Some("slowhttptest"),
         Check::Program("slowhttptest"),
     ),
-    package("tar", "tar", Check::Program("tar")),
-    package("XFS", "xfsprogs", Check::Program("mkfs.xfs")),
-    package("zstd", "zstd", Check::Program("zstd")),
+    need("tar", Some("tar"), Check::Program("tar")),
+    need("XFS", Some("xfsprogs"), Check::Program("mkfs.xfs")),
+    need("zstd", Some("zstd"), Check::Program("zstd")),
 ];
 
-const fn machine(name: &'static str, check: Check) -> Need {
+const fn need(name: &'static str, package: Option<&'static str>, check: Check) -> Need {
     Need {
         name,
-        package: None,
-        check,
-    }
-}
-
-const fn package(name: &'static str, package: &'static str, check: Check) -> Need {
-    Need {
-        name,
-        package: Some(package),
+        package,
         check,
     }
 }
@@ -294,13 +290,17 @@ fn gnu_cp_lack() -> Option<Lack> {
 
 #[cfg(test)]
 pub(crate) fn fake_program(name: &'static str) -> Need {
-    package(name, name, Check::Program("underpass-no-such-program"))
+    need(
+        name,
+        Some(name),
+        Check::Program("underpass-no-such-program"),
+    )
 }
 
 #[cfg(test)]
 pub(crate) fn fake_toolchain() -> Need {
     let check = Check::Toolchain("underpass-no-such-program");
-    package("underpass-none", "underpass-none", check)
+    need("underpass-none", Some("underpass-none"), check)
 }
 
 #[cfg(test)]

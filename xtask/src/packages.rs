@@ -34,7 +34,7 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
     let begun = Instant::now();
     without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
-        // One that can't be had must not keep the others out.
+        // One that is not available must not keep the others out.
         if !apt_install(missing) {
             for package in missing {
                 apt_install(&[package]);

@@ -24,6 +24,9 @@ use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;
 
+/// The version that all packages have.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArguments {
     /// Where binary and image are put
@@ -51,12 +54,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
     };
     let bytes = fs::read(&program).map_err(|error| format!("{}: {error}", program.display()))?;
     elf::check_static(&bytes).map_err(|why| format!("{}: {why}", program.display()))?;
-    let version = workspace.version()?;
+    let version = VERSION;
     let architecture = target.split('-').next().unwrap_or_default();
     let licences = licences::all(workspace, &target)?;
     let image = Image {
         architecture: image_architecture(architecture)?,
-        version: &version,
+        version,
         program: &bytes,
         licences: &licences,
     };

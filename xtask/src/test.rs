@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must pass, in one command, with one line of totals.
 //!
 //! ```text
-//! fmt  tidy  licences      need no build
+//! fmt  tidy               need no build
 //! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
 //!        ├─ unit           are built once
 //!        ├─ system         the tests with needs: each binary run alone
@@ -46,34 +46,31 @@ pub(crate) struct TestArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum TestStep {
+    /// the sources are formatted
     Fmt,
+    /// the rules of `cargo xtask tidy`
     Tidy,
-    Licences,
+    /// the library compiles with each feature alone, and everything with the oldest Rust
     Library,
+    /// libraries, the tool, examples and tests compile
     Build,
+    /// no warnings, with all targets and features
     Clippy,
+    /// the documentation builds without warnings
     Doc,
+    /// unit, property, integration and documentation tests
     Unit,
+    /// tests that need root, a package or a kernel feature
     System,
+    /// a request and a copy pass few files, as `cargo xtask journey` counts
     Journey,
 }
 
 impl TestStep {
-    fn purpose(self) -> &'static str {
-        match self {
-            Self::Fmt => "the sources are formatted",
-            Self::Tidy => "the rules of `cargo xtask tidy`",
-            Self::Licences => "every dependency's licence is allowed",
-            Self::Library => {
-                "the library compiles with each feature alone, and all with the oldest Rust"
-            }
-            Self::Build => "libraries, the tool, examples and tests compile",
-            Self::Clippy => "no warnings, with all targets and features",
-            Self::Doc => "the documentation builds without warnings",
-            Self::Unit => "unit, property, integration and documentation tests",
-            Self::System => "tests that need root, a package or a kernel feature",
-            Self::Journey => "a request and a copy pass few files, as `cargo xtask journey` counts",
-        }
+    fn purpose(self) -> String {
+        let value = self.to_possible_value();
+        let help = value.as_ref().and_then(|value| value.get_help());
+        help.map(ToString::to_string).unwrap_or_default()
     }
 
     fn needs_build(self) -> bool {
@@ -108,17 +105,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Fallible<
     for step in steps {
         println!("\n== {step}: {}", step.purpose());
         let begun = Instant::now();
-        match &built {
-            None if step.needs_build() => {
-                let lack = Lack::of_machine("the build failed");
-                report.not_run(step.to_string(), 1, lack);
-            }
-            None => {}
-            Some(binaries) => match take(step, workspace, binaries, packages, &mut report) {
-                Ok(None) => {}
-                Ok(Some(compiled)) => built = compiled,
-                Err(error) => report.fail(format!("{step}: {error}")),
-            },
+        if built.is_none() && step.needs_build() {
+            let lack = Lack::of_machine("the build failed");
+            report.not_run(step.to_string(), 1, lack);
+        } else if let Err(error) = take(step, workspace, &mut built, packages, &mut report) {
+            report.fail(format!("{step}: {error}"));
         }
         println!("== {step}: {:.1} s", begun.elapsed().as_secs_f64());
     }
@@ -130,39 +121,35 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Fallible<
     Ok(exit_code(report.is_good()))
 }
 
-/// What the step `build` has compiled: nothing where something doesn't compile.
-type Built = Option<Vec<Binary>>;
-
+/// Takes a step. `built` is what was built, or nothing where something does not compile.
 fn take(
     step: TestStep,
     workspace: &Workspace,
-    binaries: &[Binary],
+    built: &mut Option<Vec<Binary>>,
     packages: Packages,
     report: &mut TestReport,
-) -> Fallible<Option<Built>> {
+) -> Fallible<()> {
     match step {
         TestStep::Fmt => cargo::fmt(workspace, report)?,
         TestStep::Tidy => {
             let complaints = tidy::complaints(&Tree::read(workspace)?);
             report.step("tidy", complaints.is_empty());
         }
-        TestStep::Licences => {
-            let complaints = tidy::licence_complaints(&Tree::read(workspace)?);
-            report.step("licences", complaints.is_empty());
-        }
         TestStep::Library => cargo::library(workspace, report)?,
         TestStep::Build => {
-            let built = artifacts::all(workspace)?;
+            *built = artifacts::all(workspace)?;
             report.step("build", built.is_some());
-            return Ok(Some(built));
         }
         TestStep::Clippy => cargo::clippy(workspace, report)?,
         TestStep::Doc => cargo::doc(workspace, report)?,
         TestStep::Unit => cargo::tests(workspace, report)?,
-        TestStep::System => system::run(workspace, binaries, packages, report)?,
+        TestStep::System => {
+            let built = built.as_deref().unwrap_or_default();
+            system::run(workspace, built, packages, report)?;
+        }
         TestStep::Journey => count_files(workspace, report)?,
     }
-    Ok(None)
+    Ok(())
 }
 
 /// The steps to take, in their order. Tests are built first, whether or not that was asked for.

@@ -57,6 +57,7 @@ const RULES: &[TidyRule] = &[
     ("duplicate dependencies", |tree| {
         dependencies::check_versions(tree, dependencies::EXCEPTIONS)
     }),
+    ("licences", dependencies::check_licences),
     ("links in Markdown", links::check),
     ("module cycles", cycles::check),
     ("names of types", |tree| {
@@ -70,16 +71,14 @@ const RULES: &[TidyRule] = &[
     ("tests with needs", ignores::check),
 ];
 
-/// Checks every rule and the licences, and prints what is wrong.
+/// Checks every rule, and prints what is wrong.
 pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<ExitCode> {
     let tree = Tree::read(workspace)?;
     if arguments.lines {
         print!("{}", source::report(&tree));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut complaints = complaints(&tree);
-    complaints.extend(licence_complaints(&tree));
-    match complaints.len() {
+    match complaints(&tree).len() {
         0 => {
             println!("tidy");
             Ok(ExitCode::SUCCESS)
@@ -91,7 +90,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<
     }
 }
 
-/// What all the rules but the licences and those that are pending say, printed rule by rule.
+/// What all the rules but the pending ones say, printed rule by rule.
 pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
     for note in sizes::notes(tree) {
         println!("note: {note}");
@@ -107,11 +106,6 @@ pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
             complaints
         })
         .collect()
-}
-
-/// What is wrong with the licences of the dependencies, printed.
-pub(crate) fn licence_complaints(tree: &Tree) -> Vec<Complaint> {
-    printed("licences", dependencies::check_licences(tree))
 }
 
 fn printed(rule: &str, complaints: Vec<Complaint>) -> Vec<Complaint> {

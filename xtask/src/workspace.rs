@@ -38,8 +38,8 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace this xtask was started in. `cargo run` tells at run time; what was compiled
-    /// in may be another clone's where several share a target directory.
+    /// The workspace this xtask was started in. It comes from `cargo run`: the path that
+    /// was compiled in may be another clone's where several share a target directory.
     pub(crate) fn here() -> Self {
         let manifest =
             env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -75,15 +75,6 @@ impl Workspace {
         let mut cargo = self.cargo(subcommand);
         cargo.args(["--workspace", "--all-features"]);
         cargo
-    }
-
-    /// The version that all packages have.
-    pub(crate) fn version(&self) -> Fallible<String> {
-        let metadata = self.metadata()?;
-        let mut ours = metadata.ours();
-        let tool = ours.find(|package| package.name == "underpass-cli");
-        let tool = tool.ok_or("there is no package underpass-cli")?;
-        Ok(tool.version.clone())
     }
 
     pub(crate) fn metadata(&self) -> Fallible<Metadata> {

@@ -266,10 +266,10 @@ fn doubts(before: &Document, after: &Document) -> Vec<String> {
         (old != new).then(|| format!("{what}: {old} before, {new} after"))
     };
     let runs = [(before, after, "earlier"), (after, before, "later")];
-    let interrupted = runs.into_iter().filter_map(|(run, _, which)| {
-        (run.outcome == RunOutcome::Interrupted)
-            .then(|| format!("the {which} run was interrupted: only its part is compared"))
-    });
+    let interrupted = runs.into_iter();
+    let interrupted = interrupted.filter(|(run, ..)| run.outcome == RunOutcome::Interrupted);
+    let interrupted = interrupted
+        .map(|(_, _, which)| format!("the {which} run was interrupted: only its part is compared"));
     let machines = properties(&before.machine)
         .into_iter()
         .zip(properties(&after.machine));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, syncfs};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{ErrorContext, Result};
@@ -52,6 +52,13 @@ pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
 pub(crate) fn flush_to_disk(path: &Path) -> Result<()> {
     let file = File::open(path).and_then(|file| file.sync_data());
     file.context(|| format!("writing {} to disk", path.display()))
+}
+
+/// Waits until everything on the file system of a directory is on disk, so that writing it back
+/// doesn't disturb a measurement.
+pub(crate) fn flush_file_system(directory: &Path) -> Result<()> {
+    let context = || format!("writing the files of {} to disk", directory.display());
+    syncfs(File::open(directory).context(context)?).context(context)
 }
 
 /// Writes a file to disk and drops it from the page cache.

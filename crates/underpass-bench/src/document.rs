@@ -1,11 +1,11 @@
-//! The result of a run: one document, from which every table, chart and comparison is made.
+//! The result of a run: one document, the source of every table, chart and comparison.
 //!
 //! ```text
 //!  Document ─┬─ machine, tool, warnings
-//!            └─ experiments ─┬─ contenders              who was measured
-//!                            └─ cases                   at which sizes, loads …
-//!                               └─ metrics              what was read off
-//!                                  └─ figures           by contender: every round
+//!            └─ experiments ─┬─ contenders              the measured programs
+//!                            └─ cases                   sizes, loads …
+//!                               └─ metrics              throughput, processor time …
+//!                                  └─ figures           by contender: all rounds
 //! ```
 //!
 //! `docs/bench-format.md` describes the JSON for programs. A field that is removed or changes its
@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::machine::trace;
 use crate::stats::{RatioEstimate, Spread};
 
-/// The version of the JSON. 1 was that of a predecessor.
+/// The version of the JSON. A predecessor had version 1.
 pub const SCHEMA: u32 = 2;
 
 /// A whole run.
@@ -25,34 +25,32 @@ pub const SCHEMA: u32 = 2;
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What measured.
+    /// The program that measured.
     pub tool: Tool,
-    /// The day it began, in UTC, as RFC 3339 writes it.
+    /// The day on which it began, in UTC, in the format of RFC 3339.
     pub date: String,
     /// The command line, without the program's path.
     pub command: String,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub seconds: f64,
-    /// Whether it came to its end.
+    /// Whether it is complete.
     pub outcome: RunOutcome,
-    /// Where it was measured.
+    /// The machine that was measured.
     pub machine: Machine,
-    /// What speaks against believing the figures, in plain words.
+    /// Reasons to doubt the figures.
     pub warnings: Vec<String>,
-    /// What was measured.
+    /// The results.
     pub experiments: Vec<Experiment>,
 }
 
 impl Document {
-    /// This run and another one as if they had been one. The other one's machine is forgotten;
-    /// where it was another, a warning says so.
+    /// Appends the experiments of another run. If it ran on another machine, a warning says so.
     #[must_use]
     pub fn followed_by(mut self, other: Document) -> Document {
         let (here, there) = (self.machine.describe(), other.machine.describe());
         if here != there {
-            self.warnings.push(format!(
-                "some of it was measured on another machine: {there}"
-            ));
+            self.warnings
+                .push(format!("a part was measured on another machine: {there}"));
         }
         for warning in other.warnings {
             if !self.warnings.contains(&warning) {
@@ -78,13 +76,13 @@ pub struct Tool {
     pub version: String,
 }
 
-/// Whether a run came to its end.
+/// Whether a run is complete.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// Everything that was asked for is there.
+    /// All requested experiments are there.
     Complete,
-    /// It was interrupted: what was done by then is there.
+    /// It was interrupted: what was complete by then is there.
     Interrupted,
 }
 
@@ -93,36 +91,36 @@ pub enum RunOutcome {
 pub struct Experiment {
     /// `socket`, `copy`, `http`, `small`, `cold`, `many`, `tree`.
     pub name: String,
-    /// What sets this one apart from others of its name: `receiver copies`, `on ext4`; or nothing.
+    /// Distinguishes it from others of its name: `receiver copies`, `on ext4`; or empty.
     pub variant: String,
     /// A heading.
     pub title: String,
-    /// What was measured, in a sentence or two for people.
+    /// What was measured, in a sentence or two.
     pub measured: String,
-    /// How its charts and tables are to be read, likewise.
+    /// How to read its charts and tables, in a sentence or two.
     pub reading: String,
-    /// What the cases differ in.
+    /// The quantity that differs between cases.
     pub axis: Axis,
-    /// Rounds that were asked for, the warm-up not counted.
+    /// Rounds that were requested, without the warm-up.
     pub rounds: usize,
-    /// Who was measured. The first one is compared with each of the others.
+    /// The measured programs. The first one is compared with each of the others.
     pub contenders: Vec<Contender>,
     /// In the order of their `x`.
     pub cases: Vec<Case>,
-    /// What has to be said beside the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
 }
 
-/// What the cases of an experiment differ in. By default there is one case.
+/// The quantity that differs between the cases of an experiment. By default there is one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Axis {
     /// `file size`, `body size`; empty where there is one case.
     pub label: String,
-    /// What the cases' `x` counts.
+    /// The unit of the cases' `x`.
     pub unit: Unit,
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -143,42 +141,42 @@ pub enum Unit {
     Count,
 }
 
-/// One of those measured.
+/// A measured program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Contender {
     /// Unique within the experiment.
     pub name: String,
-    /// As the program says it.
+    /// As the program prints it.
     pub version: String,
-    /// How it was started.
+    /// The command line.
     pub command: Vec<String>,
-    /// What was added to its environment.
+    /// Variables that were added to its environment.
     pub environment: Vec<(String, String)>,
     /// Its configuration file, if it has one.
     pub configuration: Option<String>,
 }
 
-/// One size or load, all contenders. By default nothing was read off yet.
+/// One size or load, with all contenders.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Case {
     /// `7 MB`, `30 connections`; unique within the experiment.
     pub label: String,
-    /// Where it stands on the axis.
+    /// Its value on the axis.
     pub x: f64,
     /// The load in words.
     pub load: String,
-    /// What was read off, the most telling first.
+    /// The metrics, the most important first.
     pub metrics: Vec<Measured>,
-    /// How payload travelled, in all rounds together or in a pass that was not timed, for the
-    /// contenders that tell.
+    /// By which mechanisms payload was moved, in all rounds together or in a pass that was not
+    /// timed, for contenders that count.
     pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<SystemCalls>,
-    /// How latencies were distributed in all rounds together.
+    /// The distribution of latencies in all rounds together.
     pub latencies: Vec<Latencies>,
-    /// How something went over time, in one round.
+    /// Quantities over time, in one round.
     pub timelines: Vec<Timeline>,
-    /// What has to be said beside the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
 }
 
@@ -189,24 +187,24 @@ pub struct Measured {
     pub metric: String,
     /// For people: `processor time per GiB`.
     pub label: String,
-    /// What the figures count.
+    /// The unit of the figures.
     pub unit: Unit,
-    /// Which way is better; none where neither is.
+    /// The better direction, if there is one.
     pub better: Option<Better>,
-    /// In the order of the contenders; none for one that this can't be read off.
+    /// In the order of the contenders; `None` for one without such figures.
     pub figures: Vec<Option<Figures>>,
-    /// The first contender's figure divided by each contender's, in their order; none for the first
-    /// itself, and where a ratio means nothing.
+    /// The first contender's figures divided by each contender's, in their order; `None` for the
+    /// first itself, and where there is no ratio.
     pub comparisons: Vec<Option<RatioEstimate>>,
 }
 
-/// Which way is better.
+/// The better direction.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Less is.
+    /// Lower figures are better.
     Lower,
-    /// More is.
+    /// Higher figures are better.
     Higher,
 }
 
@@ -215,14 +213,14 @@ pub enum Better {
 pub struct Figures {
     /// Median and extremes of the rounds.
     pub spread: Spread,
-    /// By round; the same place is the same round for all contenders of a case.
+    /// By round; an index means the same round for all contenders of a case.
     pub rounds: Vec<f64>,
 }
 
-/// How a contender's payload travelled by one mechanism, measured from returned counts.
+/// What one mechanism moved for a contender, from the results of its calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PayloadPath {
-    /// Its place among the contenders.
+    /// Its index among the contenders.
     pub contender: usize,
     /// `sendfile`, `read_write` …
     pub mechanism: String,
@@ -230,23 +228,23 @@ pub struct PayloadPath {
     pub bytes: u64,
     /// Calls it took.
     pub calls: u64,
-    /// How often it was refused.
+    /// How often the kernel rejected it.
     pub refusals: u64,
 }
 
 /// System calls of one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SystemCalls {
-    /// Its place among the contenders.
+    /// Its index among the contenders.
     pub contender: usize,
-    /// Requests or transfers during which they were counted.
+    /// The number of requests or transfers during which they were counted.
     pub operations: u64,
     /// By name, the most frequent first.
     pub by_name: Vec<(String, u64)>,
 }
 
 impl SystemCalls {
-    /// What was counted during so many operations.
+    /// Calls that were counted during this many operations.
     pub(crate) fn of(contender: usize, operations: u64, counted: trace::CallCounts) -> SystemCalls {
         let mut by_name: Vec<(String, u64)> = counted.into_iter().collect();
         by_name.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
@@ -258,25 +256,25 @@ impl SystemCalls {
     }
 }
 
-/// How the latencies of one contender were distributed.
+/// The distribution of one contender's latencies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Its place among the contenders.
+    /// Its index among the contenders.
     pub contender: usize,
-    /// How many there were.
+    /// The number of latencies.
     pub count: u64,
-    /// Share of the requests that took no longer, from 0 to 1, and how long, in seconds.
+    /// A share of the requests, from 0 to 1, and the seconds that these did not exceed.
     pub quantiles: Vec<(f64, f64)>,
 }
 
-/// How something of one contender went over time.
+/// A quantity of one contender over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Its place among the contenders.
+    /// Its index among the contenders.
     pub contender: usize,
     /// For people: `resident memory`.
     pub label: String,
-    /// What the values count.
+    /// The unit of the values.
     pub unit: Unit,
     /// Seconds since the load began, and the value.
     pub points: Vec<(f64, f64)>,

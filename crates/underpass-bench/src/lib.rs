@@ -4,27 +4,25 @@
 //!    processor 0                        processor 1
 //!   ┌──────────────────────────┐       ┌─────────────────────────────┐
 //!   │ contender A │ contender B│◄─────►│ bench: makes the load, or   │
-//!   │   (one at a time)        │       │ takes the bytes; reads what │
-//!   └──────────────────────────┘       │ the contender cost          │
+//!   │   (one at a time)        │       │ receives the bytes; reads   │
+//!   └──────────────────────────┘       │ what the contender used     │
 //!                                      └─────────────────────────────┘
 //! ```
 //!
-//! The wall: those measured are processes, this project's own included, and all are measured
-//! from outside by the same clocks. This crate knows the mover only by its public face (a case is
-//! a `Policy` that a mover process is given) and our server only as a program that listens.
+//! Contenders are processes, this project's own included, and all are measured from outside with
+//! the same clocks. This crate uses the mover's public interface only, and knows our server only as
+//! a program that listens.
 //!
-//! | module | what it knows |
-//! |---|---|
-//! | `process`, `porter`, `mover`, `role` | those measured |
-//! | `server`, `load` | servers among them, and what is asked of those |
-//! | `proc`, `window`, `trace`, `noise`, `machine` | what they cost, and what else went on |
-//! | `rounds`, `lineup`, `stats`, `run` | the order of things, and what may be said of figures |
-//! | `document` | the result: everything else is made from it |
-//! | `render`, `compare` | what people are shown of it, and what changed between two |
+//! - `contender`: the measured processes
+//! - `load`: requests to servers
+//! - `machine`: what processes used, and what else the machine did
+//! - `rounds`: the order of contenders, and the metrics of their samples
+//! - `experiment`: what is measured, with its options
+//! - `document`: the result, from which `render` and `compare` make reports
 //!
-//! A figure is believed for these reasons: content is verified by hash beforehand and counted to
-//! its last byte while measuring; contenders alternate within a run and share processor, files and
-//! load; the primary figure is processor time, which a slow other side does not change; a
+//! The figures can be believed because bodies are verified by hash beforehand and counted to their
+//! last byte while measuring; contenders alternate within a run and share processor, files and
+//! load; the primary figure is processor time, which a slow other side doesn't change; and a
 //! difference within the spread is not printed as one.
 
 #![forbid(unsafe_code)]

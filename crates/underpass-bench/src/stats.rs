@@ -1,19 +1,19 @@
-//! What may be said about a handful of rounds, and what may not.
+//! What a few rounds show, and what they don't.
 //!
-//! A round gives each contender one figure. Two contenders are compared pair by pair within a
-//! round, so that whatever the machine did to that round it did to both. The median of those ratios
-//! gets the interval of the sign test: it supposes nothing about how noise is distributed. Where
-//! the interval contains 1 there is no ratio to print.
+//! A round gives each contender one figure. Two contenders are compared in pairs within a round, so
+//! that a disturbance of that round affects both. The median of those ratios has the confidence
+//! interval of the sign test, which assumes nothing about the distribution of noise. Where the
+//! interval contains 1, no ratio is printed.
 
 use serde::{Deserialize, Serialize};
 
-/// A ratio is called real only if its interval would miss it less often than once in twenty.
+/// The least confidence with which an interval holds the true ratio.
 const CONFIDENCE_MIN: f64 = 0.95;
 
-/// The middle of some figures, and how far they reach.
+/// Median and extremes of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The one in the middle, or the mean of the two.
+    /// The middle figure, or the mean of the two middle ones.
     pub median: f64,
     /// The least.
     pub min: f64,
@@ -21,14 +21,14 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Two contenders, one metric.
+/// The ratio of two contenders in one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RatioEstimate {
-    /// What may be said of it.
+    /// What it shows.
     pub verdict: RatioVerdict,
     /// The median of the ratios within each round.
     pub ratio: f64,
-    /// The lower end of the interval that holds the true median with this confidence.
+    /// The lower end of the interval that holds the true median with `confidence`.
     pub low: f64,
     /// The upper end.
     pub high: f64,
@@ -36,15 +36,15 @@ pub struct RatioEstimate {
     pub confidence: f64,
 }
 
-/// What may be said of a ratio.
+/// What a ratio shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RatioVerdict {
     /// The interval lies on one side of 1.
     Different,
-    /// The spread swallows the difference: the interval contains 1.
+    /// The difference is within the spread: the interval contains 1.
     NotDistinguishable,
-    /// All rounds on one side would still happen by chance too often.
+    /// Even with all rounds on one side, chance remains too probable.
     TooFewRounds,
 }
 
@@ -69,7 +69,7 @@ impl Spread {
 
 impl RatioEstimate {
     /// Compares figures of the same rounds, `ours[i]` with `theirs[i]`; `None` without a pair, or
-    /// where one of the ratios is none, since something is 0.
+    /// where a figure is 0.
     pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Option<RatioEstimate> {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
         let are_ratios = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
@@ -95,8 +95,8 @@ impl RatioEstimate {
     }
 }
 
-/// How many figures may be cut from each end such that the rest still holds the true median with
-/// the wanted confidence, and that confidence. Cuts none where even min–max falls short.
+/// How many figures can be cut from each end so that the rest still holds the true median with
+/// sufficient confidence, and that confidence. Cuts none where the whole range isn't sufficient.
 fn sign_test_rank(count: usize) -> Option<(usize, f64)> {
     (count > 0).then_some(())?;
     let confidence = |rank| 1.0 - 2.0 * coin_at_most(rank, count);
@@ -107,7 +107,7 @@ fn sign_test_rank(count: usize) -> Option<(usize, f64)> {
     Some((rank, confidence(rank)))
 }
 
-/// The chance of at most `heads` heads in `throws` throws of a fair coin.
+/// The probability of at most `heads` heads in `throws` throws of a fair coin.
 fn coin_at_most(heads: usize, throws: usize) -> f64 {
     let mut ways = 1.0;
     let mut sum = 0.0;

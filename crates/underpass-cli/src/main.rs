@@ -43,7 +43,9 @@ fn main() -> ExitCode {
         return cp::run(name, called, words);
     }
     let outcome = match arguments().command {
-        ToolCommand::Cp => return cp::run(cp::Name::Underpass, "underpass cp".into(), Vec::new()),
+        ToolCommand::Cp => {
+            return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new());
+        }
         ToolCommand::Serve(arguments) => serve::run(&arguments),
         ToolCommand::Bench(arguments) => return bench::run(*arguments),
         ToolCommand::Doctor(arguments) => return doctor::run(&arguments),
@@ -62,14 +64,14 @@ fn main() -> ExitCode {
 /// Detects `cp` and `underpass cp`: returns the name, the prefix of messages, and the arguments.
 fn copying(
     mut words: impl Iterator<Item = OsString>,
-) -> Option<(cp::Name, OsString, Vec<OsString>)> {
+) -> Option<(cp::CalledAs, OsString, Vec<OsString>)> {
     let called = words.next()?;
     if Path::new(&called).file_name() == Some("cp".as_ref()) {
-        return Some((cp::Name::Cp, called, words.collect()));
+        return Some((cp::CalledAs::Cp, called, words.collect()));
     }
     (words.next()? == "cp").then(|| {
         let called = "underpass cp".into();
-        (cp::Name::Underpass, called, words.collect())
+        (cp::CalledAs::Underpass, called, words.collect())
     })
 }
 

@@ -4,13 +4,13 @@
 #[path = "support/bench.rs"]
 mod support;
 
-use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use support::{BINARY, bench, list, metric, names, read, spawn_into};
+use underpass_testkit::{ChildProcess, assert_contains, run};
 
 /// Contenders of the mover's own, by the mechanism each may use.
 const OWN: [(&str, &str); 6] = [
@@ -103,13 +103,14 @@ fn copies_are_made_by_each_mechanism_and_by_other_programs() {
     assert_eq!(names.first(), Some(&"underpass"));
     assert_eq!(names.last(), Some(&"the system's"));
     let notes = experiment["notes"].to_string();
-    for left_out in [
-        "absent",
-        "idle: there is no copy",
-        "wrong: the copy has other bytes",
-    ] {
-        assert!(notes.contains(left_out), "{left_out} in {notes}");
-    }
+    assert_contains(
+        &notes,
+        &[
+            "absent",
+            "idle: there is no copy",
+            "wrong: the copy has other bytes",
+        ],
+    );
     for case in list(experiment, "cases") {
         let copier = names
             .iter()
@@ -165,9 +166,10 @@ fn trees_and_special_files_are_copied_by_programs_and_compared() {
     assert_eq!(names(find("-j 1")), [one, two, "the system's"]);
     assert_eq!(names(find("-j 2")), [two, one, "the system's"]);
     let notes = find("-j 2")["notes"].to_string();
-    for left_out in ["idle: there is no copy", "lossy: the copy differs"] {
-        assert!(notes.contains(left_out), "{left_out} in {notes}");
-    }
+    assert_contains(
+        &notes,
+        &["idle: there is no copy", "lossy: the copy differs"],
+    );
     let sparse = find("sparse")["notes"].to_string();
     assert!(sparse.contains("filling: the holes are filled"), "{sparse}");
     for experiment in experiments {
@@ -192,11 +194,8 @@ fn what_there_is_no_room_for_is_not_begun() {
         "100000000000",
     ];
     let mut bench = Command::new(BINARY);
-    let bench = bench.args(files).arg("--in").arg(folder.path());
-    let output = bench.output().expect("it ran");
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("inodes, and"), "{said}");
+    let report = run(bench.args(files).arg("--in").arg(folder.path()));
+    report.assert_failed(1, &["inodes, and"]);
     let left = std::fs::read_dir(folder.path()).expect("the folder");
     assert_eq!(left.count(), 0, "the scratch directory is gone");
 }
@@ -220,9 +219,10 @@ fn who_does_not_deliver_is_left_out_and_named() {
     let experiment = &document["experiments"][0];
     assert_eq!(names(experiment), OWN.map(|(name, _)| name));
     let notes = experiment["notes"].to_string();
-    for left_out in ["liar: reports 5 bytes", "mute ended", "rude answers"] {
-        assert!(notes.contains(left_out), "{left_out} in {notes}");
-    }
+    assert_contains(
+        &notes,
+        &["liar: reports 5 bytes", "mute ended", "rude answers"],
+    );
 }
 
 /// That the last contender of each case has no figures, and the first one one of each round; what
@@ -254,7 +254,7 @@ fn a_program_that_fails_in_the_middle_is_left_out_and_the_others_go_on() {
     assert_eq!(list(experiment, "cases").len(), 2);
     let notes = notes_without_the_last(experiment, 3);
     let failed = "tired failed in round 2 of 3 and is left out from there on: running tired";
-    assert!(notes.contains(failed), "{notes}");
+    assert_contains(&notes, &[failed]);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
     let experiment = &document["experiments"][0];
     assert_eq!(list(experiment, "cases").len(), 2);
     let notes = notes_without_the_last(experiment, 2);
-    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
+    assert_contains(&notes, &["tired failed in round 2 of 2"]);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
     let few = ["--quick", "--connections", "2", "--rounds", "2"];
     let document = bench(&[&["many"], &few[..], &["--server", &tired]].concat());
     let notes = notes_without_the_last(&document["experiments"][0], 2);
-    assert!(notes.contains("tired failed in round 2 of 2"), "{notes}");
+    assert_contains(&notes, &["tired failed in round 2 of 2"]);
 }
 
 #[test]
@@ -313,37 +313,25 @@ fn idle_connections_are_counted_by_what_each_takes() {
 
 #[test]
 fn another_machine_can_receive() {
-    let (mut sink, port) = sink();
+    let (_sink, port) = sink();
     let to = format!("127.0.0.1:{port}");
     let arguments = ["socket", "--sizes", "1MB", "--rounds", "1", "--to", &to];
     let document = bench(&arguments);
     assert_eq!(list(&document, "experiments").len(), 2);
-    sink.kill().expect("it ends");
-    sink.wait().expect("it ended");
 }
 
 /// A sink on two free ports next to each other.
-fn sink() -> (Child, u16) {
+fn sink() -> (ChildProcess, u16) {
     for _ in 0..100 {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let listen = format!("127.0.0.1:{port}");
-        let mut sink = Command::new(BINARY)
-            .args(["bench", "sink", "--listen", &listen])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let mut output = BufReader::new(sink.stdout.take().expect("its output"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("a line");
-        if line.contains("receiving on") {
-            // What it says later has to go somewhere.
-            std::thread::spawn(move || output.lines().for_each(drop));
+        let mut sink = Command::new(BINARY);
+        let sink = ChildProcess::spawn(sink.args(["bench", "sink", "--listen", &listen]));
+        if sink.hear("").contains("receiving on") {
             return (sink, port);
         }
-        sink.wait().expect("it ended");
     }
     panic!("no two free ports next to each other");
 }
@@ -370,17 +358,9 @@ fn interrupted_it_keeps_the_rounds_that_are_done_and_leaves_nothing_behind() {
     let mut bench = spawn_into(&mut command, &arguments, &json);
     // 1 for the trial, 40 for the warm-up, and two rounds.
     let enough = 1 + 3 * 40;
-    while std::fs::metadata(&log).map_or(0, |log| log.len()) < enough {
-        assert!(
-            bench.try_wait().expect("a look").is_none(),
-            "it ended by itself"
-        );
-        std::thread::yield_now();
-    }
-    let pid = Pid::from_child(&bench);
-    kill_process(pid, Signal::INT).expect("it is there");
-    let status = bench.wait().expect("it ended");
-    assert_eq!(status.code(), Some(130));
+    bench.until(|| std::fs::metadata(&log).map_or(0, |log| log.len()) >= enough);
+    bench.signal(Signal::INT);
+    assert_eq!(bench.end().code, Some(130));
     let document = read(&json);
     assert_eq!(document["outcome"], "interrupted");
     let case = &document["experiments"][0]["cases"][0];

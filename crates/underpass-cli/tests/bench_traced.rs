@@ -5,57 +5,53 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
-use support::{BINARY, list, read, spawn_into};
+use support::{BINARY, WAITS, list, read, spawn_into};
+use underpass_testkit::{ExitReport, run, strace};
 
 const RUN: [&str; 5] = ["socket", "--sizes", "4MB", "--receiver", "discard"];
 
 /// A run in which each sendfile takes thirty milliseconds longer, or none does.
-fn run(folder: &Path, name: &str, rounds: &str, delay: Option<&str>) -> PathBuf {
+fn measure(folder: &Path, name: &str, rounds: &str, delay: Option<&str>) -> PathBuf {
     let json = folder.join(name);
     let mut command = match delay {
         None => Command::new(BINARY),
         Some(delay) => {
-            let mut strace = Command::new("strace");
             let inject = format!("inject={delay}");
-            strace.args(["-f", "-q", "--seccomp-bpf", "-o", "/dev/null"]);
-            strace.args(["-e", "trace=sendfile", "-e", &inject, BINARY]);
+            let mut strace = strace(Path::new("/dev/null"), &["trace=sendfile", &inject]);
+            strace.arg(BINARY);
             strace
         }
     };
     let arguments = [&RUN[..], &["--rounds", rounds]].concat();
-    let status = spawn_into(&mut command, &arguments, &json).wait();
-    assert!(status.expect("it ended").success());
+    let bench = spawn_into(&mut command, &arguments, &json);
+    bench.end_within(WAITS).assert_success();
     json
 }
 
-fn compare(before: &Path, after: &Path) -> (Output, Value) {
+fn compare(before: &Path, after: &Path) -> (ExitReport, Value) {
     let changes = after.with_extension("changes");
-    let output = Command::new(BINARY)
-        .args(["bench", "compare"])
-        .args([before, after])
-        .arg("--json")
-        .arg(&changes)
-        .output()
-        .expect("it starts");
-    (output, read(&changes))
+    let mut compare = Command::new(BINARY);
+    compare.args(["bench", "compare"]).args([before, after]);
+    let report = run(compare.arg("--json").arg(&changes));
+    (report, read(&changes))
 }
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_slowed_mechanism_is_caught_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
-    let before = run(folder.path(), "before.json", "6", None);
-    let after = run(
+    let before = measure(folder.path(), "before.json", "6", None);
+    let after = measure(
         folder.path(),
         "after.json",
         "6",
         Some("sendfile:delay_exit=30000"),
     );
     let (output, changes) = compare(&before, &after);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
     let worse = list(&changes, "worse");
     // The largest change comes first.
     assert_eq!(worse[0]["contender"], "sendfile", "{output:?}");
@@ -102,13 +98,13 @@ fn each_figures(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
 #[ignore = "needs strace; run by cargo xtask test"]
 fn equal_runs_are_called_equal() {
     let folder = tempfile::tempdir().expect("a folder");
-    let document = read(&run(folder.path(), "whole.json", "10", None));
+    let document = read(&measure(folder.path(), "whole.json", "10", None));
     let paths = ["one.json", "other.json"].map(|name| folder.path().join(name));
     for (path, half) in paths.iter().zip(halves(&document)) {
         std::fs::write(path, half.to_string()).expect("a file");
     }
     let (output, changes) = compare(&paths[0], &paths[1]);
-    assert!(output.status.success(), "{output:?}");
+    output.assert_success();
     let changed = (
         list(&changes, "worse").len(),
         list(&changes, "better").len(),

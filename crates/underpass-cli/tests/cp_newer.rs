@@ -2,10 +2,11 @@
 //! announces: a table of command lines and their outcomes. No other cp is needed.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
+
+use underpass_testkit::{ExitReport, disk_folder, run_with_input};
 
 /// `a` is newer than `old`, older than `new`; `folder` has a file `f`, `dst/folder` is a symbolic
 /// link to the empty folder `real`; `holes` is 1 MiB of nothing.
@@ -170,15 +171,15 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
         let output = cp(ground.path(), row.arguments, row.answers);
         let (name, content) = row.left;
         let left = fs::read_to_string(ground.path().join(name)).ok();
-        let told = (text(&output.stdout), text(&output.stderr));
-        let is_right = output.status.code() == Some(row.code)
+        let told = (output.output, output.errors);
+        let is_right = output.code == Some(row.code)
             && told == (row.stdout.to_owned(), row.stderr.to_owned())
             && left.as_deref() == content;
         if !is_right {
             let news = row.news;
-            let status = output.status;
+            let code = output.code;
             wrong.push(format!(
-                "{news}: {row:?}\n  came to {status:?} {told:?}, {name}: {left:?}"
+                "{news}: {row:?}\n  came to {code:?} {told:?}, {name}: {left:?}"
             ));
         }
     }
@@ -196,7 +197,7 @@ fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     let ground = ground();
     let output = cp(ground.path(), &["--reflink=always", "a", "fresh"], "");
     let left = fs::read_to_string(ground.path().join("fresh")).ok();
-    match output.status.code() {
+    match output.code {
         Some(0) => assert_eq!(left.as_deref(), Some("a"), "{CLONE_GONE}"),
         code => assert_eq!((code, left), (Some(1), None), "{CLONE_GONE}"),
     }
@@ -207,14 +208,14 @@ fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
 fn never_sparse_is_allocated_in_full() {
     let ground = ground();
     let output = cp(ground.path(), &["--sparse=never", "holes", "fresh"], "");
-    assert!(output.status.success(), "{output:?}");
+    output.assert_success();
     let fresh = fs::metadata(ground.path().join("fresh")).expect("a copy");
     assert_eq!(fresh.len(), 1 << 20);
     assert!(fresh.blocks() * 512 >= 1 << 20, "{} blocks", fresh.blocks());
 }
 
 fn ground() -> tempfile::TempDir {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = disk_folder();
     let at = |name: &str| folder.path().join(name);
     for (name, second) in [("old", 1), ("a", 2), ("new", 3)] {
         fs::write(at(name), name).expect("room");
@@ -237,24 +238,9 @@ fn ground() -> tempfile::TempDir {
 }
 
 /// Under the name `cp`, found in `PATH`, as people run it.
-fn cp(folder: &Path, arguments: &[&str], answers: &str) -> Output {
-    let mut child = Command::new("cp")
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", folder)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // Who asks nothing reads nothing.
-    let _ = stdin.write_all(answers.as_bytes());
-    drop(stdin);
-    child.wait_with_output().expect("it ends")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn cp(folder: &Path, arguments: &[&str], answers: &str) -> ExitReport {
+    let mut cp = Command::new("cp");
+    cp.args(arguments).current_dir(folder);
+    cp.env("PATH", folder).env("LC_ALL", "C");
+    run_with_input(&mut cp, answers.as_bytes())
 }

@@ -5,13 +5,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
+use underpass_testkit::{ChildProcess, ExitReport, disk_folder, run, run_with_input};
 
 fn scratch() -> tempfile::TempDir {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir(path("s")).expect("room");
     std::fs::write(path("s/big"), vec![7; 300_000]).expect("room");
@@ -35,20 +36,12 @@ fn as_cp(folder: &Path) -> Command {
     command
 }
 
-fn output(command: &mut Command) -> Output {
-    command.output().expect("starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
 #[test]
 fn explain_tells_plan_and_account() {
     let folder = scratch();
-    let done = output(tool(folder.path()).args(["--explain", "s/big", "b"]));
-    let lines: Vec<_> = text(&done.stdout).lines().collect();
-    assert_eq!(done.status.code(), Some(0));
+    let done = run(tool(folder.path()).args(["--explain", "s/big", "b"]));
+    let lines: Vec<_> = done.output.lines().collect();
+    assert_eq!(done.code, Some(0));
     assert_eq!(lines[0], "'s/big' -> 'b'");
     assert!(lines[1].starts_with("plan: "), "{lines:?}");
     assert!(lines[2].starts_with("account: "), "{lines:?}");
@@ -59,11 +52,12 @@ fn explain_tells_plan_and_account() {
 fn every_line_of_json_is_an_object() {
     let folder = scratch();
     let mut command = tool(folder.path());
-    let done = output(command.args(["--json", "--verify", "-r", "s", "nox", "s/big", "d"]));
-    assert_eq!(done.status.code(), Some(1), "d is no folder");
+    let done = run(command.args(["--json", "--verify", "-r", "s", "nox", "s/big", "d"]));
+    assert_eq!(done.code, Some(1), "d is no folder");
     std::fs::create_dir(folder.path().join("d")).expect("room");
-    let done = output(command.stdin(Stdio::null()));
-    let lines: Vec<Value> = text(&done.stdout)
+    let done = run(command.stdin(Stdio::null()));
+    let lines: Vec<Value> = done
+        .output
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
@@ -95,9 +89,9 @@ fn every_line_of_json_is_an_object() {
 #[test]
 fn a_dry_run_tells_and_does_nothing() {
     let folder = scratch();
-    let done = output(tool(folder.path()).args(["--dry-run", "-r", "s", "d"]));
-    assert_eq!(done.status.code(), Some(0));
-    let told = text(&done.stdout);
+    let done = run(tool(folder.path()).args(["--dry-run", "-r", "s", "d"]));
+    assert_eq!(done.code, Some(0));
+    let told = &done.output;
     assert!(told.contains("'s/big' -> 'd/big'\n"), "{told}");
     assert!(told.contains(r"'s/odd'$'\377' -> 'd/odd'$'\377'"), "{told}");
     assert!(!folder.path().join("d").exists());
@@ -106,14 +100,14 @@ fn a_dry_run_tells_and_does_nothing() {
 #[test]
 fn calls_and_errnos_are_named_to_people_only() {
     let folder = scratch();
-    let ours = output(tool(folder.path()).args(["nox", "d"]));
+    let ours = run(tool(folder.path()).args(["nox", "d"]));
     let expected = "underpass cp: cannot stat 'nox': No such file or directory (fstatat: ENOENT)\n";
-    assert_eq!(text(&ours.stderr), expected);
-    let gnus = output(as_cp(folder.path()).args(["nox", "d"]));
+    assert_eq!(ours.errors, expected);
+    let gnus = run(as_cp(folder.path()).args(["nox", "d"]));
     let expected = "cp: cannot stat 'nox': No such file or directory\n";
-    assert_eq!(text(&gnus.stderr), expected);
-    let tree = output(tool(folder.path()).args(["-r", "nox", "s", "."]));
-    let told = text(&tree.stderr);
+    assert_eq!(gnus.errors, expected);
+    let tree = run(tool(folder.path()).args(["-r", "nox", "s", "."]));
+    let told = &tree.errors;
     let last = told.lines().last().expect("lines");
     assert!(
         last.starts_with("underpass cp: not all could be copied: "),
@@ -125,16 +119,16 @@ fn calls_and_errnos_are_named_to_people_only() {
 fn a_copy_that_broke_off_names_both_files_and_how_far_it_came_to_people_only() {
     let folder = scratch();
     let words = "error writing '/dev/full': No space left on device";
-    let gnus = output(as_cp(folder.path()).args(["s/big", "/dev/full"]));
-    assert_eq!(text(&gnus.stderr), format!("cp: {words}\n"));
-    let ours = output(tool(folder.path()).args(["s/big", "/dev/full"]));
-    let told = text(&ours.stderr);
+    let gnus = run(as_cp(folder.path()).args(["s/big", "/dev/full"]));
+    assert_eq!(gnus.errors, format!("cp: {words}\n"));
+    let ours = run(tool(folder.path()).args(["s/big", "/dev/full"]));
+    let told = &ours.errors;
     let begin = format!("underpass cp: {words} (");
     assert!(told.starts_with(&begin), "{told}");
     let end = ": ENOSPC; from 's/big'; 0 bytes had moved)\n";
     assert!(told.ends_with(end), "{told}");
-    let json = output(tool(folder.path()).args(["--json", "s/big", "/dev/full"]));
-    let problem = text(&json.stdout).lines().next().expect("lines");
+    let json = run(tool(folder.path()).args(["--json", "s/big", "/dev/full"]));
+    let problem = json.output.lines().next().expect("lines");
     let problem: Value = serde_json::from_str(problem).expect("JSON");
     assert_eq!(problem["path"], "/dev/full");
     assert_eq!(problem["other"], "s/big");
@@ -147,49 +141,30 @@ fn who_is_asked_decides() {
     let folder = scratch();
     std::fs::write(folder.path().join("b"), "old").expect("room");
     for (answer, size) in [("n\n", 3), ("", 3), ("yes\n", 300_000)] {
-        let mut child = as_cp(folder.path())
-            .args(["-i", "s/big", "b"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut stdin = child.stdin.take().expect("a pipe");
-        stdin.write_all(answer.as_bytes()).expect("writes");
-        drop(stdin);
-        let done = child.wait_with_output().expect("ends");
-        assert_eq!(text(&done.stderr), "cp: overwrite 'b'? ");
+        let mut cp = as_cp(folder.path());
+        let done = run_with_input(cp.args(["-i", "s/big", "b"]), answer.as_bytes());
+        assert_eq!(done.errors, "cp: overwrite 'b'? ");
         let found = std::fs::metadata(folder.path().join("b")).expect("b");
         assert_eq!(found.len(), size, "{answer:?}");
     }
 }
 
 /// Waits until a file has begun, so that the signal comes in the middle of it.
-fn stopped(mut child: Child, begun: &Path, signal: &str) -> Output {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while std::fs::metadata(begun).map_or(0, |file| file.len()) == 0 {
-        assert!(Instant::now() < deadline, "it never began");
-        assert!(child.try_wait().expect("waits").is_none(), "it ended");
-        std::thread::yield_now();
-    }
-    let killed = Command::new("kill")
-        .args([signal, &child.id().to_string()])
-        .status();
-    assert!(killed.expect("kill starts").success());
-    child.wait_with_output().expect("ends")
+fn stopped(mut child: ChildProcess, begun: &Path, signal: Signal) -> ExitReport {
+    child.until(|| std::fs::metadata(begun).is_ok_and(|file| file.len() > 0));
+    child.signal(signal);
+    child.end()
 }
 
 #[test]
 fn a_signal_ends_it_and_what_was_done_is_told() {
-    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = scratch();
-        let child = tool(folder.path())
-            .args(["--bwlimit=64", "-r", "s", "d"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
+        let mut cp = tool(folder.path());
+        let child = ChildProcess::spawn(cp.args(["--bwlimit=64", "-r", "s", "d"]));
         let done = stopped(child, &folder.path().join("d/big"), signal);
-        assert_eq!(done.status.code(), Some(code), "{done:?}");
-        let told = text(&done.stderr);
+        assert_eq!(done.code, Some(code), "{done:?}");
+        let told = &done.errors;
         assert!(
             told.contains("underpass cp: stopped copying 's/big' after"),
             "{told}"
@@ -202,19 +177,17 @@ fn a_signal_ends_it_and_what_was_done_is_told() {
 fn as_cp_a_signal_kills() {
     let folder = scratch();
     let fifo = folder.path().join("fifo");
-    let made = Command::new("mkfifo").arg(&fifo).status();
-    assert!(made.expect("mkfifo starts").success());
-    let child = as_cp(folder.path())
-        .args(["fifo", "b"])
-        .spawn()
-        .expect("starts");
+    run(Command::new("mkfifo").arg(&fifo)).assert_success();
+    let child = ChildProcess::spawn(as_cp(folder.path()).args(["fifo", "b"]));
+    // For reading, too: so it opens before there is a reader.
     let mut writer = std::fs::OpenOptions::new()
+        .read(true)
         .write(true)
         .open(&fifo)
-        .expect("a reader");
+        .expect("a FIFO");
     writer.write_all(b"begun").expect("writes");
-    let done = stopped(child, &folder.path().join("b"), "-INT");
-    assert_eq!(done.status.signal(), Some(2));
+    let done = stopped(child, &folder.path().join("b"), Signal::INT);
+    assert_eq!(done.signal, Some(2));
 }
 
 #[test]
@@ -252,10 +225,9 @@ fn nobody_has_to_read_to_the_end() {
 #[test]
 fn shells_and_man_learn_of_every_command() {
     let run = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
-        let done = output(command.args(words));
-        assert!(done.status.success(), "{words:?}");
-        text(&done.stdout).to_owned()
+        let done = run(Command::new(env!("CARGO_BIN_EXE_underpass")).args(words));
+        done.assert_success();
+        done.output
     };
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completions = run(&["completions", shell]);

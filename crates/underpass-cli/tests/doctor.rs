@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{MECHANISMS, doctor, json, pair, pairs, paths};
+use support::{MECHANISMS, doctor, json, json_of, pair, pairs, paths};
+use underpass_testkit::{assert_contains, run};
 
 #[test]
 fn every_pair_has_every_mechanism() {
@@ -94,7 +95,7 @@ fn a_file_system_is_named_with_its_mount() {
 fn nothing_is_left_behind() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("mine"), "untouched").unwrap();
-    assert_eq!(doctor(&[directory.path()]).status.code(), Some(0));
+    assert_eq!(doctor(&[directory.path()]).code, Some(0));
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
     assert_eq!(left.len(), 1);
     assert_eq!(
@@ -176,7 +177,7 @@ fn many_paths_are_copied_between_in_part() {
         .count();
     assert_eq!(copies, 6 + 5 + 5);
     let too_many = ["/tmp"; 17].map(Path::new);
-    assert_eq!(doctor(&too_many).status.code(), Some(2));
+    assert_eq!(doctor(&too_many).code, Some(2));
 }
 
 #[test]
@@ -190,32 +191,27 @@ fn the_table_fits_80_columns_and_has_no_colour_where_nobody_looks() {
     let odd = directory.path().join("a\u{1b}[31mb\nc");
     fs::create_dir(&odd).unwrap();
     let output = doctor(&[&long, &odd, Path::new("/proc"), Path::new("/no/such/path")]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = output.output;
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     assert!(!text.contains('\u{1b}'), "{text}");
-    for section in [
+    let sections = [
         "Paths",
         "Tests",
         "Mechanisms that Underpass uses here",
         "Kernel TLS",
         "Advice",
-    ] {
-        assert!(text.contains(section), "{text}");
-    }
+    ];
+    assert_contains(&text, &sections);
 }
 
 #[test]
 fn a_low_limit_of_open_files_is_advised_on() {
     let directory = tempfile::tempdir().unwrap();
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -n 512 && exec \"$0\" doctor --json \"$1\""])
-        .arg(support::BINARY)
-        .arg(directory.path())
-        .output()
-        .unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut limited = Command::new("sh");
+    let limited = limited.args(["-c", "ulimit -n 512 && exec \"$0\" doctor --json \"$1\""]);
+    let (report, _) = json_of(limited.arg(support::BINARY).arg(directory.path()));
     assert_eq!(report["open_files"]["soft"], 512);
     let advice = report["advice"].as_array().unwrap();
     let advice = advice.iter().find(|advice| advice["about"] == "open-files");
@@ -229,13 +225,11 @@ fn a_low_limit_of_open_files_is_advised_on() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let output = Command::new("sh")
-        .args(["-c", "\"$0\" doctor /proc | head -n 1"])
-        .arg(support::BINARY)
-        .output()
-        .unwrap();
-    assert!(output.stdout.starts_with(b"underpass "), "{output:?}");
-    assert!(output.stderr.is_empty(), "{output:?}");
+    let mut piped = Command::new("sh");
+    let piped = piped.args(["-c", "\"$0\" doctor /proc | head -n 1"]);
+    let report = run(piped.arg(support::BINARY));
+    report.assert_clean();
+    assert!(report.output.starts_with("underpass "), "{report:?}");
 }
 
 #[test]

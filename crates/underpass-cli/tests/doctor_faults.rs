@@ -3,12 +3,12 @@
 #[path = "support/doctor.rs"]
 mod support;
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 use support::{BINARY, json_of, pair};
+use underpass_testkit::run;
 
 /// The tool under strace. Whoever runs tests in the background ignores SIGINT for all of them.
 fn under(fault: &str, directory: &Path) -> Command {
@@ -131,9 +131,9 @@ fn an_interrupt_in_the_middle_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     // The third call of a thread: one of a trial between files, for probing takes one only.
     let fault = "splice:signal=SIGINT:when=3";
-    let output = under(fault, directory.path()).output().unwrap();
-    assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
-    assert!(output.stdout.is_empty(), "{output:?}");
+    let report = run(&mut under(fault, directory.path()));
+    assert_eq!(report.signal, Some(SIGINT), "{report:?}");
+    assert!(report.output.is_empty(), "{report:?}");
     let left = std::fs::read_dir(directory.path()).unwrap();
     assert_eq!(left.count(), 0);
 }

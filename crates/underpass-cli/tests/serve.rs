@@ -63,7 +63,7 @@ fn it_says_whether_workers_are_confined_and_they_are_so_and_serve() {
         assert_eq!(is_confined, is_worker && holds, "{thread}");
     }
     let free = Server::with(&["--confine", "off"]);
-    assert!(free.greeting().contains("not confined, as asked"));
+    assert!(free.greeting().contains("not confined, as configured"));
     assert!(
         confined_threads(&free)
             .iter()
@@ -164,7 +164,7 @@ fn a_taken_port_is_told_with_what_to_do() {
     let server = Server::start();
     let address = server.address().to_string();
     let second = serve(&["--listen", &address]);
-    let port = format!("port {} is taken", server.address().port());
+    let port = format!("port {} is in use", server.address().port());
     second.assert_failed(1, &[&port, "--listen"]);
 }
 

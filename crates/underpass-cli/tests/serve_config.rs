@@ -256,17 +256,15 @@ fn a_setting_that_makes_no_sense_is_told_by_its_name() {
         command.env("UNDERPASS_SET", "site.etagg=1\nworkers=none");
         run(command.args(settings.iter().flat_map(|setting| ["--set", setting])))
     };
+    let mistakes = [
+        "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
+        "UNDERPASS_SET workers=none: invalid type: string \"none\"",
+        "--set connections.rate-maxx=1: unknown field `rate-maxx`",
+        "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
+    ];
     for name in ["--check", "--config"] {
         let report = report(name, &["connections.rate-maxx=1", "site.symlinks=some"]);
-        report.assert_failed(
-            1,
-            &[
-                "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
-                "UNDERPASS_SET workers=none: invalid type: string \"none\"",
-                "--set connections.rate-maxx=1: unknown field `rate-maxx`",
-                "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
-            ],
-        );
+        report.assert_failed(1, &mistakes);
     }
     report("--check", &["workers"]).assert_failed(2, &["is not KEY=VALUE"]);
     let output = run(underpass()

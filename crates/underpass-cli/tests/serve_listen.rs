@@ -80,7 +80,7 @@ fn a_dead_servers_socket_is_replaced_and_a_living_ones_refused() {
     let at = format!("unix:{}", path.display());
     drop(UnixListener::bind(&path).unwrap());
     let server = start(&[&at], folder.path());
-    serve(&["--listen", &at]).assert_failed(1, &["another process does; stop"]);
+    serve(&["--listen", &at]).assert_failed(1, &["another process listens there; stop"]);
     assert_eq!(get_unix(&path, "/f"), content);
     server.stop();
 }

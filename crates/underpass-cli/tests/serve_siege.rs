@@ -66,7 +66,9 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     let end = server.stop();
     end.assert_success();
     assert_eq!(
-        end.errors.matches("connections wait: accept").count(),
+        end.errors
+            .matches("connections have to wait: accept")
+            .count(),
         1,
         "{}",
         end.errors

@@ -94,7 +94,7 @@ fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
     for (user, told) in [
         ("nobody-of-that-name", "no such user"),
         ("nobody:no-group-of-that-name", "no group"),
-        ("root", "root has all rights"),
+        ("root", "root has all privileges"),
         ("4242", "no group is named"),
     ] {
         let report = serve(&["--listen", "127.0.0.1:0", "--user", user, "/"]);

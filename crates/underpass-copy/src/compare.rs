@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use underpass::Side;
 
 use content_hash::ContentHash;
-use extents::Extents;
+use extents::ExtentMap;
 
 /// What is read and compared at once: some milliseconds even from a slow disk.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// What comparing came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
+pub(crate) enum Comparison {
     /// Equal as far as they were to be compared; the content hash of that much, in hexadecimal.
     ///
     /// It depends on the content alone, and not on where the holes are. It is the BLAKE3 hash of
@@ -41,8 +41,8 @@ pub(crate) fn compare(
     dest: BorrowedFd<'_>,
     len: u64,
     tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Compared, (Side, Errno)> {
-    let (mut source, mut dest) = Reading::of_both(source, dest, len)?;
+) -> Result<Comparison, (Side, Errno)> {
+    let (mut source, mut dest) = ComparedFile::of_both(source, dest, len)?;
     let mut hash = ContentHash::default();
     let mut at = 0;
     while at < len {
@@ -57,7 +57,7 @@ pub(crate) fn compare(
                 let bytes = BLOCK_BYTES.min(usize::try_from(len - at).unwrap_or(BLOCK_BYTES));
                 let (one, other) = (source.read(at, bytes)?, dest.read(at, bytes)?);
                 if let Some(same) = first_difference(one, other, bytes) {
-                    return Ok(Compared::DifferentAt(at + same as u64));
+                    return Ok(Comparison::DifferentAt(at + same as u64));
                 }
                 hash.data(one);
                 bytes as u64
@@ -65,10 +65,10 @@ pub(crate) fn compare(
         };
         at += advanced;
         if tick(advanced).is_break() {
-            return Ok(Compared::Stopped);
+            return Ok(Comparison::Stopped);
         }
     }
-    Ok(Compared::Equal(hash.finish()))
+    Ok(Comparison::Equal(hash.finish()))
 }
 
 /// Makes the kernel forget what it holds of a file, so that it is read from the disk when it is
@@ -79,14 +79,14 @@ pub(crate) fn forget_pages(file: BorrowedFd<'_>) {
 }
 
 /// One side.
-struct Reading<'a> {
+struct ComparedFile<'a> {
     file: BorrowedFd<'a>,
     side: Side,
-    extents: Extents,
+    extents: ExtentMap,
     buffer: Vec<u8>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ComparedFile<'a> {
     fn of_both(
         source: BorrowedFd<'a>,
         dest: BorrowedFd<'a>,
@@ -98,8 +98,8 @@ impl<'a> Reading<'a> {
         );
         // What fits into a block is read sooner than asked about.
         if len > BLOCK_BYTES as u64 && both.0.is_sparse()? && both.1.is_sparse()? {
-            both.0.extents = Extents::Unknown;
-            both.1.extents = Extents::Unknown;
+            both.0.extents = ExtentMap::Unknown;
+            both.1.extents = ExtentMap::Unknown;
         }
         Ok(both)
     }
@@ -109,7 +109,7 @@ impl<'a> Reading<'a> {
         Self {
             file,
             side,
-            extents: Extents::AllData,
+            extents: ExtentMap::AllData,
             buffer: vec![0; bytes],
         }
     }

@@ -17,21 +17,21 @@ use std::ffi::{CStr, CString, OsString};
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use underpass::drive::blocking::Shielded;
+use underpass::drive::blocking::SigxfszGuard;
 
 use crate::fs::path::joined;
 use crate::options::Backup;
-use crate::report::event::{Outcome, Travel};
-use crate::report::problem::{Problem, What};
-use crate::run::Run;
+use crate::report::event::{EntryOutcome, TransferReport};
+use crate::report::problem::{Problem, ProblemKind};
+use crate::run::CopyRun;
 use crate::tree::task::{Role, Task};
 
 /// An entry that is being copied, and by which thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a CopyRun<'a>,
     pub(crate) task: &'a Task,
-    pub(crate) shielded: &'a Shielded,
+    pub(crate) sigxfsz_guard: &'a SigxfszGuard,
 }
 
 /// Where the copy goes.
@@ -87,14 +87,14 @@ impl Destination {
 
 /// What came of an entry.
 pub(crate) struct EntryResult {
-    pub(crate) outcome: Outcome,
-    pub(crate) travel: Option<Box<Travel>>,
+    pub(crate) outcome: EntryOutcome,
+    pub(crate) travel: Option<Box<TransferReport>>,
     pub(crate) resumed: u64,
     pub(crate) hash: Option<String>,
 }
 
 impl EntryResult {
-    pub(crate) const fn of(outcome: Outcome) -> Self {
+    pub(crate) const fn of(outcome: EntryOutcome) -> Self {
         Self {
             outcome,
             travel: None,
@@ -134,16 +134,16 @@ impl Entry<'_> {
 
     /// The copy was stopped when `bytes` of the content were in place.
     pub(crate) fn stopped(&self, bytes: u64) -> Problem {
-        Problem::said(What::Stopped(bytes), self.source_shown()).and(self.dest_shown())
+        Problem::new(ProblemKind::Stopped(bytes), self.source_shown()).with_other(self.dest_shown())
     }
 
     /// A call about the source failed.
-    pub(crate) fn at_source(&self, what: What, errno: Errno) -> Problem {
-        Problem::of(what, self.source_shown(), errno)
+    pub(crate) fn at_source(&self, kind: ProblemKind, errno: Errno) -> Problem {
+        Problem::failed(kind, self.source_shown(), errno)
     }
 
     /// A call about the destination failed.
-    pub(crate) fn at_dest(&self, what: What, errno: Errno) -> Problem {
-        Problem::of(what, self.dest_shown(), errno)
+    pub(crate) fn at_dest(&self, kind: ProblemKind, errno: Errno) -> Problem {
+        Problem::failed(kind, self.dest_shown(), errno)
     }
 }

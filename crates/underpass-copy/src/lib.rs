@@ -19,54 +19,54 @@ use std::num::NonZeroUsize;
 
 use entry::execute::CopyWorker;
 use report::reporter::{Delivery, OrderedReporter};
-use run::{Run, Sources};
-use tree::filter::Filter;
+use run::{CopyRun, SourceCount};
+use tree::filter::NameFilter;
 use workers::pool::WorkerPool;
 
 pub use options::{
-    Backup, Borders, Dangling, Durability, Effect, Existing, FolderLinks, Leftovers, Links,
-    MakingWay, Manner, Naming, Options, Placement, Preserve, Recursion, Rule, Slashes, Specials,
-    Target, Update, Verification, Wish,
+    AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, Dereference, FilterRule, Fsync,
+    OverwritePolicy, Preserve, PreserveLevel, RemoveExisting,
 };
 pub use report::event::{
-    Curiosity, EntryKind, Event, Finished, HolesSought, Observer, Outcome, Overwriting, Travel,
+    EntryKind, EntryOutcome, Event, EventDetail, Finished, HoleDetection, Observer,
+    OverwriteQuestion, TransferReport,
 };
-pub use report::problem::{OtherEnd, Problem, Severity, What, Worded};
-pub use report::progress::Progress;
-pub use report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
-pub use report::summary::{Ended, Summary};
+pub use report::problem::{OtherEnd, Problem, ProblemKind, ProblemMessage, Severity};
+pub use report::progress::CopyProgress;
+pub use report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
+pub use report::summary::{CopyEnd, CopySummary};
 pub use run::CopyContext;
 pub use walk::survey::survey;
 
 /// Copies `operands` as `options` say.
 ///
-/// With [`Target::Folder`] all operands are sources; otherwise the last one of at least two is the
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is the
 /// target. Blocks until all is done, and goes on after an error: what could not be done is told as
-/// a [`Problem`], and counted in the [`Summary`].
-pub fn copy(operands: &[OsString], options: &Options, context: CopyContext<'_>) -> Summary {
+/// a [`Problem`], and counted in the [`CopySummary`].
+pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
     let jobs = options.jobs.map_or(1, NonZeroUsize::get);
-    let jobs = jobs.min(Options::JOBS_MAX);
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
     let delivery = match jobs {
         1 => Delivery::Immediate,
         _ => Delivery::Ordered,
     };
     let reporter = OrderedReporter::new(context.observer, delivery);
-    let filter = match Filter::of(&options.rules) {
+    let filter = match NameFilter::of(&options.filters) {
         Ok(filter) => filter,
         Err(why) => {
-            reporter.problem(Problem::said(What::Pattern(why), OsString::new()));
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
             return reporter.finish();
         }
     };
     let one = match options.target {
-        Target::Folder(_) => 1,
+        CopyTarget::Folder(_) => 1,
         _ => 2,
     };
     let sources = match operands.len() > one {
-        true => Sources::IntoFolder,
-        false => Sources::One,
+        true => SourceCount::IntoFolder,
+        false => SourceCount::One,
     };
-    let run = Run::new(
+    let run = CopyRun::new(
         options,
         context,
         reporter,

@@ -22,43 +22,24 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::stat::file_type;
-use crate::options::{Preserve, Wish};
-use crate::report::problem::{Severity, What};
+use crate::options::{Preserve, PreserveLevel};
+use crate::report::problem::{ProblemKind, Severity};
 use file_handle::FileHandle;
 
 pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessFacts {
     /// Permission bits that new files lack.
     pub(crate) umask: u32,
     /// The effective user.
     pub(crate) user: u32,
-    /// Whether files have a security context.
-    pub(crate) labels: Labels,
+    /// Whether files have a security context of SELinux.
+    pub(crate) has_selinux: bool,
 }
 
-/// Whether files have a security context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Labels {
-    /// The kernel knows of none.
-    None,
-    /// That of SELinux.
-    Selinux,
-}
-
-impl Labels {
-    fn known() -> Self {
-        if Path::new("/sys/fs/selinux/enforce").exists() {
-            Self::Selinux
-        } else {
-            Self::None
-        }
-    }
-}
-
-impl Process {
+impl ProcessFacts {
     /// Asks the kernel. Where it doesn't tell the umask (`/proc` is not mounted), the umask is set
     /// and set back, which files that other threads create in that moment would feel.
     pub(crate) fn read() -> Self {
@@ -66,7 +47,7 @@ impl Process {
         Self {
             umask: umask_of(&status).unwrap_or_else(umask_by_setting),
             user: rustix::process::geteuid().as_raw(),
-            labels: Labels::known(),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
         }
     }
 
@@ -99,7 +80,7 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// The permission bits to create a copy with: private as long as its final mode or owner is still
 /// to be set. Folders can be filled, and files get their attributes, before they become read-only.
-pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process) -> u32 {
+pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessFacts) -> u32 {
     let mut mode = mode_unasked(source, wishes);
     match file_type(source) {
         FileType::Symlink => return PERMISSIONS,
@@ -120,9 +101,11 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &Process)
 /// The bits that a new copy has before the umask, where its mode isn't the source's.
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     let goes_along = match (wishes.mode, file_type(source)) {
-        (Wish::Refused, FileType::Directory) => return PERMISSIONS | source.st_mode & STICKY,
-        (Wish::Refused, FileType::Socket) => return PERMISSIONS,
-        (Wish::Refused, _) => return 0o666,
+        (PreserveLevel::Never, FileType::Directory) => {
+            return PERMISSIONS | source.st_mode & STICKY;
+        }
+        (PreserveLevel::Never, FileType::Socket) => return PERMISSIONS,
+        (PreserveLevel::Never, _) => return 0o666,
         (_, FileType::Directory) => PERMISSIONS | STICKY,
         (_, FileType::RegularFile | FileType::Symlink) => PERMISSIONS,
         (_, _) => PERMISSIONS | SPECIAL,
@@ -140,9 +123,9 @@ pub(crate) fn preserve(
     dest: MetadataTarget<'_>,
     creation: Creation,
     wishes: &Preserve,
-    process: &Process,
+    process: &ProcessFacts,
 ) -> Vec<MetadataError> {
-    let job = Job {
+    let job = MetadataCopy {
         stat,
         creation,
         wishes,
@@ -165,11 +148,11 @@ pub(crate) fn preserve(
 }
 
 /// What one copy is to get.
-struct Job<'a> {
+struct MetadataCopy<'a> {
     stat: &'a Stat,
     creation: Creation,
     wishes: &'a Preserve,
-    process: &'a Process,
+    process: &'a ProcessFacts,
     mode: FinalMode,
 }
 
@@ -188,7 +171,7 @@ enum FinalMode {
 }
 
 impl FinalMode {
-    fn of(stat: &Stat, creation: Creation, wishes: &Preserve, process: &Process) -> Self {
+    fn of(stat: &Stat, creation: Creation, wishes: &Preserve, process: &ProcessFacts) -> Self {
         if file_type(stat) == FileType::Symlink {
             return Self::AsMade;
         }
@@ -202,7 +185,7 @@ impl FinalMode {
         let with = unasked & !created & !process.umask;
         let without = created & !unasked;
         match wishes.mode {
-            Wish::Refused => Self::OnlyThese(unasked & !process.umask),
+            PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask),
             _ if with | without == 0 => Self::AsMade,
             _ => Self::Changed { with, without },
         }
@@ -211,14 +194,14 @@ impl FinalMode {
 
 /// Whether a copy has its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum OwnerState {
     /// It has, or isn't to have one.
     Settled,
     /// It hasn't: bits that would lend the owner's rights must not be set.
     Refused,
 }
 
-impl Job<'_> {
+impl MetadataCopy<'_> {
     fn is_done(&self) -> bool {
         let Preserve {
             mode: _,
@@ -235,21 +218,21 @@ impl Job<'_> {
     }
 
     fn wants_label(&self) -> bool {
-        self.wishes.context.is_wanted() && self.process.labels == Labels::Selinux
+        self.wishes.context.is_wanted() && self.process.has_selinux
     }
 
-    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> Owner {
+    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> OwnerState {
         let wish = self.wishes.ownership;
         if !wish.is_wanted() {
-            return Owner::Settled;
+            return OwnerState::Settled;
         }
         let Err((errno, call)) = self.change_owner(dest) else {
-            return Owner::Settled;
+            return OwnerState::Settled;
         };
-        if wish == Wish::Required && !self.process.may_lack_right(errno) {
-            errors.push(MetadataError::new(What::Ownership, errno, call));
+        if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
+            errors.push(MetadataError::new(ProblemKind::Ownership, errno, call));
         }
-        Owner::Refused
+        OwnerState::Refused
     }
 
     fn change_owner(&self, dest: &FileHandle<'_>) -> Result<(), (Errno, &'static str)> {
@@ -277,7 +260,7 @@ impl Job<'_> {
         &self,
         source: MetadataTarget<'_>,
         dest: &FileHandle<'_>,
-        owner: Owner,
+        owner: OwnerState,
         errors: &mut Vec<MetadataError>,
     ) {
         let reads =
@@ -304,9 +287,9 @@ impl Job<'_> {
     ) {
         if self.wishes.xattr.is_wanted() {
             let label = if self.wants_label() {
-                attributes::Label::Left
+                attributes::ContextHandling::Left
             } else {
-                attributes::Label::Copied
+                attributes::ContextHandling::Copied
             };
             let found = attributes::copy_all(source, dest, label);
             errors.extend(to_tell(self.wishes.xattr, found));
@@ -321,7 +304,7 @@ impl Job<'_> {
         &self,
         source: Option<&FileHandle<'_>>,
         dest: &FileHandle<'_>,
-        owner: Owner,
+        owner: OwnerState,
         errors: &mut Vec<MetadataError>,
     ) {
         let found = match (self.mode, source) {
@@ -343,13 +326,13 @@ impl Job<'_> {
                 acl::mode_error(result).into_iter().collect()
             }
         };
-        if self.wishes.mode != Wish::Tried {
+        if self.wishes.mode != PreserveLevel::BestEffort {
             errors.extend(found);
         }
     }
 
     /// A source folder without set-id and sticky bits says nothing of them.
-    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: Owner) -> u32 {
+    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: OwnerState) -> u32 {
         let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL);
         if mode & SPECIAL == 0 {
             mode | self.inherited(dest)
@@ -371,8 +354,8 @@ impl Job<'_> {
         if !wish.is_wanted() {
             return;
         }
-        if let (Err(errno), Wish::Required) = (dest.set_times(self.stat), wish) {
-            errors.push(MetadataError::new(What::Times, errno, "utimensat"));
+        if let (Err(errno), PreserveLevel::Required) = (dest.set_times(self.stat), wish) {
+            errors.push(MetadataError::new(ProblemKind::Times, errno, "utimensat"));
         }
     }
 }
@@ -392,33 +375,34 @@ pub(crate) fn set_times_of_link(
 }
 
 /// What of the errors with attributes that are wished so much somebody has to know.
-fn to_tell(wish: Wish, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
+fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
     match wish {
-        Wish::Required => (),
-        Wish::Told => {
+        PreserveLevel::Required => (),
+        PreserveLevel::Warn => {
             errors.retain(|error| error.errno != Errno::OPNOTSUPP);
             for error in &mut errors {
                 error.severity = Severity::Warning;
             }
         }
-        Wish::Refused | Wish::Unsaid | Wish::Tried => errors.clear(),
+        PreserveLevel::Never | PreserveLevel::Unset | PreserveLevel::BestEffort => errors.clear(),
     }
     errors
 }
 
 /// Whether two errors would be told in the same words.
 fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
-    let is_mode = |error: &MetadataError| matches!(error.what, What::Mode | What::Acl);
-    let same_what = one.what == other.what || (is_mode(one) && is_mode(other));
+    let is_mode =
+        |error: &MetadataError| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
+    let same_what = one.kind == other.kind || (is_mode(one) && is_mode(other));
     same_what && one.errno == other.errno && one.attribute == other.attribute
 }
 
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes
 /// rights away and stays.
-fn lent(stat: &Stat, owner: Owner) -> u32 {
+fn lent(stat: &Stat, owner: OwnerState) -> u32 {
     match (owner, file_type(stat)) {
-        (Owner::Settled, _) => 0,
-        (Owner::Refused, FileType::Directory) => SET_ID,
-        (Owner::Refused, _) => SPECIAL,
+        (OwnerState::Settled, _) => 0,
+        (OwnerState::Refused, FileType::Directory) => SET_ID,
+        (OwnerState::Refused, _) => SPECIAL,
     }
 }

@@ -1,4 +1,4 @@
-//! What a copy is asked to do: plain data, decided by whoever reads a command line.
+//! What to copy and how: plain data, from whoever reads a command line.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -6,65 +6,70 @@ use std::path::PathBuf;
 
 use underpass::{Cloning, Holes, Mechanism};
 
-/// All that a copy is asked to do. The default is `cp` without an option.
+/// The options of a copy. The default is `cp` without an option.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CopyOptions {
     /// What is made of a source (`-l`, `-s`, `--attributes-only`).
-    pub manner: Manner,
-    /// Whether folders are entered (`-r`).
-    pub recursion: Recursion,
-    /// Which symbolic links are followed (`-P`, `-H`, `-L`).
-    pub links: Links,
-    /// What of a file's metadata goes along (`-p`, `--preserve`, `--no-preserve`).
+    pub copy_mode: CopyMode,
+    /// Copies folders with all that is in them (`-r`); without it a folder is an error.
+    pub recursive: bool,
+    /// Which symbolic links of the source are followed (`-P`, `-H`, `-L`).
+    pub dereference: Dereference,
+    /// Which metadata is preserved (`-p`, `--preserve`, `--no-preserve`).
     pub preserve: Preserve,
-    /// What happens to a destination that is there already (`-n`, `-i`, `-u`).
-    pub existing: Existing,
-    /// What is removed to make way (`-f`, `--remove-destination`).
-    pub making_way: MakingWay,
+    /// What happens to an existing destination that is no folder (`-n`, `-i`, `-u`).
+    pub overwrite: OverwritePolicy,
+    /// Which existing files are removed first (`-f`, `--remove-destination`).
+    pub remove_existing: RemoveExisting,
     /// What happens to the old destination before it is overwritten (`-b`, `--backup`, `-S`).
     pub backup: Backup,
     /// What the last operand is (`-t`, `-T`).
-    pub target: Target,
-    /// What stands below the target folder (`--parents`).
-    pub naming: Naming,
-    /// Slashes at the end of a source (`--strip-trailing-slashes`).
-    pub slashes: Slashes,
-    /// Whether other file systems are entered (`-x`).
-    pub borders: Borders,
-    /// What special files become in recursion (`--copy-contents`).
-    pub specials: Specials,
-    /// What a symbolic link to a folder in the place of a destination folder is
+    pub target: CopyTarget,
+    /// Repeats the whole path of a source below the target folder, and makes the folders that are
+    /// missing there (`--parents`); without it the last component is the name of the copy.
+    pub parents: bool,
+    /// Removes slashes at the end of a source (`--strip-trailing-slashes`); without it `link/` is
+    /// the folder that the link leads to.
+    pub strip_trailing_slashes: bool,
+    /// Leaves a folder that is a mount point empty (`-x`).
+    pub one_file_system: bool,
+    /// In recursion, copies what can be read from special files instead of making special files
+    /// (`--copy-contents`).
+    pub copy_contents: bool,
+    /// Follows a symbolic link to a folder in the place of a destination folder
     /// (`--keep-directory-symlink`).
-    pub folder_links: FolderLinks,
-    /// A symbolic link that leads nowhere in the place of a destination (`POSIXLY_CORRECT`).
-    pub dangling: Dangling,
+    pub keep_directory_symlink: bool,
+    /// Writes through a destination that is a dangling symbolic link (`POSIXLY_CORRECT`); without
+    /// it such a link is an error.
+    pub write_through_dangling: bool,
     /// Holes of files (`--sparse`).
     pub holes: Holes,
     /// Shared blocks (`--reflink`).
     pub cloning: Cloning,
     /// The only mechanism that may move bytes (`--only`).
     pub only: Option<Mechanism>,
-    /// How a file comes to its name (`--atomic`).
-    pub placement: Placement,
-    /// What is on disk when the copy is said to be done (`--fsync`).
-    pub durability: Durability,
-    /// Whether copies are read back (`--verify`).
-    pub verification: Verification,
-    /// Whether what an earlier copy left is gone on with (`--resume`).
-    pub leftovers: Leftovers,
-    /// Which names take part, in the order given: the last one that matches decides
+    /// Writes a file beside its destination and renames it when it is complete (`--atomic`);
+    /// without it an existing file is overwritten in place and keeps owner, mode and links.
+    pub atomic: bool,
+    /// What is written to disk (`--fsync`).
+    pub fsync: Fsync,
+    /// Reads copies back from disk and compares them with their sources (`--verify`).
+    pub verify: bool,
+    /// Keeps what equals the source of an existing file, and copies the rest (`--resume`).
+    pub resume: bool,
+    /// Which names are copied, in the order given: the last rule that matches decides
     /// (`--exclude`, `--include`).
-    pub rules: Vec<Rule>,
-    /// Whether anything is done at all (`--dry-run`).
-    pub effect: Effect,
+    pub filters: Vec<FilterRule>,
+    /// Reports what would be done, and does nothing (`--dry-run`).
+    pub dry_run: bool,
     /// Bytes per second, all files together (`--bwlimit`).
     pub bytes_per_second_max: Option<u64>,
-    /// How many files at once (`-j`), at most [`Options::JOBS_MAX`]; 1 also means that what is told
-    /// comes at once.
+    /// How many files are copied at once (`-j`), at most [`CopyOptions::JOBS_MAX`]. With 1 each
+    /// event is delivered as it happens.
     pub jobs: Option<NonZeroUsize>,
 }
 
-impl Options {
+impl CopyOptions {
     /// More files at once than this would need more descriptors than a process usually has, and
     /// no disk or server has been seen to gain by it.
     pub const JOBS_MAX: usize = 128;
@@ -72,118 +77,108 @@ impl Options {
 
 /// What is made of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum CopyMode {
     /// A copy.
     #[default]
     Copy,
-    /// A file's metadata without its content.
+    /// A file with the metadata of the source, without its content.
     AttributesOnly,
     /// Another name of the same file.
     HardLink,
-    /// A symbolic link to it.
+    /// A symbolic link to the source.
     SymbolicLink,
-}
-
-/// Whether folders are entered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recursion {
-    /// A folder is an error.
-    #[default]
-    Off,
-    /// Folders are copied with all that is in them.
-    On,
 }
 
 /// Which symbolic links of the source are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Links {
-    /// All, or none where folders are entered: what `cp` does when it isn't told.
+pub enum Dereference {
+    /// None in recursion, otherwise all.
     #[default]
-    Unsaid,
+    Default,
     /// None: links are copied as links.
-    Kept,
-    /// Those named on the command line.
-    FollowedOnCommandLine,
+    Never,
+    /// The operands.
+    CommandLine,
     /// All.
-    Followed,
+    Always,
 }
 
-/// What of the metadata goes along.
+/// Which metadata is preserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preserve {
     /// Permission bits and access control lists.
-    pub mode: Wish,
+    pub mode: PreserveLevel,
     /// Owner and group.
-    pub ownership: Wish,
-    /// Times of last access and change.
-    pub timestamps: Wish,
-    /// Several names of one file stay names of one file.
-    pub links: Wish,
+    pub ownership: PreserveLevel,
+    /// Times of last access and modification.
+    pub timestamps: PreserveLevel,
+    /// Hard links: several names of one file stay names of one file.
+    pub links: PreserveLevel,
     /// The security context.
-    pub context: Wish,
+    pub context: PreserveLevel,
     /// Extended attributes.
-    pub xattr: Wish,
+    pub xattr: PreserveLevel,
 }
 
-/// How much something is wanted.
+/// Whether something is preserved, and what a failure to do so is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
-    /// Explicitly not.
-    Refused,
-    /// Nothing was said.
+pub enum PreserveLevel {
+    /// Not preserved, by an option.
+    Never,
+    /// Not preserved, by default.
     #[default]
-    Unsaid,
-    /// Where it can be had; where it can't, nothing is said of it.
-    Tried,
-    /// Failing to is told, and no error.
-    Told,
-    /// Failing to is an error.
+    Unset,
+    /// A failure is not reported.
+    BestEffort,
+    /// A failure is a warning.
+    Warn,
+    /// A failure is an error.
     Required,
 }
 
-impl Wish {
-    /// Whether it is to be done at all.
+impl PreserveLevel {
+    /// Whether it is to be preserved at all.
     pub fn is_wanted(self) -> bool {
-        self >= Self::Tried
+        self >= Self::BestEffort
     }
 }
 
-/// What happens to a destination that is there already and is no folder.
+/// What happens to an existing destination that is no folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
+pub enum OverwritePolicy {
     /// It is overwritten.
     #[default]
-    Overwritten,
-    /// Somebody is asked.
-    Asked(Update),
-    /// It stays, and nothing is said.
-    Kept,
+    Overwrite,
+    /// The user is asked.
+    Ask(AskWhen),
+    /// It stays.
+    Keep,
     /// It stays, and that is an error.
-    KeptAsError,
-    /// It stays unless it is older.
-    KeptUnlessOlder,
+    Fail,
+    /// It is overwritten if it is older.
+    UpdateOlder,
 }
 
-/// Whether asking is spared where the destination is not older.
+/// When the user is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Update {
-    /// Asked in any case.
+pub enum AskWhen {
+    /// Always.
     #[default]
-    All,
-    /// One that is not older stays, without asking.
+    Always,
+    /// If the destination is older; otherwise it stays.
     Older,
 }
 
-/// What is removed to make way.
+/// Which existing files are removed first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MakingWay {
-    /// Nothing: an existing file is overwritten in place.
+pub enum RemoveExisting {
+    /// None: they are overwritten in place.
     #[default]
-    Nothing,
-    /// A file that can't be opened for writing (`--force`).
-    Unwritable,
-    /// Every existing file, first (`--remove-destination`).
-    Everything,
+    Never,
+    /// Those that can't be opened for writing (`--force`).
+    IfUnwritable,
+    /// All (`--remove-destination`).
+    Always,
 }
 
 /// What happens to the old destination.
@@ -196,143 +191,41 @@ pub enum Backup {
     Simple(OsString),
     /// It is renamed: `name.~1~`, `name.~2~` and so on.
     Numbered,
-    /// Numbered where a numbered one is there already, else with this suffix.
+    /// Numbered where a numbered one exists, otherwise with this suffix.
     Existing(OsString),
 }
 
 /// What the last operand is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Target {
-    /// A folder that is copied into, if it is one; otherwise the name of the copy.
+pub enum CopyTarget {
+    /// A folder to copy into, if it is one; otherwise the name of the copy.
     #[default]
-    LastOperand,
+    Last,
     /// The name of the copy, whatever is there (`-T`).
-    LastOperandAsName,
-    /// This folder; all operands are sources (`-t`).
+    LastAsName,
+    /// A source, as all operands: they are copied into this folder (`-t`).
     Folder(PathBuf),
 }
 
-/// What stands below the target folder.
+/// What is written to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Naming {
-    /// The last component of the source.
+pub enum Fsync {
+    /// What the kernel has written by the end.
     #[default]
-    LastComponent,
-    /// All of the source's path; folders that lack are made (`--parents`).
-    Parents,
-}
-
-/// Slashes at the end of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Slashes {
-    /// They count: `link/` is the folder it leads to.
-    #[default]
-    Kept,
-    /// They are taken away.
-    Stripped,
-}
-
-/// Whether other file systems are entered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Borders {
-    /// They are.
-    #[default]
-    Crossed,
-    /// A folder that is a mount point stays empty.
-    Kept,
-}
-
-/// What special files become in recursion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Specials {
-    /// Special files.
-    #[default]
-    Recreated,
-    /// Regular files with what can be read from them.
-    Read,
-}
-
-/// A symbolic link to a folder in the place of a destination folder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FolderLinks {
-    /// Is in the way.
-    #[default]
-    Refused,
-    /// Is followed.
-    Followed,
-}
-
-/// A symbolic link that leads nowhere in the place of a destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dangling {
-    /// Is an error.
-    #[default]
-    Refused,
-    /// Is written through, as POSIX wants it.
-    WrittenThrough,
-}
-
-/// How a file comes to its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// It is written under it; an existing one is overwritten in place and keeps its owner, mode
-    /// and links.
-    #[default]
-    InPlace,
-    /// It is written beside it and renamed once it is complete: nobody ever sees half a file.
-    Atomic,
-}
-
-/// What is on disk when the copy is said to be done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// What the kernel wrote by then.
-    #[default]
-    Unsaid,
+    Never,
     /// Every file, when it is done.
     File,
     /// Every file, and the folder that names it.
     Folder,
-    /// Everything, at the end of all.
+    /// Everything, at the end.
     End,
-}
-
-/// Whether copies are read back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verification {
-    /// No.
-    #[default]
-    Off,
-    /// They are read from disk and compared with the source.
-    On,
-}
-
-/// Whether what an earlier copy left is gone on with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leftovers {
-    /// No: every file is copied from its beginning.
-    #[default]
-    Overwritten,
-    /// As far as a destination's content equals the source's, it stays, and only the rest is
-    /// copied.
-    Resumed,
 }
 
 /// A pattern of names, as a line of a `.gitignore`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// What matches takes no part.
+pub enum FilterRule {
+    /// Leaves out what matches.
     Exclude(String),
-    /// What matches takes part all the same.
+    /// Copies what matches, although it was excluded.
     Include(String),
-}
-
-/// Whether anything is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effect {
-    /// Yes.
-    #[default]
-    Real,
-    /// It is only told what would be done.
-    ToldOnly,
 }

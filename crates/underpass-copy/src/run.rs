@@ -14,16 +14,16 @@ use underpass::Kernel;
 
 use crate::fs::folder::Folder;
 use crate::fs::stat::changed_at;
-use crate::metadata::{self, Creation, MetadataTarget, Process};
-use crate::options::{Durability, Effect, Options, Wish};
+use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
+use crate::options::{CopyOptions, Fsync, PreserveLevel};
 use crate::report::event::Observer;
-use crate::report::problem::{Problem, What};
-use crate::report::progress::Progress;
+use crate::report::problem::{Problem, ProblemKind};
+use crate::report::progress::CopyProgress;
 use crate::report::reporter::{EventBuffer, OrderedReporter};
-use crate::report::summary::{Ended, Summary};
-use crate::tree::filter::Filter;
+use crate::report::summary::{CopyEnd, CopySummary};
+use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{Closing, DestinationOrigin, Folders, Level};
+use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
@@ -35,22 +35,22 @@ pub struct CopyContext<'a> {
     /// Receives the events.
     pub observer: &'a dyn Observer,
     /// Counts what is done.
-    pub progress: &'a Progress,
+    pub progress: &'a CopyProgress,
     /// Set by another thread, stops the copy within 100 ms.
     pub stop: &'a AtomicBool,
 }
 
 /// A copy that is going on.
-pub(crate) struct Run<'a> {
-    pub(crate) options: &'a Options,
+pub(crate) struct CopyRun<'a> {
+    pub(crate) options: &'a CopyOptions,
     pub(crate) context: CopyContext<'a>,
     pub(crate) reporter: OrderedReporter<'a>,
     pub(crate) inodes: InodeTable,
-    pub(crate) process: Process,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) process: ProcessFacts,
+    pub(crate) filter: Option<NameFilter>,
     pub(crate) throttle: Option<Throttle>,
     pub(crate) pool: WorkerPool,
-    pub(crate) sources: Sources,
+    pub(crate) sources: SourceCount,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
@@ -62,28 +62,28 @@ pub(crate) struct Run<'a> {
 
 /// How many sources there are, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sources {
+pub(crate) enum SourceCount {
     /// One, to the name that was given.
     One,
     /// Each into the target folder.
     IntoFolder,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CopyRun<'a> {
     pub(crate) fn new(
-        options: &'a Options,
+        options: &'a CopyOptions,
         context: CopyContext<'a>,
         reporter: OrderedReporter<'a>,
         pool: WorkerPool,
-        filter: Option<Filter>,
-        sources: Sources,
+        filter: Option<NameFilter>,
+        sources: SourceCount,
     ) -> Self {
         Self {
             options,
             context,
             reporter,
             inodes: InodeTable::default(),
-            process: Process::read(),
+            process: ProcessFacts::read(),
             filter,
             throttle: options.bytes_per_second_max.map(Throttle::to),
             pool,
@@ -137,15 +137,15 @@ impl<'a> Run<'a> {
         };
         let mut events = self.reporter.buffer(closing.sequence);
         let is_real = closing.folders.origin != DestinationOrigin::Imagined;
-        if is_real && self.options.effect == Effect::Real {
+        if is_real && !self.options.dry_run {
             self.finish_folder(level, &closing, &mut events);
         }
         self.unclosed.fetch_sub(1, Relaxed);
         events.submit();
     }
 
-    fn finish_folder(&self, level: &Level, closing: &Closing, events: &mut EventBuffer<'_>) {
-        let Folders { source, dest, .. } = &*closing.folders;
+    fn finish_folder(&self, level: &Level, closing: &FolderFinish, events: &mut EventBuffer<'_>) {
+        let FolderPair { source, dest, .. } = &*closing.folders;
         self.preserve(
             MetadataTarget::of_folder(source),
             &closing.stat,
@@ -153,26 +153,26 @@ impl<'a> Run<'a> {
             closing.creation,
             (events, &|| level.dest()),
         );
-        let mode_is_set = self.options.preserve.mode != Wish::Unsaid;
+        let mode_is_set = self.options.preserve.mode != PreserveLevel::Unset;
         if let (Some(mode), false) = (closing.narrowed, mode_is_set)
             && let Err(errno) = fchmod(dest.fd(), Mode::from_raw_mode(mode))
         {
-            events.problem(Problem::of(What::Mode, level.dest(), errno));
+            events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
         }
         // The name of an operand's copy is in the folder above it.
         let above = level
             .above_operand()
             .map_or(Ok(()), |above| self.sync_folder(&above.dest));
         if let Err(errno) = self.sync_folder(dest).and(above) {
-            events.problem(Problem::of(What::Sync, level.dest(), errno));
+            events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }
     }
 
     /// Writes the names in a folder to disk, now or at the end.
     pub(crate) fn sync_folder(&self, dest: &Folder) -> Result<(), Errno> {
-        match self.options.durability {
-            Durability::Folder => dest.sync(),
-            Durability::End => {
+        match self.options.fsync {
+            Fsync::Folder => dest.sync(),
+            Fsync::End => {
                 let device = dest.look_behind(c".")?.st_dev;
                 let mut to_sync = self.to_sync.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Entry::Vacant(vacant) = to_sync.entry(device)
@@ -182,23 +182,23 @@ impl<'a> Run<'a> {
                 }
                 Ok(())
             }
-            Durability::Unsaid | Durability::File => Ok(()),
+            Fsync::Never | Fsync::File => Ok(()),
         }
     }
 
     /// Syncs what is to be synced at the end, and returns the sum.
-    pub(crate) fn finish(self) -> Summary {
+    pub(crate) fn finish(self) -> CopySummary {
         let to_sync = self.to_sync.into_inner();
         let mut events = self.reporter.buffer(self.reporter.sequence());
         for fd in to_sync.unwrap_or_else(PoisonError::into_inner).values() {
             if let Err(errno) = syncfs(fd) {
-                events.problem(Problem::of(What::Sync, "", errno));
+                events.problem(Problem::failed(ProblemKind::Sync, "", errno));
             }
         }
         events.submit();
         let mut summary = self.reporter.finish();
         if self.context.stop.load(Relaxed) {
-            summary.ended = Ended::Stopped;
+            summary.ended = CopyEnd::Stopped;
         }
         summary
     }

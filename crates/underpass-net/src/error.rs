@@ -1,4 +1,4 @@
-//! What goes wrong: while starting ([`Error`]), and on one connection ([`ConnectionError`]).
+//! Errors: of a server ([`Error`]) and of one connection ([`ConnectionError`]).
 
 use std::fmt;
 use std::io;
@@ -7,49 +7,49 @@ use std::path::PathBuf;
 
 use crate::listen::address::ListenAt;
 
-/// A server could not start, or not go on in another way.
+/// A server could not start, reload or hand over.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else listens on the address.
+    /// Another process listens on the address.
     AddressTaken {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// No interface of this machine has the address.
     AddressNotHere {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The kernel keeps the port for those with more rights.
+    /// The port needs a privilege that the process does not have.
     PortForbidden {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// A call on the way to listening failed otherwise.
+    /// Another call failed while opening the listener.
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// Two limits contradict each other.
     Contradiction {
-        /// Which, and what to change.
+        /// Which ones, and what to change.
         what: &'static str,
     },
-    /// Workers could not be confined as was required.
+    /// Workers could not be confined as required.
     Confine {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The process could not become the user it should run as.
+    /// The process could not switch to the requested user.
     User {
-        /// Who was asked for.
+        /// The requested user.
         name: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Another process listens on the Unix socket.
@@ -57,58 +57,58 @@ pub enum Error {
         /// The socket's file.
         path: PathBuf,
     },
-    /// There is a file where the Unix socket should be, and it is no socket. It is left alone.
+    /// The path of the Unix socket is a file that is not a socket. It is left alone.
     NoSocketThere {
         /// The file.
         path: PathBuf,
     },
-    /// A call on the way to listening on a Unix socket failed otherwise.
+    /// Another call failed while opening the Unix listener.
     Path {
         /// The socket's file.
         path: PathBuf,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The service manager has passed no such socket.
+    /// The service manager did not pass such a socket.
     NotActivated {
-        /// What was asked for.
+        /// The requested address.
         at: ListenAt,
-        /// The names of those that it passed.
+        /// The names of the sockets that it passed.
         names: Vec<String>,
     },
-    /// A socket that was taken over cannot be used.
+    /// An inherited socket cannot be used.
     Inherited {
         /// Which one.
         what: String,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The same place is named twice.
+    /// The same address is listed twice.
     ListenTwice {
-        /// The place.
+        /// The address.
         at: ListenAt,
     },
-    /// No place is named.
+    /// No address for clients is listed.
     NowhereToListen,
-    /// The server stops, or its successor has taken over: too late for anything else.
+    /// The server is stopping, or its successor has taken over.
     Stopping,
-    /// Too many earlier generations still have answers under way.
+    /// Too many earlier generations are still sending responses.
     Generations {
         /// How many there are.
         count: usize,
     },
-    /// The successor did not come up. This server goes on.
+    /// The successor did not become ready. This server goes on.
     Upgrade {
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// A worker's thread or runtime could not be made, or the signals not be watched.
+    /// A worker's thread or runtime could not be created, or signals cannot be watched.
     Worker {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
@@ -118,7 +118,7 @@ impl fmt::Display for Error {
         match self {
             Error::AddressTaken { address } => write!(
                 f,
-                "cannot listen on {address}: port {} is taken by another process",
+                "cannot listen on {address}: port {} is in use by another process",
                 address.port()
             ),
             Error::AddressNotHere { address } => write!(
@@ -127,7 +127,7 @@ impl fmt::Display for Error {
             ),
             Error::PortForbidden { address } => write!(
                 f,
-                "cannot listen on {address}: port {} needs more rights than this process has",
+                "cannot listen on {address}: port {} needs a privilege that this process lacks",
                 address.port()
             ),
             Error::Listen {
@@ -137,12 +137,12 @@ impl fmt::Display for Error {
             } => write!(f, "cannot listen on {address}: {call}: {source}"),
             Error::PathTaken { path } => write!(
                 f,
-                "cannot listen on {}: another process does",
+                "cannot listen on {}: another process listens there",
                 path.display()
             ),
             Error::NoSocketThere { path } => write!(
                 f,
-                "cannot listen on {}: there is a file that is no socket",
+                "cannot listen on {}: the file exists and is not a socket",
                 path.display()
             ),
             Error::Path { path, call, source } => {
@@ -160,19 +160,19 @@ impl fmt::Display for Error {
                 names.join(", ")
             ),
             Error::Inherited { what, source } => {
-                write!(f, "cannot take over the socket of {what}: {source}")
+                write!(f, "cannot use the inherited socket of {what}: {source}")
             }
             Error::ListenTwice { at } => write!(f, "cannot listen on {at} twice"),
-            Error::NowhereToListen => f.write_str("there is no address to listen on"),
-            Error::Stopping => f.write_str("the server is about to stop"),
+            Error::NowhereToListen => f.write_str("no address to listen on is given"),
+            Error::Stopping => f.write_str("the server is stopping"),
             Error::Generations { count } => write!(
                 f,
-                "{count} earlier configurations still have answers under way"
+                "{count} earlier configurations are still sending responses"
             ),
             Error::Upgrade { why } => write!(f, "the new process did not take over: {why}"),
             Error::Contradiction { what } => write!(f, "the limits contradict each other: {what}"),
             Error::Confine { why } => write!(f, "cannot confine the workers: {why}"),
-            Error::User { name, why } => write!(f, "cannot become the user {name}: {why}"),
+            Error::User { name, why } => write!(f, "cannot switch to user {name}: {why}"),
             Error::Worker { doing, source } => write!(f, "cannot {doing}: {source}"),
         }
     }
@@ -213,23 +213,23 @@ impl Error {
     }
 }
 
-/// A connection cannot go on as asked.
+/// An operation on a connection failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The deadline passed.
     TimedOut,
-    /// The peer took less than it has to (`rate_min`).
+    /// The peer is slower than `rate_min`.
     TooSlow,
-    /// The server stops; what was awaited is not worth waiting for any more.
+    /// The server stops; the wait has been given up.
     Stopped,
-    /// The peer is gone: reset, closed, unreachable. Nobody's fault here.
+    /// The peer is gone: it has reset or closed the connection, or is unreachable.
     PeerGone,
     /// The peer sent more than the protocol has room for.
     InputFull,
     /// The mover failed: the file shrank, could not be read, or the socket failed.
     Move(underpass::Error),
-    /// Reading from the socket failed in a way that is not the peer leaving.
+    /// Reading from the socket failed for another reason.
     Read(io::Error),
     /// A connection could not be opened.
     Connect(io::Error),
@@ -239,10 +239,10 @@ impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectionError::TimedOut => f.write_str("the deadline passed"),
-            ConnectionError::TooSlow => f.write_str("the peer takes less than it has to"),
+            ConnectionError::TooSlow => f.write_str("the peer is slower than rate-min"),
             ConnectionError::Stopped => f.write_str("the server stops"),
             ConnectionError::PeerGone => f.write_str("the peer is gone"),
-            ConnectionError::InputFull => f.write_str("the peer sent more than there is room for"),
+            ConnectionError::InputFull => f.write_str("the peer sent more than input-bytes-max"),
             ConnectionError::Move(error) => error.fmt(f),
             ConnectionError::Read(error) => write!(f, "recv: {error}"),
             ConnectionError::Connect(error) => write!(f, "connect: {error}"),

@@ -45,7 +45,7 @@ impl<T: TryFrom<u64>> Visitor<'_> for Bytes<T> {
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
         let wrong = || match value {
-            0 => E::custom("0 is no limit here; leave the option away"),
+            0 => E::custom("0 is not a limit; omit the option"),
             _ => E::custom(format!("{value} bytes are too many")),
         };
         T::try_from(value).map_err(|_| wrong())

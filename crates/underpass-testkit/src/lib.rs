@@ -21,7 +21,7 @@ pub use bytes::{
 pub use http::{HttpClient, HttpResponse};
 pub use mount::{assert_private_mounts, mount, mount_image};
 pub use parallel::in_parallel;
-pub use process::{ChildProcess, ExitReport, assert_contains, run};
+pub use process::{ChildProcess, ExitReport, assert_contains, run, run_with_input};
 pub use random::{Cases, SeededRandom};
 pub use server::ServerProcess;
 pub use strace::{TracedCall, bytes_by, strace, traced_calls};

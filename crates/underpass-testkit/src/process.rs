@@ -1,6 +1,6 @@
 //! Child processes: their output as it comes, signals, and an end in every case.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -60,6 +60,20 @@ struct Captured {
 #[track_caller]
 pub fn run(command: &mut Command) -> ExitReport {
     ChildProcess::spawn(command.stdin(Stdio::null())).end()
+}
+
+/// Runs a program that reads `input`, or as much of it as it wants, to its end.
+///
+/// # Panics
+///
+/// As [`run`].
+#[track_caller]
+pub fn run_with_input(command: &mut Command, input: &[u8]) -> ExitReport {
+    let mut process = ChildProcess::spawn(command.stdin(Stdio::piped()));
+    let mut stdin = process.child.stdin.take().expect("a pipe");
+    let _may_be_closed = stdin.write_all(input);
+    drop(stdin);
+    process.end()
 }
 
 impl ChildProcess {
@@ -177,9 +191,20 @@ impl ChildProcess {
         self.try_end().expect("it does not end")
     }
 
+    /// As [`ChildProcess::end`], for work that takes several times [`WAIT_MAX`] on a busy machine.
+    #[track_caller]
+    pub fn end_within(self, waits: u32) -> ExitReport {
+        let limit = WAIT_MAX * waits;
+        self.end_before(Instant::now() + limit)
+            .expect("it does not end")
+    }
+
     /// As [`ChildProcess::end`]; returns nothing where it hangs and had to be killed.
-    pub fn try_end(mut self) -> Option<ExitReport> {
-        let deadline = Instant::now() + WAIT_MAX;
+    pub fn try_end(self) -> Option<ExitReport> {
+        self.end_before(Instant::now() + WAIT_MAX)
+    }
+
+    fn end_before(mut self, deadline: Instant) -> Option<ExitReport> {
         while !self.captured().is_closed {
             let ended = self.captured().next_line(deadline);
             if ended == Err(Silence::TimedOut) {
@@ -331,6 +356,16 @@ mod tests {
             ("out\n", "error\n")
         );
         report.assert_failed(3, &["err", "ror"]);
+    }
+
+    #[test]
+    fn input_is_read_to_its_end_or_not_at_all() {
+        let input = b"one\ntwo\n";
+        assert_eq!(
+            run_with_input(&mut shell("cat"), input).output,
+            "one\ntwo\n"
+        );
+        run_with_input(&mut shell("exit 0"), input).assert_clean();
     }
 
     #[test]

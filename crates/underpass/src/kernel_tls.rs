@@ -1,8 +1,9 @@
-//! Asking the kernel for its TLS: the `tls` protocol on a TCP socket, and the ciphers it takes.
+//! Kernel TLS: the `tls` protocol on a TCP socket, and the ciphers that the kernel supports.
 //!
 //! A socket with the protocol attached and no keys behaves as plain TCP. With keys it is
-//! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for everything else in this crate. Whether a
-//! kernel can is found out on a connection to oneself: the version number does not tell.
+//! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for everything else in this
+//! crate. Whether a kernel supports it is tested on a loopback connection: its version number does not
+//! show it.
 
 use std::os::fd::AsFd;
 
@@ -24,7 +25,7 @@ impl Version {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
 
-    /// The name that people use.
+    /// Returns the usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "TLS 1.2",
@@ -55,7 +56,7 @@ impl Cipher {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// The name that people use.
+    /// Returns the usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "AES-128-GCM",
@@ -84,19 +85,19 @@ impl Cipher {
 }
 
 /// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which then waits for keys and behaves
-/// as plain TCP until they come. It can't be detached. Does not block, except for the kernel's
-/// loading its module where a privileged process asks.
+/// as plain TCP until then. It cannot be detached. Does not block, except while the kernel loads
+/// its module for a privileged process.
 ///
 /// # Errors
 /// `ENOENT` where the kernel has no TLS, or its module is not loaded and the process may not load
 /// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
-/// it is attached already. The socket is as it was.
+/// it is attached already. The socket is unchanged.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     sys::attach_tls(socket.as_fd())
 }
 
-/// Asks whether the kernel takes this cipher, by giving it keys of zeros: the socket, to which the
-/// protocol was attached, is of no use afterwards and has to be thrown away. [`Side::Sink`] is the
+/// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, to which
+/// the protocol was attached, is of no use afterwards. [`Side::Sink`] is the
 /// direction of sending, [`Side::Source`] that of receiving. Does not block.
 ///
 /// # Errors

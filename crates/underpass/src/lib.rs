@@ -11,8 +11,8 @@
 //!
 //! # How it works
 //!
-//! A [`Source`] and a [`Sink`] are open descriptors with their [`EndpointKind`]. [`plan()`] looks at
-//! both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and returns a
+//! A [`Source`] and a [`Sink`] are open descriptors with their [`EndpointKind`]. [`plan()`] looks
+//! at both, at what the [`Kernel`] has refused before and at the caller's [`Policy`], and returns a
 //! [`Plan`]: the mechanisms worth trying, in order, and why not the others. A [`Transfer`] is a
 //! plan in progress: it returns one [`Op`] after the other, records each result, and says how
 //! to go on. A *driver* makes the calls and waits: [`drive::blocking`] on a thread,
@@ -94,7 +94,7 @@ mod vocabulary;
 pub use drive::blocking::{Progress, copy_file, recv_file, relay_streams, send_file};
 pub use drive::half_close::Relayed;
 pub use kernel::Kernel;
-pub use outbox::{Due, FileRange, Joining, Loaded, More, Outbox, Piece, SendStats, Unsent};
+pub use outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox, Piece, SendStats, Unsent};
 pub use plan::facts::{KernelFacts, Pipes};
 pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
 pub use plan::reason::Reason;
@@ -103,7 +103,7 @@ pub use shared_file::SharedFile;
 pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};
-pub use vocabulary::account::{Account, Cause, Refusal, Scope, Tally};
+pub use vocabulary::account::{Account, Cause, MechanismUsage, Refusal, Scope};
 pub use vocabulary::endpoint::{
     Endpoint, EndpointKind, FileStat, Owed, Side, Sink, Source, Waits, Writes,
 };

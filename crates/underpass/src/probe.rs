@@ -1,4 +1,4 @@
-//! What an open descriptor is: the kernel is asked.
+//! Asks the kernel what an open descriptor is.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -18,7 +18,7 @@ impl Endpoint {
     /// type and protocol. Never blocks.
     ///
     /// # Errors
-    /// What `fstat(2)`, `fcntl(2)` or `getsockopt(2)` say of the descriptor.
+    /// The error of `fstat(2)`, `fcntl(2)` or `getsockopt(2)`.
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         let fd = fd.as_fd();
         let stat = rustix::fs::fstat(fd)?;
@@ -53,8 +53,8 @@ impl<F: AsFd> Source<F> {
     /// All of a file from its beginning (as long as it is now), or a stream until it ends.
     ///
     /// A regular file of size 0, or of a size that stands on no block, is read until it ends:
-    /// files in `/proc` and `/sys` say nothing of their content by it. Any other file that grows
-    /// meanwhile is moved up to the size it had here.
+    /// the size of files in `/proc` and `/sys` says nothing about their content. Any other file
+    /// that grows is moved up to the size it has now.
     ///
     /// # Errors
     /// As [`Endpoint::of`].
@@ -116,7 +116,7 @@ impl<F: AsFd> Sink<F> {
 }
 
 impl FileRange {
-    /// The range as the source of a transfer. The kernel is asked what the file is the first time.
+    /// Returns the range as the source of a transfer. Makes system calls the first time only.
     ///
     /// # Errors
     /// As [`Source::range`].
@@ -154,8 +154,8 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     })
 }
 
-/// QUIRK(size-without-blocks): files in sysfs say 4096, whatever they contain. They have no blocks
-/// and yet claim data at their beginning, where a file that is all hole has none.
+/// QUIRK(size-without-blocks): files in sysfs report 4096, whatever they contain. They have no
+/// blocks and yet claim data at their beginning, where a file that is all hole has none.
 fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {
     end.allocated == 0 && rustix::fs::seek(fd, SeekFrom::Data(0)).is_ok_and(|data| data < end.size)
 }

@@ -1,7 +1,7 @@
-//! An open file that many sockets are sent ranges of, and what is known of it meanwhile.
+//! An open file of which ranges are sent to many sockets, and what is known of it.
 //!
-//! A server sends a popular file to many peers at once. What it is never changes while it is open,
-//! and what was in the page cache a moment ago mostly still is: both are asked once and not for
+//! A server sends a popular file to many peers at once. Its kind never changes while it is open,
+//! and what was in the page cache a moment ago mostly still is: both are looked up once, not for
 //! every answer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,8 @@ use crate::vocabulary::endpoint::Endpoint;
 #[cfg(feature = "tokio")]
 use {crate::vocabulary::limits::CACHED_KEPT, std::sync::Mutex, std::time::Instant};
 
-/// A file, open for as long as somebody owes a range of it. Its position is neither used nor moved.
+/// An open file, shared by all outboxes that hold a range of it. Its position is neither used nor
+/// moved.
 #[derive(Debug)]
 pub struct SharedFile {
     fd: OwnedFd,
@@ -44,7 +45,7 @@ impl SharedFile {
         })
     }
 
-    /// What it is; `look` finds out the first time.
+    /// Returns what it is; calls `look` the first time.
     pub(crate) fn end_or(
         &self,
         look: impl FnOnce(BorrowedFd<'_>) -> Result<Endpoint, Errno>,

@@ -1,8 +1,8 @@
-//! The pace of a TCP connection, and how far its peer has come.
+//! The pacing rate of a TCP connection, and how much its peer has acknowledged.
 //!
-//! A socket takes megabytes before its peer has got any of them. So neither a rate nor a slow
-//! reader shows in what was handed to the socket; the kernel is asked to keep the one, and asked
-//! about the other.
+//! A socket buffers megabytes before its peer has received any of them. What was written to the
+//! socket therefore shows neither a rate nor a slow reader: the kernel limits the one
+//! (`SO_MAX_PACING_RATE`) and reports the other (`TCP_INFO`).
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,51 +11,51 @@ use rustix::io::Errno;
 
 use crate::sys;
 
-/// How far a peer has come.
+/// How much a peer has acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reached {
     /// Bytes that the peer has acknowledged since the connection began.
     pub acknowledged: u64,
-    /// Whether anything is on its way or waits in the socket.
+    /// Whether bytes are in flight or wait in the socket.
     pub outstanding: Outstanding,
 }
 
 /// Whether a socket holds bytes that its peer has not acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outstanding {
-    /// The peer has everything it was sent.
+    /// The peer has acknowledged everything.
     Nothing,
-    /// The peer, or the way to it, is what is waited for.
+    /// Some bytes are not acknowledged: the peer or the network is slow.
     Something,
 }
 
 /// Limits what leaves by a socket to `bytes_per_second`, TCP headers included
-/// (`SO_MAX_PACING_RATE`, socket(7)). Connections accepted from a listener that has the limit have
-/// it too, each for itself. Does not block.
+/// (`SO_MAX_PACING_RATE`, socket(7)). Connections that a limited listener accepts inherit
+/// the limit, each for itself. Does not block.
 ///
 /// # Errors
-/// What setsockopt(2) says; the socket is as it was.
+/// The error of setsockopt(2); the socket is unchanged.
 pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
     sys::set_pacing_rate_max(socket.as_fd(), bytes_per_second)
 }
 
-/// Has a listener not tell of connections before their first bytes have come, or this time has
-/// passed (`TCP_DEFER_ACCEPT`, tcp(7)): rounded up to seconds, then to the moments at which the
-/// kernel repeats its half of the handshake (1, 3, 7 seconds and so on). Zero tells of them at
-/// once. Does not block.
+/// Makes a listener report connections only when their first bytes have arrived, or after `span`
+/// (`TCP_DEFER_ACCEPT`, tcp(7)): rounded up to seconds, then to the moments at which the kernel
+/// repeats its half of the handshake (1, 3, 7 seconds and so on). Zero reports them at once. Does
+/// not block.
 ///
 /// # Errors
-/// What setsockopt(2) says; the socket is as it was.
+/// The error of setsockopt(2); the socket is unchanged.
 pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
     let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
     let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
     sys::set_defer_accept(listener.as_fd(), seconds)
 }
 
-/// Asks how far the peer has come (`TCP_INFO`, tcp(7)). Does not block.
+/// Returns how much the peer has acknowledged (`TCP_INFO`, tcp(7)). Does not block.
 ///
 /// # Errors
-/// What getsockopt(2) says; `EOPNOTSUPP` for a socket that is not TCP.
+/// The error of getsockopt(2); `EOPNOTSUPP` for a socket that is not TCP.
 pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     let mut info = [0; INFO_BYTES];
     let known = sys::tcp_info(socket.as_fd(), &mut info)?;

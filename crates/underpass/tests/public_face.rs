@@ -1,7 +1,7 @@
 //! What users of the crate rely on beyond signatures: threads may share it, errors travel.
 
 use underpass::drive::blocking::Driver;
-use underpass::drive::{Ends, RelayBuffers};
+use underpass::drive::{RelayBuffers, SourceAndSink};
 use underpass::{
     Account, Endpoint, Error, FileRange, Kernel, KernelFacts, Outbox, Piece, Plan, Policy,
     SharedFile, Sink, Source, Transfer,
@@ -24,7 +24,7 @@ const _: () = {
     shared::<RelayBuffers>();
     shared::<SharedFile>();
     shared::<Transfer>();
-    shared::<Ends<'static>>();
+    shared::<SourceAndSink<'static>>();
     shared::<Sink<std::fs::File>>();
     shared::<Source<std::fs::File>>();
 };

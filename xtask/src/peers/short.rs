@@ -1,7 +1,5 @@
 //! Where the first contender is ahead, where behind: lists made of the comparisons of a result.
 
-use std::fmt::Write as _;
-
 use serde::Deserialize;
 
 use super::table::PeerTable;
@@ -34,32 +32,18 @@ struct CaseResult {
 #[derive(Deserialize)]
 struct MetricResult {
     label: String,
-    better: Option<BetterWhen>,
+    /// `lower` or `higher`, where one of them is better.
+    better: Option<String>,
     comparisons: Vec<Option<RatioToPeer>>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq)]
-#[serde(rename_all = "snake_case")]
-enum BetterWhen {
-    Lower,
-    Higher,
-}
-
 /// The first contender's figure divided by another's.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Deserialize)]
 struct RatioToPeer {
-    verdict: PeerVerdict,
+    verdict: String,
     ratio: f64,
     low: f64,
     high: f64,
-}
-
-#[derive(Clone, Copy, Deserialize, PartialEq)]
-#[serde(rename_all = "snake_case")]
-enum PeerVerdict {
-    Different,
-    NotDistinguishable,
-    TooFewRounds,
 }
 
 /// What may be said of the first contender beside another.
@@ -71,14 +55,18 @@ enum Standing {
     Unknown,
 }
 
+const RELATIONS: [(Standing, &str); 3] = [
+    (Standing::Ahead, "better than"),
+    (Standing::Behind, "worse than"),
+    (Standing::Level, "not distinguishable from"),
+];
+
 impl BenchResult {
-    /// Of each experiment, whom the first contender beats, who beats it, and whom it can't be told
-    /// from.
+    /// Of each experiment, the peers that the first contender beats, those that beat it, and those
+    /// that are as good.
     pub(super) fn in_short(&self, table: &PeerTable) -> String {
         let experiments = self.experiments.iter();
-        experiments
-            .map(|experiment| experiment.in_short(table))
-            .collect()
+        experiments.map(|it| it.in_short(table)).collect()
     }
 }
 
@@ -90,44 +78,28 @@ impl ExperimentResult {
             whole if whole.starts_with("underpass") => whole.to_owned(),
             mechanism => format!("underpass by {mechanism}"),
         };
+        let lists = RELATIONS.map(|(standing, relation)| {
+            let cases = self.cases.iter();
+            let lines = cases.filter_map(|case| case.line(self, standing, table));
+            (relation, lines.collect::<String>())
+        });
         let mut text = format!("\n### {}\n", self.title);
-        let lines = |standing| -> String {
-            let lines = self
-                .cases
-                .iter()
-                .filter_map(|case| case.line(self, standing, table));
-            lines.collect()
-        };
-        let told = [
-            (lines(Standing::Ahead), "better than"),
-            (lines(Standing::Behind), "worse than"),
-            (lines(Standing::Level), "not to be told from"),
-        ];
-        if told.iter().any(|(lines, _)| !lines.is_empty()) {
-            for (lines, relation) in &told {
+        if lists.iter().any(|(_, lines)| !lines.is_empty()) {
+            for (relation, lines) in &lists {
                 let lines = if lines.is_empty() {
                     "- nobody\n"
                 } else {
                     lines
                 };
-                let _ = write!(text, "\n**{first} is {relation}**\n\n{lines}");
+                text += &format!("\n**{first} is {relation}**\n\n{lines}");
             }
         }
         let unknown = |case: &CaseResult| case.peers(self, Standing::Unknown, table).len();
         match self.cases.iter().map(unknown).sum() {
-            0 => {}
-            unknown => {
-                let _ = writeln!(text, "\n{unknown} comparisons had too few rounds to tell.");
-            }
+            0 => text,
+            unknown => text + &format!("\n{unknown} comparisons had too few rounds to tell.\n"),
         }
-        text
     }
-}
-
-/// Hundredths, and for what is smaller one digit that is not 0.
-fn ratio(value: f64) -> String {
-    let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
-    format!("{value:.*}", (zeros + 1).max(2))
 }
 
 impl CaseResult {
@@ -138,39 +110,42 @@ impl CaseResult {
         standing: Standing,
         table: &PeerTable,
     ) -> Option<String> {
-        let told = |(name, comparison): &(&str, RatioToPeer)| match standing {
+        let described = |(name, found): &(&str, &RatioToPeer)| match standing {
             Standing::Level => (*name).to_owned(),
             _ => {
-                let (low, high) = (ratio(comparison.low), ratio(comparison.high));
-                format!("{name} {} ({low}–{high})", ratio(comparison.ratio))
+                let [ratio, low, high] = [found.ratio, found.low, found.high].map(ratio);
+                format!("{name} {ratio} ({low}–{high})")
             }
         };
         let peers = self.peers(experiment, standing, table);
-        let peers: Vec<String> = peers.iter().map(told).collect();
-        let case = match &*self.label {
-            "" => &self.load,
-            label => label,
+        let peers: Vec<_> = peers.iter().map(described).collect();
+        let case = if self.label.is_empty() {
+            &self.load
+        } else {
+            &self.label
         };
-        let metric = &self.metric()?.label;
-        (!peers.is_empty()).then(|| format!("- {case}, {metric}: {}\n", peers.join(", ")))
+        let (metric, _) = self.metric()?;
+        (!peers.is_empty()).then(|| format!("- {case}, {}: {}\n", metric.label, peers.join(", ")))
     }
 
-    fn metric(&self) -> Option<&MetricResult> {
-        self.metrics.iter().find(|metric| metric.better.is_some())
+    /// The first metric of which one can say what is better, and that.
+    fn metric(&self) -> Option<(&MetricResult, &str)> {
+        let mut metrics = self.metrics.iter();
+        metrics.find_map(|metric| Some((metric, metric.better.as_deref()?)))
     }
 
-    /// Those of the table that stand so: our own mover held to one mechanism is nobody's choice.
+    /// The peers of the table with this standing. Our own mover with one mechanism is no peer.
     fn peers<'e>(
-        &self,
+        &'e self,
         experiment: &'e ExperimentResult,
         standing: Standing,
         table: &PeerTable,
-    ) -> Vec<(&'e str, RatioToPeer)> {
-        let Some((metric, better)) = self.metric().and_then(|m| Some((m, m.better?))) else {
+    ) -> Vec<(&'e str, &'e RatioToPeer)> {
+        let Some((metric, better)) = self.metric() else {
             return Vec::new();
         };
         let names = experiment.contenders.iter().map(|one| one.name.as_str());
-        let compared = names.zip(metric.comparisons.iter().copied());
+        let compared = names.zip(metric.comparisons.iter().map(Option::as_ref));
         let mut peers: Vec<_> = compared
             .filter_map(|(name, comparison)| Some((name, comparison?)))
             .filter(|(name, comparison)| {
@@ -184,21 +159,25 @@ impl CaseResult {
 }
 
 impl RatioToPeer {
-    fn standing(&self, better: BetterWhen) -> Standing {
-        match self.verdict {
-            PeerVerdict::TooFewRounds => Standing::Unknown,
-            PeerVerdict::NotDistinguishable => Standing::Level,
-            PeerVerdict::Different if (self.ratio < 1.0) == (better == BetterWhen::Lower) => {
-                Standing::Ahead
-            }
-            PeerVerdict::Different => Standing::Behind,
+    fn standing(&self, better: &str) -> Standing {
+        match &*self.verdict {
+            "too_few_rounds" => Standing::Unknown,
+            "not_distinguishable" => Standing::Level,
+            _ if (self.ratio < 1.0) == (better == "lower") => Standing::Ahead,
+            _ => Standing::Behind,
         }
     }
 
     /// How far from 1, either way.
-    fn clearness(self) -> f64 {
+    fn clearness(&self) -> f64 {
         self.ratio.ln().abs()
     }
+}
+
+/// Hundredths, and for what is smaller one digit that is not 0.
+fn ratio(value: f64) -> String {
+    let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
+    format!("{value:.*}", (zeros + 1).max(2))
 }
 
 #[cfg(test)]
@@ -237,7 +216,7 @@ mod tests {
             - 1 KiB, CPU time: caddy 0.40 (0.30–0.50), h2o 0.80 (0.70–0.90)\n\
             \n**underpass is worse than**\n\n\
             - 1 KiB, CPU time: nginx 1.25 (1.10–1.40)\n\
-            \n**underpass is not to be told from**\n\n\
+            \n**underpass is not distinguishable from**\n\n\
             - 1 KiB, CPU time: dufs\n";
         assert_eq!(document.in_short(&table()), expected);
     }

@@ -8,7 +8,7 @@ const DT_NEEDED: u64 = 1;
 /// Whether the binary runs without a loader and without libraries.
 ///
 /// # Errors
-/// Why it does not, or why nobody can tell.
+/// Why it does not, or what is wrong with the file.
 pub(super) fn check_static(bytes: &[u8]) -> Result<(), String> {
     if bytes.len() < HEADER_BYTES || !bytes.starts_with(b"\x7fELF\x02\x01") {
         return Err("this is no ELF of 64 bits, little-endian".to_owned());

@@ -1,7 +1,7 @@
 //! A container image as one file: an OCI image layout in a tar file.
 //!
 //! ```text
-//! index.json ─► manifest ─┬─► config: what is started, by whom, where it listens
+//! index.json ─► manifest ─┬─► config: what is started, as which user, where it listens
 //!                         └─► layer: a tar file with the binary and the licences
 //! ```
 //!
@@ -64,19 +64,20 @@ impl Image<'_> {
         let index = json!({
             "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [described],
         });
-        let mut tar = Tar::new();
-        tar.file(LAYOUT, br#"{"imageLayoutVersion":"1.0.0"}"#, 0o644)?;
-        tar.file("index.json", index.to_string().as_bytes(), 0o644)?;
-        tar.folder("blobs/")?;
-        tar.folder("blobs/sha256/")?;
-        for blob in [layer, config, manifest] {
-            tar.file(
-                &format!("blobs/sha256/{}", blob.digest()),
-                &blob.bytes,
-                0o644,
-            )?;
-        }
-        tar.finish()
+        let index = index.to_string();
+        let layout = br#"{"imageLayoutVersion":"1.0.0"}"#.as_slice();
+        let mut entries = vec![
+            (LAYOUT.to_owned(), Some(layout), 0o644),
+            ("index.json".to_owned(), Some(index.as_bytes()), 0o644),
+            folder("blobs/"),
+            folder("blobs/sha256/"),
+        ];
+        let blobs = [&layer, &config, &manifest].map(|blob| {
+            let name = format!("blobs/sha256/{}", blob.digest());
+            (name, Some(blob.bytes.as_slice()), 0o644)
+        });
+        entries.extend(blobs);
+        tar(&entries)
     }
 
     /// What registries and users call it by.
@@ -102,15 +103,14 @@ impl Image<'_> {
 
     /// The files.
     fn layer(&self) -> io::Result<Vec<u8>> {
-        let mut tar = Tar::new();
-        for folder in FOLDERS {
-            tar.folder(folder)?;
-        }
-        tar.file(PROGRAM, self.program, 0o755)?;
-        for (name, text) in self.licences {
-            tar.file(&format!("{LICENCES}/{name}"), text, 0o644)?;
-        }
-        tar.finish()
+        let mut entries = FOLDERS.map(folder).to_vec();
+        entries.push((PROGRAM.to_owned(), Some(self.program), 0o755));
+        let licences = self
+            .licences
+            .iter()
+            .map(|(name, text)| (format!("{LICENCES}/{name}"), Some(text.as_slice()), 0o644));
+        entries.extend(licences);
+        tar(&entries)
     }
 
     fn config(&self, layer: &Blob) -> Value {
@@ -160,36 +160,29 @@ impl Blob {
     }
 }
 
-/// A tar file in which nothing tells of when, where and by whom it was made.
-struct Tar(Builder<Vec<u8>>);
-
-impl Tar {
-    fn new() -> Tar {
-        Tar(Builder::new(Vec::new()))
-    }
-
-    fn file(&mut self, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
-        self.entry(EntryType::Regular, name, content, mode)
-    }
-
-    fn folder(&mut self, name: &str) -> io::Result<()> {
-        self.entry(EntryType::Directory, name, &[], 0o755)
-    }
-
-    fn entry(&mut self, kind: EntryType, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+/// A tar file of files and folders (which have no content), without times and
+/// users: the same content gives the same bytes.
+fn tar(entries: &[(String, Option<&[u8]>, u32)]) -> io::Result<Vec<u8>> {
+    let mut tar = Builder::new(Vec::new());
+    for (name, content, mode) in entries {
         let mut header = Header::new_ustar();
-        header.set_entry_type(kind);
+        header.set_entry_type(match content {
+            Some(_) => EntryType::Regular,
+            None => EntryType::Directory,
+        });
+        let content = content.unwrap_or_default();
         header.set_size(content.len() as u64);
-        header.set_mode(mode);
+        header.set_mode(*mode);
         header.set_uid(0);
         header.set_gid(0);
         header.set_mtime(0);
-        self.0.append_data(&mut header, name, content)
+        tar.append_data(&mut header, name, content)?;
     }
+    tar.into_inner()
+}
 
-    fn finish(self) -> io::Result<Vec<u8>> {
-        self.0.into_inner()
-    }
+fn folder<'a>(name: &str) -> (String, Option<&'a [u8]>, u32) {
+    (name.to_owned(), None, 0o755)
 }
 
 #[cfg(test)]

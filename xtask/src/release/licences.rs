@@ -24,7 +24,7 @@ pub(super) fn all(workspace: &Workspace, target: &str) -> Fallible<Vec<(String, 
 /// The dependencies that are linked in, with their licences, and each text once.
 fn of_dependencies(workspace: &Workspace, target: &str) -> Fallible<String> {
     let used = used(workspace, target)?;
-    let mut told = String::from("Underpass contains these libraries:\n\n");
+    let mut page = String::from("Underpass contains these libraries:\n\n");
     let mut texts = BTreeMap::<String, BTreeSet<String>>::new();
     let metadata = workspace.metadata()?;
     for package in metadata.theirs() {
@@ -33,28 +33,23 @@ fn of_dependencies(workspace: &Workspace, target: &str) -> Fallible<String> {
             continue;
         }
         let licence = package.license.as_deref().unwrap_or("see below");
-        writeln!(told, "{name}: {licence}")?;
+        writeln!(page, "{name}: {licence}")?;
         let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
         for text in texts_in(folder)? {
             texts.entry(text).or_default().insert(name.clone());
         }
     }
     if target.ends_with("-gnu") {
-        told.push_str(
+        page.push_str(
             "\nand, linked statically, the GNU C Library (LGPL-2.1-or-later), whose source is at\n\
              https://www.gnu.org/software/libc/; with the source of Underpass it can be linked anew.\n",
         );
     }
     for (text, owners) in texts {
-        let owners: Vec<_> = owners.into_iter().collect();
-        write!(
-            told,
-            "\n\n==== {}\n\n{}\n",
-            owners.join(", "),
-            text.trim_end()
-        )?;
+        let owners = Vec::from_iter(owners).join(", ");
+        write!(page, "\n\n==== {owners}\n\n{}\n", text.trim_end())?;
     }
-    Ok(told)
+    Ok(page)
 }
 
 /// What is linked into the tool, as `name vVERSION`.

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 
-use super::report::{TestReport, TestTotals};
+use super::report::TestReport;
 use crate::needs::Lack;
 use crate::workspace::{Fallible, Workspace};
 
@@ -23,7 +23,8 @@ pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible
 /// Documents our crates, and refuses what rustdoc warns of.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("doc");
-    cargo.args(["--no-deps", "--quiet"]);
+    // The comments on the options of programs are their help, not Markdown.
+    cargo.args(["--lib", "--no-deps", "--quiet"]);
     let status = cargo.env("RUSTDOCFLAGS", "-D warnings").status()?;
     report.step("doc", status.success());
     Ok(())
@@ -117,72 +118,56 @@ pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestRepor
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut outcome = HarnessOutcome::default();
+    let mut outcome = TestReport::default();
     if let Some(output) = child.stdout.take() {
         stream(output, io::stdout(), &mut outcome)?;
     }
-    outcome.conclude(step, child.wait()?);
-    report.add(outcome.totals, outcome.failures);
+    conclude(&mut outcome, step, child.wait()?);
+    report.add(outcome);
     Ok(())
 }
 
 /// Passes the output on line by line as it comes, reading along.
-fn stream(
-    output: impl Read,
-    mut terminal: impl Write,
-    outcome: &mut HarnessOutcome,
-) -> io::Result<()> {
+fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut TestReport) -> io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
         terminal.write_all(&line)?;
         terminal.flush()?;
-        outcome.read(&String::from_utf8_lossy(&line));
+        read(&String::from_utf8_lossy(&line), outcome);
         line.clear();
     }
     Ok(())
 }
 
-#[derive(Debug, Default, PartialEq)]
-struct HarnessOutcome {
-    totals: TestTotals,
-    failures: Vec<String>,
-}
-
-impl HarnessOutcome {
-    fn read(&mut self, line: &str) {
-        if let Some(totals) = totals(line) {
-            self.totals += totals;
-        } else if let Some(name) = failure(line) {
-            self.failures.push(name.to_owned());
-        }
-    }
-
-    /// A run can fail without a test that failed: a test that took the process down with it, a
-    /// documentation test's crate that did not compile.
-    fn conclude(&mut self, step: &str, status: ExitStatus) {
-        if !status.success() && self.totals.failed == 0 {
-            self.totals.failed = 1;
-            self.failures.push(format!(
-                "{step}: {status}, before its tests could be counted"
-            ));
-        }
+fn read(line: &str, outcome: &mut TestReport) {
+    if let Some((passed, failed)) = totals(line) {
+        outcome.passed += passed;
+        outcome.failed += failed;
+    } else if let Some(name) = failure(line) {
+        outcome.failures.push(name.to_owned());
     }
 }
 
-/// From `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`. Ignored tests count where
-/// they are run or reported as not run, in the step `system`.
-fn totals(line: &str) -> Option<TestTotals> {
+/// A run can fail without a test that failed: a test that took the process down with it, a
+/// documentation test's crate that did not compile.
+fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus) {
+    if !status.success() && outcome.is_good() {
+        outcome.fail(format!(
+            "{step}: {status}, before its tests could be counted"
+        ));
+    }
+}
+
+/// Passed and failed tests, from `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
+/// Ignored tests count where they are run or reported as not run, in the step `system`.
+fn totals(line: &str) -> Option<(u64, u64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
         let mut counts = counts.split("; ");
         counts.find_map(|count| count.strip_suffix(word)?.trim_end().parse().ok())
     };
-    Some(TestTotals {
-        passed: count("passed")?,
-        failed: count("failed")?,
-        skipped: 0,
-    })
+    Some((count("passed")?, count("failed")?))
 }
 
 /// From `test some::name ... FAILED`.
@@ -215,55 +200,44 @@ mod tests {
 
     #[test]
     fn results_are_summed_and_passed_on_unchanged() {
-        let (mut outcome, mut terminal) = (HarnessOutcome::default(), Vec::new());
+        let (mut outcome, mut terminal) = (TestReport::default(), Vec::new());
         stream(OUTPUT.as_bytes(), &mut terminal, &mut outcome).expect("no input or output");
         assert_eq!(terminal, OUTPUT.as_bytes());
-        assert_eq!(
-            outcome.totals,
-            TestTotals {
-                passed: 13,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!((outcome.passed, outcome.failed), (13, 1));
         assert_eq!(outcome.failures, ["a::c"]);
     }
 
     #[test]
     fn a_failure_that_was_counted_is_not_counted_twice() {
-        let mut outcome = HarnessOutcome::default();
-        OUTPUT.lines().for_each(|line| outcome.read(line));
-        outcome.conclude("unit", failed());
-        assert_eq!(outcome.totals.failed, 1);
+        let mut outcome = TestReport::default();
+        OUTPUT.lines().for_each(|line| read(line, &mut outcome));
+        conclude(&mut outcome, "unit", failed());
+        assert_eq!(outcome.failed, 1);
     }
 
     #[test]
     fn a_run_that_died_is_a_failure() {
-        let mut outcome = HarnessOutcome::default();
-        outcome.read("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n");
-        outcome.conclude("unit", failed());
-        assert_eq!(
-            outcome.totals,
-            TestTotals {
-                passed: 12,
-                failed: 1,
-                skipped: 0
-            }
+        let mut outcome = TestReport::default();
+        read(
+            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n",
+            &mut outcome,
         );
+        conclude(&mut outcome, "unit", failed());
+        assert_eq!((outcome.passed, outcome.failed), (12, 1));
         assert!(outcome.failures[0].starts_with("unit: exit status: 101"));
     }
 
     #[test]
     fn other_lines_count_nothing() {
-        let mut outcome = HarnessOutcome::default();
+        let mut outcome = TestReport::default();
         for line in [
             "test result: unknown",
             "   Compiling a v1.0.0",
             "test a ... ok",
             "",
         ] {
-            outcome.read(line);
+            read(line, &mut outcome);
         }
-        assert_eq!(outcome, HarnessOutcome::default());
+        assert_eq!(outcome, TestReport::default());
     }
 }

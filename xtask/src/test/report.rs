@@ -1,40 +1,16 @@
 //! What came of the steps, and the line of totals at the end.
 
 use std::fmt;
-use std::ops::AddAssign;
 
 use crate::needs::Lack;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct TestTotals {
+/// What was counted, and what failed or was not run.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct TestReport {
     pub(super) passed: u64,
     pub(super) failed: u64,
-    pub(super) skipped: u64,
-}
-
-impl AddAssign for TestTotals {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
-impl fmt::Display for TestTotals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-        } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
-    }
-}
-
-#[derive(Default)]
-pub(super) struct TestReport {
-    totals: TestTotals,
-    failures: Vec<String>,
+    skipped: u64,
+    pub(super) failures: Vec<String>,
     not_run: Vec<(String, Lack)>,
 }
 
@@ -42,25 +18,27 @@ impl TestReport {
     /// A step that counts as one.
     pub(super) fn step(&mut self, name: &str, passed: bool) {
         if passed {
-            self.totals.passed += 1;
+            self.passed += 1;
         } else {
             self.fail(name);
         }
     }
 
     pub(super) fn fail(&mut self, what: impl Into<String>) {
-        self.totals.failed += 1;
+        self.failed += 1;
         self.failures.push(what.into());
     }
 
-    /// Tests that were run, and the names of those that failed.
-    pub(super) fn add(&mut self, totals: TestTotals, failures: impl IntoIterator<Item = String>) {
-        self.totals += totals;
-        self.failures.extend(failures);
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.failures.extend(other.failures);
+        self.not_run.extend(other.not_run);
     }
 
     pub(super) fn not_run(&mut self, what: impl Into<String>, tests: u64, lack: Lack) {
-        self.totals.skipped += tests;
+        self.skipped += tests;
         self.not_run.push((what.into(), lack));
     }
 
@@ -74,7 +52,7 @@ impl TestReport {
     }
 
     pub(super) fn is_good(&self) -> bool {
-        self.totals.failed == 0
+        self.failed == 0
     }
 }
 
@@ -86,7 +64,8 @@ impl fmt::Display for TestReport {
         for failure in &self.failures {
             writeln!(f, "FAILED: {failure}")?;
         }
-        self.totals.fmt(f)
+        let (passed, failed, skipped) = (self.passed, self.failed, self.skipped);
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
 
@@ -98,14 +77,12 @@ mod tests {
         let mut report = TestReport::default();
         report.step("fmt", true);
         report.step("tidy", false);
-        report.add(
-            TestTotals {
-                passed: 7,
-                failed: 1,
-                skipped: 0,
-            },
-            ["a::b".into()],
-        );
+        report.add(TestReport {
+            passed: 7,
+            failed: 1,
+            failures: vec!["a::b".into()],
+            ..TestReport::default()
+        });
         report.not_run("a --test kernel", 3, Lack::curable("not root"));
         report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
         report
@@ -133,14 +110,7 @@ mod tests {
         report.not_run("a --test kernel", 3, Lack::curable("not root"));
         assert!(report.is_good());
         report.refuse_lacks();
-        assert_eq!(
-            report.totals,
-            TestTotals {
-                passed: 0,
-                failed: 1,
-                skipped: 5
-            }
-        );
+        assert_eq!((report.passed, report.failed, report.skipped), (0, 1, 5));
         assert_eq!(report.failures, ["a --test kernel was not run: not root"]);
     }
 }

@@ -15,7 +15,7 @@ use crate::workspace::{BuildTarget, Fallible, Package, Workspace};
 
 /// An integration-test target whose tests are marked
 /// `#[ignore = "needs …; run by cargo xtask test"]`. Where one needs mounts, all of them run in a
-/// mount namespace of their own.
+/// private mount namespace.
 pub(super) struct SystemTest<'a> {
     package: &'a Package,
     target: &'a BuildTarget,

@@ -6,7 +6,7 @@ use super::code::Tree;
 use super::complaint::Complaint;
 use crate::workspace::{Dependency, Package};
 
-/// Who may import whom; what is absent is forbidden. A new crate is a new wall: it gets a line here
+/// The imports that are allowed; all others are forbidden. A new crate is a new wall: it gets a line here
 /// and in ARCHITECTURE.md.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass", &[]),

@@ -34,7 +34,7 @@ const PACE: Duration = Duration::from_millis(4);
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
-    /// Of each page, its versions; each is told by its length, which no other has.
+    /// Of each page, its versions; each has a length of its own.
     versions: Vec<Mutex<Vec<Version>>>,
     /// What the logs are beginnings of.
     stream: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The programs that are measured: each one is a process of its own, measured from outside.
+//! The measured programs. Each one is a separate process, measured from outside.
 
 pub(crate) mod mover;
 pub(crate) mod named;

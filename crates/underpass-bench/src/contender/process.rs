@@ -1,7 +1,7 @@
 //! Processes of contenders: bound to a processor, watched, stopped by their process id.
 //!
-//! A long-running contender is started through a wrapper, which is this program again: it moves to a
-//! processor, asks the kernel for SIGTERM when its parent dies, and becomes the command. So no
+//! A long-running contender is started through a wrapper, which is this program again: it moves to
+//! a processor, asks the kernel for SIGTERM when its parent dies, and becomes the command. So no
 //! process stays behind however a measurement ends, and the process id is the command's.
 
 use std::ffi::{OsStr, OsString};
@@ -29,7 +29,6 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 const VERSION_CHARS_MAX: usize = 120;
 const UNKNOWN_VERSION: &str = "version unknown";
 
-/// A contender's command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandSpec {
     /// Unique among the contenders.
@@ -94,7 +93,6 @@ fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
     split.ok_or_else(|| Error::Setting("the command is empty".into()))
 }
 
-/// The path of this program.
 pub(crate) fn own_program() -> Result<OsString> {
     let path = std::env::current_exe().context(|| "finding this program".into())?;
     Ok(path.into_os_string())
@@ -164,8 +162,8 @@ pub(crate) fn run(command: &CommandSpec) -> Result<()> {
     command.check(child.and_then(Child::wait_with_output))
 }
 
-/// Does the same while a thread watches the process: `watch` gets the process id, and a channel that
-/// is closed when the program has ended.
+/// Does the same while a thread watches the process: `watch` gets the process id, and a channel
+/// that is closed when the program has ended.
 pub(crate) fn run_watched<T: Send>(
     command: &CommandSpec,
     watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! It handles one connection at a time, because one transfer is measured at a time. When a sender
-//! has shut down its connection, it gets the number of bytes that arrived, in decimal digits, and the
-//! connection is closed.
+//! has shut down its connection, it gets the number of bytes that arrived, in decimal digits, and
+//! the connection is closed.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -38,7 +38,6 @@ pub(crate) enum ReceiveMode {
     Hash,
 }
 
-/// What arrived over one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) bytes: u64,

@@ -1,7 +1,7 @@
 //! The temporary directory of a measurement, removed however the measurement ends.
 //!
-//! A second process, the caretaker, reads a pipe whose other end only the measurement holds. It is in
-//! another process group, so that Ctrl-C doesn't reach it. When the measurement ends in any way,
+//! A second process, the caretaker, reads a pipe whose other end only the measurement holds. It is
+//! in another process group, so that Ctrl-C doesn't reach it. When the measurement ends in any way,
 //! including SIGKILL, the kernel closes that end, and the caretaker removes the directory. Nothing
 //! else removes it, so each end of a measurement tests the rare ones.
 
@@ -63,7 +63,6 @@ impl Scratch {
         &self.directory
     }
 
-    /// A new directory inside.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf> {
         let path = self.directory.join(name);
         fs::create_dir_all(&path).context(|| format!("creating {}", path.display()))?;

@@ -7,8 +7,8 @@
 //!   nginx -p /tmp/…/server-1 -c /tmp/…/server-1/0/nginx.conf
 //! ```
 //!
-//! On the command line, an unknown name in braces is an error. In a copied file only the known names
-//! are replaced, because configurations have other braces.
+//! On the command line, an unknown name in braces is an error. In a copied file only the known
+//! names are replaced, because configurations have other braces.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,7 +34,6 @@ const OUTPUT_BYTES_MAX: usize = 2000;
 pub(crate) struct ServerSetup {
     command: CommandSpec,
     configuration: Option<String>,
-    /// Where it listens.
     address: SocketAddr,
     /// Its directory.
     own: PathBuf,
@@ -50,7 +49,6 @@ pub(crate) enum MetricsMode {
     On,
 }
 
-/// A server that accepts connections.
 pub(crate) struct ServerProcess {
     process: ChildProcess,
     address: SocketAddr,
@@ -204,7 +202,6 @@ impl ServerProcess {
     }
 }
 
-/// The values of placeholders.
 struct Placeholders<'a> {
     root: &'a Path,
     own: &'a Path,

@@ -11,8 +11,8 @@
 //!
 //! It ends when its standard input does. A worker that starts slowly (a virtual machine, an
 //! interpreter) has started before anything is measured, and all workers are measured in the same
-//! way, from outside: a program in any language is compared with this project's mover under the same
-//! conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
+//! way, from outside: a program in any language is compared with this project's mover under the
+//! same conditions. A worker may add more after BYTES; this project's own adds its account as JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Stdio};
@@ -24,6 +24,7 @@ use serde_json::Value;
 use underpass::Mechanism;
 
 use super::process::{ChildProcess, CommandSpec};
+use crate::document::PayloadPath;
 use crate::error::{Error, ErrorContext, Result};
 
 /// A virtual machine may take a while to start on a busy machine.
@@ -40,21 +41,11 @@ pub(crate) struct WorkerProcess {
     answers: Receiver<String>,
 }
 
-/// The result of a job.
 #[derive(Debug)]
 pub(crate) struct JobResult {
     pub(crate) bytes: u64,
     /// By mechanism, from a worker that counts.
-    pub(crate) counts: Vec<MechanismCounts>,
-}
-
-/// What one mechanism did in a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MechanismCounts {
-    pub(crate) mechanism: Mechanism,
-    pub(crate) bytes: u64,
-    pub(crate) calls: u64,
-    pub(crate) refusals: u64,
+    pub(crate) paths: Vec<PayloadPath>,
 }
 
 impl WorkerProcess {
@@ -93,7 +84,6 @@ impl WorkerProcess {
         self.process.pid()
     }
 
-    /// As it reports it.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -144,29 +134,31 @@ fn parse(answer: &str) -> Option<std::result::Result<JobResult, String>> {
     let (bytes, account) = rest.split_once(' ').unwrap_or((rest, ""));
     Some(Ok(JobResult {
         bytes: bytes.parse().ok()?,
-        counts: serde_json::from_str(account)
-            .map_or_else(|_| Vec::new(), |account| counts(&account)),
+        paths: serde_json::from_str(account)
+            .map_or_else(|_| Vec::new(), |account| payload_paths(&account)),
     }))
 }
 
 /// Reads an account as the mover writes it, without mechanisms that did nothing.
-fn counts(account: &Value) -> Vec<MechanismCounts> {
+fn payload_paths(account: &Value) -> Vec<PayloadPath> {
     let refusals_of = |mechanism: Mechanism| {
         let all = account["refusals"].as_array().into_iter().flatten();
         let own = all.filter(|refusal| refusal["mechanism"] == mechanism.name());
         own.count() as u64
     };
-    let counts = Mechanism::ALL.map(|mechanism| {
-        let tally = &account[mechanism.name()];
-        MechanismCounts {
-            mechanism,
-            bytes: tally["bytes"].as_u64().unwrap_or(0),
-            calls: tally["calls"].as_u64().unwrap_or(0),
+    let paths = Mechanism::ALL.into_iter().map(|mechanism| {
+        let counts = &account[mechanism.name()];
+        PayloadPath {
+            contender: 0,
+            mechanism: mechanism.name().to_owned(),
+            bytes: counts["bytes"].as_u64().unwrap_or(0),
+            calls: counts["calls"].as_u64().unwrap_or(0),
             refusals: refusals_of(mechanism),
         }
     });
-    let used = counts.into_iter().filter(|j| j.calls + j.refusals > 0);
-    used.collect()
+    paths
+        .filter(|path| path.calls + path.refusals > 0)
+        .collect()
 }
 
 #[cfg(test)]
@@ -174,22 +166,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_bytes_and_how_they_travelled() {
+    fn an_answer_has_bytes_and_mechanisms() {
         let account = r#"{"bytes":7,"sendfile":{"bytes":7,"calls":2},"clone":{"bytes":0,"calls":0},
             "refusals":[{"mechanism":"clone"}]}"#;
         let done = parse(&format!("ok 7 {account}")).unwrap().unwrap();
-        let count = |mechanism, bytes, calls, refusals| MechanismCounts {
-            mechanism,
-            bytes,
-            calls,
-            refusals,
+        let counted = |path: &PayloadPath| {
+            let mechanism = path.mechanism.clone();
+            (mechanism, path.bytes, path.calls, path.refusals)
         };
-        let expected = [
-            count(Mechanism::Clone, 0, 0, 1),
-            count(Mechanism::Sendfile, 7, 2, 0),
-        ];
-        assert_eq!((done.bytes, &done.counts[..]), (7, &expected[..]));
-        assert!(parse("ok 7").unwrap().unwrap().counts.is_empty());
+        let counted: Vec<_> = done.paths.iter().map(counted).collect();
+        let expected = [("clone".into(), 0, 0, 1), ("sendfile".into(), 7, 2, 0)];
+        assert_eq!((done.bytes, &counted[..]), (7, &expected[..]));
+        assert!(parse("ok 7").unwrap().unwrap().paths.is_empty());
     }
 
     #[test]

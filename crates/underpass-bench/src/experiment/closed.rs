@@ -29,7 +29,6 @@ const TRACED_REQUESTS_MAX: u64 = 2000;
 /// Such a load, whatever the size of the files.
 #[derive(Clone, Copy)]
 pub(crate) struct ClosedLoad {
-    /// The experiment.
     pub(crate) name: &'static str,
     /// How many files of each size, requested in turn.
     pub(crate) files: usize,
@@ -123,7 +122,7 @@ impl ClosedLoad {
             let server = servers.server(contender)?;
             let targets = targets_of(files, server, self.reuse);
             let stream = self.stream(&targets, Quota::Requests(requests));
-            let mut client = LoadClient::connect(server.address(), vec![stream])?;
+            let client = LoadClient::connect(server.address(), vec![stream])?;
             settled(server.pid())?;
             let log = servers.own_directory(contender).join("calls.log");
             let work = || client.run(runner.stop).map(drop);

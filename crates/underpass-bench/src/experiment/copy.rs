@@ -13,9 +13,8 @@ use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
-use crate::contender::worker_process::MechanismCounts;
 use crate::content;
-use crate::document::{Axis, Experiment, Unit};
+use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::machine::file_system;
 use crate::rounds::runner::RoundRunner;
@@ -104,10 +103,10 @@ impl FileCopyOptions {
     fn admit_all(&self, set: &mut TransferSet<CopyEnvironment>) -> Result<()> {
         let processor = set.environment.processors.contender;
         let own = transfer::mover("underpass", MoverSettings::default())?;
-        let counts = set.admit_worker(own, processor)?;
-        let shares_blocks = counts
+        let paths = set.admit_worker(own, processor)?;
+        let shares_blocks = paths
             .iter()
-            .any(|counts| counts.mechanism == Mechanism::Clone && counts.bytes > 0);
+            .any(|path| path.mechanism == Mechanism::Clone.name() && path.bytes > 0);
         if shares_blocks {
             let unshared = MoverSettings {
                 unshared: true,
@@ -153,7 +152,7 @@ impl TransferEnvironment for CopyEnvironment {
     const NAME: &'static str = "copy";
     const OTHER_SIDE: &'static str = "the bench";
 
-    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>> {
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let sha256 = content::make(&self.from, TRIAL_BYTES, 0)?;
         let counts = self.transfer(contender, 1)?;
         let name = &contender.command.name;
@@ -184,15 +183,11 @@ impl TransferEnvironment for CopyEnvironment {
     }
 
     /// Copies each time into a new file.
-    fn transfer(
-        &self,
-        contender: &mut TransferContender,
-        times: u64,
-    ) -> Result<Vec<MechanismCounts>> {
+    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
         if let Some(worker) = &mut contender.worker {
             let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
             let job = ["copy", &from, &to, &times.to_string()];
-            return Ok(worker.job(&job)?.counts);
+            return Ok(worker.job(&job)?.paths);
         }
         // What a thread starts runs on the processor of the thread.
         let command = &contender.command;

@@ -34,7 +34,8 @@ const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 #[derive(Args, Clone, Debug)]
 pub struct HttpOptions {
     /// Request files of these sizes, such as 300MB,1KiB [default: 300 MB]
-    #[arg(long, alias = "size", value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, alias = "size", value_name = "SIZE,…", value_delimiter = ',',
+          value_parser = parse_size)]
     sizes: Vec<u64>,
     /// Request this many different files of each size in turn
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -48,7 +49,7 @@ pub struct HttpOptions {
     /// Send this many requests in each round [default: those that begin within about a second]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Measure our server also with each of these mechanisms alone; `none` for as it is only
+    /// Measure our server also with each of these mechanisms alone; `none` measures it once
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
           default_values = ["sendfile", "read_write"], value_parser = mechanism_or_none)]
     only: Vec<Option<Mechanism>>,

@@ -116,27 +116,7 @@ impl ManyOptions {
         scale: RunScale,
         runner: &RoundRunner,
     ) -> Result<Option<Case>> {
-        let hot = servers.make(FileSet {
-            name: "small",
-            count: 1,
-            bytes: HOT_BYTES,
-        })?;
-        let held = match self.behavior() {
-            ClientBehavior::SlowReader => servers.make(FileSet {
-                name: "large",
-                count: 1,
-                bytes: self.size.unwrap_or(scale.pick(SIZE_FULL, SIZE_QUICK)),
-            })?,
-            ClientBehavior::Idle => hot.clone(),
-        };
-        let load = HeldLoad {
-            hot,
-            held,
-            behavior: self.behavior(),
-            connections: self.connections.max(1),
-            hold: scale.pick(HOLD_FULL, HOLD_QUICK),
-            stop: runner.stop,
-        };
+        let load = self.held_load(servers, scale, runner)?;
         let weight = self.weight_of_play(scale);
         // Peak memory never falls, so each play needs a fresh server.
         let played = runner.play(servers, weight, |servers, contender| {
@@ -190,11 +170,34 @@ impl ManyOptions {
         }))
     }
 
-    fn behavior(&self) -> ClientBehavior {
-        match self.idle {
-            true => ClientBehavior::Idle,
-            false => ClientBehavior::SlowReader,
-        }
+    fn held_load<'a>(
+        &self,
+        servers: &mut ServerSet,
+        scale: RunScale,
+        runner: &RoundRunner<'a>,
+    ) -> Result<HeldLoad<'a>> {
+        let hot = servers.make(FileSet {
+            name: "small",
+            count: 1,
+            bytes: HOT_BYTES,
+        })?;
+        let large = FileSet {
+            name: "large",
+            count: 1,
+            bytes: self.size.unwrap_or(scale.pick(SIZE_FULL, SIZE_QUICK)),
+        };
+        let (behavior, held) = match self.idle {
+            false => (ClientBehavior::SlowReader, servers.make(large)?),
+            true => (ClientBehavior::Idle, hot.clone()),
+        };
+        Ok(HeldLoad {
+            hot,
+            held,
+            behavior,
+            connections: self.connections.max(1),
+            hold: scale.pick(HOLD_FULL, HOLD_QUICK),
+            stop: runner.stop,
+        })
     }
 
     /// Of one contender, in milliseconds: hot requests alone, until all connections have a head,

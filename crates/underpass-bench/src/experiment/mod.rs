@@ -42,12 +42,10 @@ pub(crate) struct ExperimentContext<'a> {
     pub(crate) scale: RunScale,
 }
 
-/// An experiment that can run.
 pub(crate) trait Measurable {
     /// Estimates how many milliseconds it takes.
     fn weight(&self, scale: RunScale, rounds: usize) -> u64;
 
-    /// Runs all cases.
     fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>>;
 }
 

@@ -7,10 +7,9 @@ use crate::document::{Latencies, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, LoadClient, LoadStream, RequestTarget, TestFile};
 use crate::machine::proc::{self, CpuSource};
-use crate::machine::window::{UsageWindow, observe};
+use crate::machine::window::{UsageWindow, note_of_bottleneck, observe};
 use crate::rounds::interleave::{Played, Sample};
 use crate::rounds::metric::{GIB, MetricReader};
-use crate::stats::Spread;
 
 /// Share of a load from the page cache that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
@@ -24,7 +23,6 @@ const COLD_MIN: f64 = 0.5;
 /// The quantiles of a distribution of latencies, as far as there are enough latencies for them.
 const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// One load on one server.
 pub(crate) struct ServerSample {
     pub(crate) window: UsageWindow,
     pub(crate) residency: FileResidency,
@@ -61,7 +59,6 @@ impl HeldConnections {
     }
 }
 
-/// Requests for these files.
 pub(crate) fn targets_of(
     files: &[TestFile],
     server: &ServerProcess,
@@ -80,7 +77,7 @@ pub(crate) fn observe_streams(
     residency: FileResidency,
     stop: &AtomicBool,
 ) -> Result<ServerSample> {
-    let mut client = LoadClient::connect(server.address(), streams)?;
+    let client = LoadClient::connect(server.address(), streams)?;
     let stored = proc::storage_read_bytes(server.pid())?;
     let (mut results, window) = observe(server.pid(), || client.run(stop))?;
     let stored_now = proc::storage_read_bytes(server.pid())?;
@@ -169,27 +166,15 @@ pub(crate) fn latencies(played: &Played<ServerSample>) -> Vec<Latencies> {
     (0..played.contenders()).filter_map(of).collect()
 }
 
-/// Notes on one server's figures.
 pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
     let rounds = samples.len();
     let count = |is: &dyn Fn(&ServerSample) -> bool| samples.iter().filter(|s| is(s)).count();
-    let percent = |share: &dyn Fn(&ServerSample) -> f64| {
-        let shares: Vec<f64> = samples.iter().map(|s| share(s)).collect();
-        Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0)
-    };
-    let bound = count(&|s| s.window.is_bench_bound());
+    let windows: Vec<&UsageWindow> = samples.iter().map(|sample| &sample.window).collect();
     let coarse = count(&|s| s.window.cpu_source == CpuSource::Ticks);
     let lost = count(&|s| s.lost_page_cache());
     let warm = count(&|s| s.was_not_cold());
     let notes = [
-        (bound > 0).then(|| {
-            format!(
-                "the client was the bottleneck with {name} in {bound} of {rounds} rounds (client \
-                 {:.0} %, server {:.0} % of a processor): compare processor time, not throughput",
-                percent(&|s| s.window.bench_share()),
-                percent(&|s| s.window.share())
-            )
-        }),
+        note_of_bottleneck(name, "the client", &windows),
         (coarse > 0).then(|| {
             format!(
                 "the processor time of {name} is in ticks of 10 ms in {coarse} of {rounds} rounds, \
@@ -212,14 +197,12 @@ pub(crate) fn notes_of(name: &str, samples: &[&ServerSample]) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// Where the files should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileResidency {
     Cached,
     OnDisk,
 }
 
-/// A metric of a load on a server.
 pub(crate) type ServerMetric = MetricReader<ServerSample>;
 
 pub(crate) const CPU_PER_GIB: ServerMetric = ServerMetric::lower(

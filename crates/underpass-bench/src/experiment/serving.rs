@@ -12,15 +12,15 @@ use super::observation::{ServerSample, notes_of};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::{MetricsMode, ServerProcess, ServerSetup};
 use crate::contender::server_metrics;
+use crate::content;
 use crate::document::{Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::load::{FileSet, TestFile, flush_to_disk, verify};
+use crate::load::{FileSet, TestFile, verify};
 use crate::machine::proc::{self, ProcessMemory};
 use crate::machine::throttle::DiskThrottle;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::Played;
 
-/// How often memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long a server may take to count what it has sent.
@@ -53,7 +53,6 @@ impl ServerVariant {
         }
     }
 
-    /// Our server as it is.
     pub(crate) fn plain() -> ServerVariant {
         ServerVariant::new("underpass", &[])
     }
@@ -167,7 +166,7 @@ impl ServerSet {
     /// on, with a note on the next case.
     pub(crate) fn make(&mut self, files: FileSet) -> Result<Vec<TestFile>> {
         let files = files.make(&self.site)?;
-        flush_to_disk(&self.site)?;
+        content::flush_file_system(&self.site)?;
         for index in self.list.standing() {
             if let Err(error) = verify(self.server(index)?.address(), &files) {
                 let failure = self.leave_out(index, VERIFIED, error)?;

@@ -10,9 +10,8 @@ use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet}
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::receiver::{ReceiveMode, TestReceiver};
-use crate::contender::worker_process::MechanismCounts;
 use crate::content;
-use crate::document::{Axis, Experiment, Unit};
+use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, Result};
 use crate::rounds::runner::RoundRunner;
 
@@ -143,13 +142,13 @@ impl SocketEnvironment {
         contender: &mut TransferContender,
         (file, bytes): (&Path, u64),
         address: &str,
-    ) -> Result<Vec<MechanismCounts>> {
+    ) -> Result<Vec<PayloadPath>> {
         let name = &contender.command.name;
         let worker = contender.worker.as_mut();
         let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
         let done = worker.job(&["send", &file.to_string_lossy(), address])?;
         match done.bytes == bytes {
-            true => Ok(done.counts),
+            true => Ok(done.paths),
             false => Err(Error::Answer(format!(
                 "reports {} bytes of {bytes} as sent",
                 done.bytes
@@ -174,8 +173,9 @@ impl TransferEnvironment for SocketEnvironment {
     const NAME: &'static str = "socket";
     const OTHER_SIDE: &'static str = "the receiver";
 
-    /// The receiver of the trial is always here, because bytes on another machine can't be compared.
-    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>> {
+    /// The receiver of the trial is always here, because bytes on another machine can't be
+    /// compared.
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let file = self.folder.join("trial");
         let sha256 = content::make(&file, TRIAL_BYTES, 0)?;
         self.receiver.set_mode(ReceiveMode::Hash);
@@ -208,11 +208,7 @@ impl TransferEnvironment for SocketEnvironment {
         times(self.size, self.scale)
     }
 
-    fn transfer(
-        &self,
-        contender: &mut TransferContender,
-        times: u64,
-    ) -> Result<Vec<MechanismCounts>> {
+    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
         self.receiver.set_mode(self.mode);
         let address = match &self.remote {
             None => self.receiver.address().to_string(),

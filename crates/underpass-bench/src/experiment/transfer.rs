@@ -9,17 +9,16 @@ use super::{ExperimentContext, TRACED};
 use crate::contender::mover::MoverSettings;
 use crate::contender::process::{self, CommandSpec};
 use crate::contender::role::SubprocessRole;
-use crate::contender::worker_process::{MechanismCounts, WorkerProcess};
+use crate::contender::worker_process::WorkerProcess;
 use crate::content;
 use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls, Unit};
 use crate::error::{self, Error, Result};
-use crate::machine::window::{UsageWindow, observe, observe_children};
+use crate::machine::window::{UsageWindow, note_of_bottleneck, observe, observe_children};
 use crate::machine::{proc, trace};
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::{Played, Sample};
 use crate::rounds::metric::{GIB, MetricReader, read_all};
 use crate::rounds::runner::RoundRunner;
-use crate::stats::Spread;
 
 /// Share of what should come from memory that may come from storage.
 const FROM_STORAGE_MAX: f64 = 0.001;
@@ -39,7 +38,7 @@ pub(crate) struct TransferSample {
     /// Bytes that had to be read from storage, where the kernel counts them.
     pub(crate) stored_bytes: u64,
     /// By mechanism, from contenders that count.
-    pub(crate) counts: Vec<MechanismCounts>,
+    pub(crate) paths: Vec<PayloadPath>,
     pub(crate) peak_resident_bytes: Option<u64>,
 }
 
@@ -59,7 +58,6 @@ impl TransferSample {
     }
 }
 
-/// A metric of transfers.
 pub(crate) type TransferMetric = MetricReader<TransferSample>;
 
 pub(crate) const CPU_PER_GIB: TransferMetric = TransferMetric::lower(
@@ -116,8 +114,8 @@ pub(crate) const SYSTEM: TransferMetric = TransferMetric::lower(
 );
 pub(crate) const CALLS: TransferMetric =
     TransferMetric::lower("calls", "calls that moved its payload", Unit::Count, |t| {
-        let calls: u64 = t.counts.iter().map(|counts| counts.calls).sum();
-        t.each(calls as f64).filter(|_| !t.counts.is_empty())
+        let calls: u64 = t.paths.iter().map(|path| path.calls).sum();
+        t.each(calls as f64).filter(|_| !t.paths.is_empty())
     });
 pub(crate) const CONTEXT_SWITCHES: TransferMetric = TransferMetric::lower(
     "context_switches",
@@ -158,7 +156,6 @@ pub(crate) fn mover(name: &str, settings: MoverSettings) -> Result<CommandSpec> 
     })
 }
 
-/// A mover with one mechanism.
 pub(crate) fn mover_with(mechanism: Mechanism) -> Result<CommandSpec> {
     let only = MoverSettings {
         only: Some(mechanism),
@@ -179,7 +176,6 @@ pub(crate) fn read_writers(buffers: &[u64]) -> impl Iterator<Item = Result<Comma
     })
 }
 
-/// A contender that moves files.
 pub(crate) struct TransferContender {
     pub(crate) command: CommandSpec,
     /// The process that takes jobs; `None` for a program that is started for each transfer.
@@ -212,30 +208,23 @@ impl TransferContender {
 
 /// Where files are moved from and to.
 pub(crate) trait TransferEnvironment {
-    /// The experiment.
     const NAME: &'static str;
 
     /// Who else may be the bottleneck.
     const OTHER_SIDE: &'static str;
 
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
-    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<MechanismCounts>>;
+    fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
     /// Creates the file of a case, where it doesn't exist yet, and makes it the current one.
     fn prepare(&mut self, size: u64) -> Result<()>;
 
-    /// The current file.
     fn file(&self) -> &Path;
 
     /// How often the current file is moved for one figure.
     fn times(&self, contender: &TransferContender) -> u64;
 
-    /// Moves the current file.
-    fn transfer(
-        &self,
-        contender: &mut TransferContender,
-        times: u64,
-    ) -> Result<Vec<MechanismCounts>>;
+    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>>;
 
     /// Checks after the measurement that everything arrived, and cleans up.
     fn finish(&self, times: u64) -> Result<()>;
@@ -268,12 +257,11 @@ impl<E: TransferEnvironment> TransferSet<E> {
         }
     }
 
-    /// Admits a worker.
     pub(crate) fn admit_worker(
         &mut self,
         command: CommandSpec,
         processor: Option<usize>,
-    ) -> Result<Vec<MechanismCounts>> {
+    ) -> Result<Vec<PayloadPath>> {
         let worker = WorkerProcess::start(&command, processor);
         self.admit(worker.map(|worker| TransferContender {
             command,
@@ -285,7 +273,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
     pub(crate) fn admit(
         &mut self,
         contender: Result<TransferContender>,
-    ) -> Result<Vec<MechanismCounts>> {
+    ) -> Result<Vec<PayloadPath>> {
         let tried = contender.and_then(|mut contender| {
             let counts = self.environment.verify(&mut contender)?;
             Ok((contender, counts))
@@ -345,7 +333,6 @@ impl<E: TransferEnvironment> TransferSet<E> {
         error::all(self.contenders.iter_mut().map(TransferContender::stop))
     }
 
-    /// Whether a contender is a program.
     pub(crate) fn has_programs(&self) -> bool {
         self.contenders.iter().any(|one| one.worker.is_none())
     }
@@ -378,7 +365,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         let stored = contender.storage_read_bytes()?;
         let pid = contender.pid();
         let work = || environment.transfer(contender, times);
-        let (counts, window) = match pid {
+        let (paths, window) = match pid {
             Some(pid) => observe(pid, work)?,
             None => observe_children(work)?,
         };
@@ -390,7 +377,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
             files: 1,
             bytes: times * size,
             stored_bytes,
-            counts,
+            paths,
             peak_resident_bytes: None,
         })
     }
@@ -455,23 +442,19 @@ impl<E: TransferEnvironment> ContenderSet for TransferSet<E> {
 fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
     let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
+        let first = sums.len();
         let samples = played.of(contender).into_iter();
-        for counts in samples.flat_map(|sample| &sample.counts) {
-            let mechanism = counts.mechanism.name();
-            let is_same =
-                |sum: &&mut PayloadPath| sum.contender == contender && sum.mechanism == mechanism;
-            match sums.iter_mut().find(is_same) {
+        for path in samples.flat_map(|sample| &sample.paths) {
+            let mut own = sums[first..].iter_mut();
+            match own.find(|sum| sum.mechanism == path.mechanism) {
                 Some(sum) => {
-                    sum.bytes += counts.bytes;
-                    sum.calls += counts.calls;
-                    sum.refusals += counts.refusals;
+                    sum.bytes += path.bytes;
+                    sum.calls += path.calls;
+                    sum.refusals += path.refusals;
                 }
                 None => sums.push(PayloadPath {
                     contender,
-                    mechanism: mechanism.to_owned(),
-                    bytes: counts.bytes,
-                    calls: counts.calls,
-                    refusals: counts.refusals,
+                    ..path.clone()
                 }),
             }
         }
@@ -479,24 +462,16 @@ fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
     sums
 }
 
-/// Notes on one contender's rounds.
 fn notes_of(name: &str, other_side: &str, samples: &[&TransferSample]) -> Vec<String> {
-    let count = |is: &dyn Fn(&TransferSample) -> bool| samples.iter().filter(|s| is(s)).count();
-    let rounds = samples.len();
-    let bound = count(&|s| s.window.is_bench_bound());
-    let cold = count(&|s| s.came_from_storage());
-    let notes = [
-        (bound > 0).then(|| {
-            let shares: Vec<f64> = samples.iter().map(|s| s.window.bench_share()).collect();
-            let share = Spread::of(&shares).map_or(0.0, |spread| spread.median * 100.0);
-            format!(
-                "{other_side} was the bottleneck with {name} in {bound} of {rounds} rounds \
-                 ({share:.0} % of a processor): compare processor time, not throughput"
-            )
-        }),
-        (cold > 0).then(|| {
-            format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
-        }),
-    ];
-    notes.into_iter().flatten().collect()
+    let windows: Vec<&UsageWindow> = samples.iter().map(|sample| &sample.window).collect();
+    let cold = samples
+        .iter()
+        .filter(|sample| sample.came_from_storage())
+        .count();
+    let note_of_cold = (cold > 0).then(|| {
+        let rounds = samples.len();
+        format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
+    });
+    let bottleneck = note_of_bottleneck(name, other_side, &windows);
+    bottleneck.into_iter().chain(note_of_cold).collect()
 }

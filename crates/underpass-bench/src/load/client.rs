@@ -75,7 +75,6 @@ impl Quota {
     }
 }
 
-/// What one stream received.
 #[derive(Debug, Default)]
 pub(crate) struct StreamResult {
     pub(crate) requests: u64,
@@ -87,9 +86,9 @@ pub(crate) struct StreamResult {
 pub(crate) struct LoadClient<'a> {
     address: SocketAddr,
     epoll: OwnedFd,
-    exchanges: Vec<ClientExchange>,
+    /// Each with the index of its stream.
+    exchanges: Vec<(usize, ClientExchange)>,
     streams: Vec<RunningStream<'a>>,
-    stream_of: Vec<usize>,
 }
 
 struct RunningStream<'a> {
@@ -97,7 +96,6 @@ struct RunningStream<'a> {
     result: StreamResult,
     discard: DiscardBuffer,
     begun: u64,
-    /// When this run began.
     start: Instant,
     idle: Vec<usize>,
     /// Requests that became due while every connection was busy.
@@ -113,50 +111,38 @@ impl<'a> LoadClient<'a> {
     ) -> Result<LoadClient<'a>> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "creating epoll".into())?;
-        let streams: Vec<_> = streams.into_iter().map(RunningStream::new).collect();
-        let mut client = LoadClient {
+        let mut exchanges = Vec::new();
+        let mut running = Vec::new();
+        for (index, stream) in streams.into_iter().enumerate() {
+            let numbers = exchanges.len()..exchanges.len() + stream.connections;
+            for number in numbers.clone() {
+                exchanges.push((index, connect(address, &epoll, number)?));
+            }
+            running.push(RunningStream::new(stream, numbers.collect()));
+        }
+        Ok(LoadClient {
             address,
             epoll,
-            exchanges: Vec::new(),
-            streams,
-            stream_of: Vec::new(),
-        };
-        for stream in 0..client.streams.len() {
-            for _ in 0..client.streams[stream].stream.connections {
-                client.add_connection(stream)?;
-            }
-        }
-        Ok(client)
-    }
-
-    fn add_connection(&mut self, stream: usize) -> Result<()> {
-        let index = self.exchanges.len();
-        let exchange = connect(self.address, &self.epoll, index)?;
-        self.streams[stream].idle.push(index);
-        self.stream_of.push(stream);
-        self.exchanges.push(exchange);
-        Ok(())
+            exchanges,
+            streams: running,
+        })
     }
 
     /// Runs until every closed stream has used up its quota and every response is complete; returns
-    /// the results in the order of the streams. The connections stay open for another run. Fails
-    /// once `stop` is set.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
+    /// the results in the order of the streams. Fails once `stop` is set.
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
         let start = Instant::now();
-        self.streams
-            .iter_mut()
-            .for_each(|stream| stream.restart(start));
+        for stream in &mut self.streams {
+            stream.begin(start);
+        }
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut last_progress = start;
         loop {
             let now = Instant::now();
             self.begin_due(now)?;
             if self.is_finished(now) {
-                let results = self
-                    .streams
-                    .iter_mut()
-                    .map(|l| std::mem::take(&mut l.result));
-                return Ok(results.collect());
+                let streams = self.streams.into_iter();
+                return Ok(streams.map(|stream| stream.result).collect());
             }
             check_time(now, start, last_progress)?;
             go_on_unless(stop)?;
@@ -192,7 +178,7 @@ impl<'a> LoadClient<'a> {
         for stream in &mut self.streams {
             stream.add_due(now, others_over);
             while let Some((index, due)) = stream.next_to_begin() {
-                self.exchanges[index].begin(stream.next_target(), due)?;
+                self.exchanges[index].1.begin(stream.next_target(), due)?;
             }
         }
         Ok(())
@@ -200,28 +186,24 @@ impl<'a> LoadClient<'a> {
 
     /// Receives once, and on a closed stream sends the next request after a complete response.
     fn advance(&mut self, index: usize) -> Result<()> {
-        let stream = &mut self.streams[self.stream_of[index]];
-        let exchange = &mut self.exchanges[index];
-        match exchange.advance(&mut stream.discard)? {
-            ReceiveProgress::Partial => Ok(()),
-            ReceiveProgress::Complete => {
-                let now = Instant::now();
-                stream
-                    .result
-                    .latencies_ns
-                    .push(nanoseconds(now - exchange.since));
-                stream.result.requests += 1;
-                stream.result.body_bytes += exchange.body_bytes();
-                if exchange.is_over() {
-                    *exchange = connect(self.address, &self.epoll, index)?;
-                }
-                if stream.quota_left(now) {
-                    return exchange.begin(stream.next_target(), now);
-                }
-                stream.idle.push(index);
-                Ok(())
-            }
+        let (stream, exchange) = &mut self.exchanges[index];
+        let stream = &mut self.streams[*stream];
+        if exchange.advance(&mut stream.discard)? == ReceiveProgress::Partial {
+            return Ok(());
         }
+        let now = Instant::now();
+        let result = &mut stream.result;
+        result.latencies_ns.push(nanoseconds(now - exchange.since));
+        result.requests += 1;
+        result.body_bytes += exchange.body_bytes();
+        if exchange.is_over() {
+            *exchange = connect(self.address, &self.epoll, index)?;
+        }
+        if stream.quota_left(now) {
+            return exchange.begin(stream.next_target(), now);
+        }
+        stream.idle.push(index);
+        Ok(())
     }
 
     /// Whether all streams that end by themselves are over.
@@ -231,33 +213,27 @@ impl<'a> LoadClient<'a> {
     }
 
     fn is_finished(&self, now: Instant) -> bool {
-        self.bounded_streams_over(now)
-            && self
-                .streams
-                .iter()
-                .all(|l| l.due.is_empty() && l.all_idle())
+        let mut streams = self.streams.iter();
+        self.bounded_streams_over(now) && streams.all(|one| one.due.is_empty() && one.all_idle())
     }
 }
 
 impl<'a> RunningStream<'a> {
-    fn new(stream: LoadStream<'a>) -> RunningStream<'a> {
-        let discard = DiscardBuffer::new(stream.receive_bytes_max);
+    fn new(stream: LoadStream<'a>, connections: Vec<usize>) -> RunningStream<'a> {
         RunningStream {
+            discard: DiscardBuffer::new(stream.receive_bytes_max),
             stream,
             result: StreamResult::default(),
-            discard,
             begun: 0,
             start: Instant::now(),
-            idle: Vec::new(),
+            idle: connections,
             due: VecDeque::new(),
             next_due: Instant::now(),
         }
     }
 
-    fn restart(&mut self, start: Instant) {
-        self.begun = 0;
-        self.start = start;
-        self.next_due = start;
+    fn begin(&mut self, start: Instant) {
+        (self.start, self.next_due) = (start, start);
         if let LoadPace::Closed(quota) = self.stream.pace {
             let connections = self.stream.connections as u64;
             let first = match quota {
@@ -392,7 +368,7 @@ mod tests {
             pace: LoadPace::Closed(quota),
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
+        let client = LoadClient::connect(address, vec![stream]).unwrap();
         client.run(&AtomicBool::new(false)).unwrap().remove(0)
     }
 
@@ -427,7 +403,7 @@ mod tests {
             },
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
+        let client = LoadClient::connect(address, vec![stream]).unwrap();
         let result = &client.run(&AtomicBool::new(false)).unwrap()[0];
         assert!((1..=10).contains(&result.requests), "{result:?}");
         assert_eq!(result.body_bytes, 3 * result.requests);
@@ -468,7 +444,7 @@ mod tests {
             pace: LoadPace::Closed(Quota::Span(LOAD_TIMEOUT)),
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(address, vec![stream]).unwrap();
+        let client = LoadClient::connect(address, vec![stream]).unwrap();
         assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 

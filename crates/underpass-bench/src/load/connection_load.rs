@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A server that takes longer to send one head, among all the others, has failed.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What held connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientBehavior {
     /// They are in the middle of a long response and read a little of it now and then.
@@ -26,7 +25,6 @@ pub(crate) enum ClientBehavior {
     Idle,
 }
 
-/// Connections that are held.
 pub(crate) struct ConnectionLoad {
     exchanges: Vec<ClientExchange>,
     behavior: ClientBehavior,
@@ -56,8 +54,8 @@ impl ConnectionLoad {
         })
     }
 
-    /// Runs until every connection is in its held state, and calls `look` after each pass. Fails once
-    /// `stop` is set.
+    /// Runs until every connection is in its held state, and calls `look` after each pass. Fails
+    /// once `stop` is set.
     pub(crate) fn settle(
         &mut self,
         stop: &AtomicBool,
@@ -127,8 +125,8 @@ impl ConnectionLoad {
     }
 }
 
-/// Whether a reader reads in this pass: one in four does, and others each time. In step, all of them
-/// would have room for more at the same moment, unlike the readers of a real server.
+/// Whether a reader reads in this pass: one in four does, and others each time. In step, all of
+/// them would have room for more at the same moment, unlike the readers of a real server.
 fn reads(number: u64, pass: u64) -> bool {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (number << 32 | pass).wrapping_mul(GOLDEN);

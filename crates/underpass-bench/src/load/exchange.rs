@@ -15,8 +15,8 @@ use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
 use crate::error::{Error, ErrorContext, Result};
 
-/// The longest head that is accepted. It is longer than usual heads, and a page, so that most of the
-/// body is left for `MSG_TRUNC`.
+/// The longest head that is accepted. It is longer than usual heads, and a page, so that most of
+/// the body is left for `MSG_TRUNC`.
 const HEAD_BYTES_MAX: usize = 4096;
 
 /// A server on the loopback accepts a connection at once or not at all.
@@ -29,9 +29,7 @@ pub(crate) struct DiscardBuffer(Vec<u8>);
 /// How far an exchange is after one receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveProgress {
-    /// The response is complete.
     Complete,
-    /// More of it is owed.
     Partial,
 }
 
@@ -109,8 +107,8 @@ impl ClientExchange {
         )
     }
 
-    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection is
-    /// broken.
+    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection
+    /// is broken.
     pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
         let sent = rustix::net::send(&self.stream, &target.request, SendFlags::NOSIGNAL)
@@ -127,7 +125,6 @@ impl ClientExchange {
         Ok(())
     }
 
-    /// Receives once.
     pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
         let progress = match self.state {
             ExchangeState::Idle => return Err(self.unasked()),

@@ -1,4 +1,5 @@
-//! The load on a server: HTTP requests whose responses are counted to their last byte and discarded.
+//! The load on a server: HTTP requests whose responses are counted to their last byte and
+//! discarded.
 //!
 //! Nothing here knows more of servers than their address.
 
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorContext, Result};
 pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota, StreamResult};
 pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
 pub(crate) use request::{ConnectionReuse, RequestTarget};
-pub(crate) use test_file::{FileSet, TestFile, flush_to_disk};
+pub(crate) use test_file::{FileSet, TestFile};
 pub(crate) use verify::verify;
 
 /// Descriptors of this program other than connections.
@@ -33,8 +34,8 @@ fn go_on_unless(stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Raises the soft limit on descriptors where this many connections need it. Servers that are started
-/// afterwards inherit it.
+/// Raises the soft limit on descriptors where this many connections need it. Servers that are
+/// started afterwards inherit it.
 pub(crate) fn allow_connections(count: usize) -> Result<()> {
     let needed = count as u64 + DESCRIPTORS_ASIDE;
     let limit = getrlimit(Resource::Nofile);
@@ -43,8 +44,8 @@ pub(crate) fn allow_connections(count: usize) -> Result<()> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::Setting(format!(
-            "{count} connections need {needed} descriptors, and this process may have at most {}; see \
-             `ulimit -Hn`",
+            "{count} connections need {needed} descriptors, and this process is limited to {}; \
+             see `ulimit -Hn`",
             limit.maximum.unwrap_or_default()
         )));
     }

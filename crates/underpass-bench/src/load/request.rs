@@ -20,7 +20,6 @@ pub(crate) enum ConnectionReuse {
 }
 
 impl RequestTarget {
-    /// A plain GET.
     pub(crate) fn get(
         address: SocketAddr,
         url_path: &str,

@@ -3,13 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
-
 use super::request::{ConnectionReuse, RequestTarget};
 use crate::content::{self, Sha256Hash};
 use crate::error::{ErrorContext, Result};
 
-/// One file of the site.
 #[derive(Debug, Clone)]
 pub(crate) struct TestFile {
     pub(crate) path: PathBuf,
@@ -60,14 +57,6 @@ impl TestFile {
     pub(crate) fn warm(&self) -> Result<()> {
         content::warm(&self.path)
     }
-}
-
-/// Waits until everything on the file system of `root` is on disk, so that writing it back doesn't
-/// disturb a measurement.
-pub(crate) fn flush_to_disk(root: &Path) -> Result<()> {
-    let opened = rustix::fs::openat(CWD, root, OFlags::DIRECTORY, Mode::empty());
-    let flushed = opened.and_then(rustix::fs::syncfs);
-    flushed.context(|| "writing the files to disk".into())
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn processor_quota() -> Option<String> {
         .chain(["/sys/fs/cgroup/cpu.max"])
         .find_map(|path| parse_quota(&fs::read_to_string(path).ok()?))?;
     Some(format!(
-        "a control group limits this process to {limit:.1} processors: the kernel pauses what exceeds \
+        "a control group limits this process to {limit:.1} processors: the kernel pauses it beyond \
          its quota, which looks like slowness"
     ))
 }

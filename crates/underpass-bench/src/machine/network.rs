@@ -1,24 +1,24 @@
-//! A loopback of one's own, with a chosen TCP congestion control.
+//! A separate loopback with a chosen TCP congestion control.
 //!
-//! A server inherits congestion control from the machine, and no peer has a setting for it. On a
-//! loopback, `bbr` paces by timers what never meets a bottleneck, and the figures of one and the
-//! same server then differ by a factor of two from round to round; `cubic`, the kernel's default,
-//! gives what is published. A route can name another one than the machine's, and in a network
-//! namespace of one's own nobody else notices.
+//! A server inherits the congestion control of the machine, and no compared server has a setting
+//! for it. On a loopback, `bbr` paces packets with timers although there is no bottleneck, and the
+//! figures of the same server then differ by a factor of two from round to round; published figures
+//! use `cubic`, the kernel's default. A route can have another congestion control than the machine,
+//! and in a separate network namespace it affects no other program.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use crate::error::{Error, ErrorContext, Result};
 
-/// Both are there from the start, and the more specific one is taken.
+/// Both exist initially, and the kernel uses the more specific one.
 const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
 
-/// Becomes this program again, with one argument more, in a new network namespace. Returns only on
+/// Restarts this program with an additional argument in a new network namespace. Returns only on
 /// failure.
 ///
 /// # Errors
-/// It takes root, and the program `unshare`.
+/// The process is not root, or the program `unshare` is missing.
 pub fn become_isolated(argument: &str) -> Result<()> {
     let program = std::env::current_exe().context(|| "finding this program".into())?;
     let error = Command::new("unshare")
@@ -30,10 +30,10 @@ pub fn become_isolated(argument: &str) -> Result<()> {
     Err(error).context(|| "becoming unshare".into())
 }
 
-/// Brings up the loopback of this namespace, such that its connections use `congestion_control`.
+/// Brings up the loopback of this namespace and has its connections use `congestion_control`.
 ///
 /// # Errors
-/// The program `ip` is missing, or does not know the congestion control.
+/// The program `ip` is missing, or the kernel lacks the congestion control.
 pub fn set_up_loopback(congestion_control: &str) -> Result<()> {
     ip("link set lo up")?;
     for route in LOCAL_ROUTES {
@@ -50,9 +50,9 @@ fn ip(arguments: &str) -> Result<()> {
         .args(arguments.split(' '))
         .output()
         .context(|| "running ip".into())?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(()),
-        false => Err(Error::Setting(format!("ip {arguments}: {}", said.trim()))),
+        false => Err(Error::Setting(format!("ip {arguments}: {}", stderr.trim()))),
     }
 }

@@ -1,4 +1,4 @@
-//! Waits for a quiet machine, for a while.
+//! Waits for a quiet machine, up to a deadline.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::machine::proc;
 /// How long the machine is watched before a round.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Share of one processor that may be busy: nobody measures at that time.
+/// Share of one processor that may be busy while nothing is measured.
 const BUSY_SHARE_MAX: f64 = 0.10;
 
-/// Returns once nothing else runs, or at `deadline`.
+/// Returns once no other program runs, or at `deadline`.
 pub(crate) fn wait_until_quiet(deadline: Instant) -> Result<()> {
     while Instant::now() < deadline {
         let before = proc::machine_ticks()?.busy;

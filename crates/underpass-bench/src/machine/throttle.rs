@@ -1,9 +1,9 @@
-//! A slow disk: what the servers read from storage is limited, by a control group.
+//! A slow disk: a control group limits what the servers read from storage.
 //!
-//! A virtual machine's disk is often its host's memory, and a cold file costs it less than a page
-//! fault would elsewhere. Where a read takes as long as on a real disk, a server that waits for it
-//! shows. Both generations of control groups are known: version 2 calls it `io.max`, version 1
-//! `blkio.throttle.read_bps_device`.
+//! A virtual machine's disk is often its host's memory, and reading a cold file then costs less
+//! than a page fault does elsewhere. With the speed of a real disk, the figures show whether a
+//! server waits for it. The file is `io.max` in version 2 of control groups and
+//! `blkio.throttle.read_bps_device` in version 1.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,8 +21,8 @@ pub(crate) struct DiskThrottle {
 }
 
 impl DiskThrottle {
-    /// A group that reads at most so many bytes per second from the disk below `directory`. Its
-    /// name begins with the directory's; [`remove`] finds it by that.
+    /// Creates a group that reads at most this many bytes per second from the disk below
+    /// `directory`. Its name begins with that of the directory, by which [`remove`] finds it.
     pub(crate) fn create(directory: &Path, bytes_per_second: u64) -> Result<DiskThrottle> {
         let device = whole_disk(directory)?;
         let (hierarchy, file, limit) = if has_io_controller() {
@@ -39,7 +39,7 @@ impl DiskThrottle {
         Ok(DiskThrottle { group })
     }
 
-    /// Puts a process and its descendants under the limit.
+    /// Limits a process and its descendants.
     pub(crate) fn add(&self, pid: u32) -> Result<()> {
         let processes = self.group.join("cgroup.procs");
         let tree = process_tree(pid)?;
@@ -48,21 +48,20 @@ impl DiskThrottle {
     }
 }
 
-/// Removes the groups that were made for `directory`, if there are any and their processes are
-/// gone.
+/// Removes the groups of `directory` whose processes have ended.
 pub(crate) fn remove(directory: &Path) {
     for hierarchy in [VERSION_2, VERSION_1] {
         remove_groups(Path::new(hierarchy), &prefix_of(directory));
     }
 }
 
-/// No other directory's groups begin like that: what follows is a number.
+/// No group of another directory has this prefix, which is followed by a number.
 fn prefix_of(directory: &Path) -> String {
     let name = directory.file_name().unwrap_or_default();
     format!("{}-", name.display())
 }
 
-/// A group of its own for each experiment of a run, which all have one directory.
+/// Creates a group for one of the experiments of a run, which share a directory.
 fn create_group(hierarchy: &Path, prefix: &str) -> Result<PathBuf> {
     let mut number = 1;
     loop {
@@ -78,7 +77,7 @@ fn create_group(hierarchy: &Path, prefix: &str) -> Result<PathBuf> {
 }
 
 fn remove_groups(hierarchy: &Path, prefix: &str) {
-    // Mostly there are none.
+    // Usually there are none.
     for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
             let _ = fs::remove_dir(entry.path());
@@ -92,8 +91,8 @@ fn has_io_controller() -> bool {
     controllers.split_whitespace().any(|name| name == "io")
 }
 
-/// The disk that a directory is on, as `major:minor`. Limits are for whole disks: a partition is
-/// a directory in that of its disk.
+/// The disk of a directory, as `major:minor`. Limits apply to whole disks; the directory of a
+/// partition in sysfs is inside that of its disk.
 fn whole_disk(directory: &Path) -> Result<String> {
     let context = || format!("finding the disk of {}", directory.display());
     let device = fs::metadata(directory).context(context)?.dev();
@@ -101,7 +100,7 @@ fn whole_disk(directory: &Path) -> Result<String> {
     let entry = PathBuf::from(format!("/sys/dev/block/{}:{}", number.0, number.1));
     let Ok(entry) = entry.canonicalize() else {
         let what = format!(
-            "{} is on no disk that could be limited",
+            "{} is not on a disk whose speed can be limited",
             directory.display()
         );
         return Err(Error::Setting(what));

@@ -1,7 +1,7 @@
-//! System calls by name: one extra pass under `strace`, never timed.
+//! System calls by name, from an additional pass under `strace` that is not timed.
 //!
-//! The calls are counted from the log and not by `strace -c`, which leaves out the calls it has no
-//! name for: those newer than itself, which are the ones of interest here.
+//! The calls are counted from the log and not by `strace -c`, which omits calls that are newer than
+//! strace itself.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -13,16 +13,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::{Error, ErrorContext, Result};
 use crate::machine::proc::process_tree;
 
-/// Calls that an older strace prints by number. Since 2019 a call has the same number everywhere.
+/// Calls that an older strace prints by number. New calls have had the same number on all
+/// architectures since 2019.
 const NEWER_CALLS: [(&str, &str); 2] =
     [("syscall_0x1c3", "cachestat"), ("syscall_0x1b7", "openat2")];
 
-/// Counts of calls by name.
 pub(crate) type CallCounts = BTreeMap<String, u64>;
 
 /// Counts the system calls of a process and its descendants while `work` runs.
 ///
-/// An error of the setting where there is no strace, or where it may not look.
+/// Returns [`Error::Setting`] if strace is missing or may not attach.
 pub(crate) fn count_calls(
     root: u32,
     log: &Path,
@@ -55,7 +55,7 @@ fn attach(root: u32, log: &Path) -> Result<Child> {
     let errors = strace
         .stderr
         .take()
-        .ok_or_else(|| Error::Setting("strace is mute".into()))?;
+        .ok_or_else(|| Error::Setting("strace has no standard error".into()))?;
     let mut errors = BufReader::new(errors).lines();
     let mut attached = 0;
     while attached < tree.len() {
@@ -63,7 +63,7 @@ fn attach(root: u32, log: &Path) -> Result<Child> {
         let line = line.ok_or_else(|| Error::Setting("strace may not attach here".into()))?;
         attached += usize::from(line.contains(" attached"));
     }
-    // What it says later has to go somewhere, or it would wait for a reader.
+    // Strace would block if its later messages were not read.
     std::thread::spawn(move || errors.for_each(drop));
     Ok(strace)
 }

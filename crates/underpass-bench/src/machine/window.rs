@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::machine::proc::{self, CpuReading, CpuSource, MachineTicks, ResourceUsage};
+use crate::stats::Spread;
 
 /// Other load or stolen time, as a share of one processor, from which a figure is not worth
 /// keeping.
@@ -144,6 +145,31 @@ impl UsageWindow {
     pub(crate) fn user(&self) -> f64 {
         self.used.user.as_secs_f64()
     }
+}
+
+/// A note where this program was the bottleneck in some rounds of a contender.
+pub(crate) fn note_of_bottleneck(
+    name: &str,
+    other_side: &str,
+    windows: &[&UsageWindow],
+) -> Option<String> {
+    let bound = windows
+        .iter()
+        .filter(|window| window.is_bench_bound())
+        .count();
+    let median = |share: fn(&UsageWindow) -> f64| {
+        let shares: Vec<f64> = windows.iter().map(|window| share(window) * 100.0).collect();
+        Spread::of(&shares).map_or(0.0, |spread| spread.median)
+    };
+    (bound > 0).then(|| {
+        format!(
+            "{other_side} was the bottleneck with {name} in {bound} of {} rounds ({other_side} \
+             {:.0} %, {name} {:.0} % of a processor): compare processor time, not throughput",
+            windows.len(),
+            median(UsageWindow::bench_share),
+            median(UsageWindow::share)
+        )
+    })
 }
 
 /// What a process used so far, once it has nothing left to do for the last load.

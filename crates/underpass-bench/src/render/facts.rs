@@ -3,7 +3,6 @@
 use super::figure::duration;
 use crate::document::{Case, Document, Experiment, RunOutcome};
 
-/// How to read the tables.
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
     the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
     ratios within each round, with its interval of 95 % confidence (sign test); where that \

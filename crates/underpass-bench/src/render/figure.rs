@@ -1,9 +1,9 @@
-//! Numbers as people read them: three digits that count, and the unit.
+//! Numbers for people: three significant digits and the unit.
 
 use crate::document::{Better, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict, Spread};
 
-/// A power of ten or two that makes a number of some unit short.
+/// A power of ten or two that shortens a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prefix {
     pub(super) divisor: f64,
@@ -15,7 +15,7 @@ const KIB: f64 = 1024.0;
 const MIB: f64 = KIB * KIB;
 const GIB: f64 = KIB * MIB;
 
-/// From the greatest to the least; the last one takes whatever is smaller.
+/// From the greatest to the least; the last one is for all smaller numbers.
 fn prefixes(unit: Unit) -> &'static [(f64, &'static str)] {
     match unit {
         Unit::Bytes => &[
@@ -40,12 +40,12 @@ fn prefixes(unit: Unit) -> &'static [(f64, &'static str)] {
 }
 
 impl Prefix {
-    /// The one under which `value` has one to three digits before the point. Plain numbers and
-    /// rates below ten thousand stay as they are.
+    /// The prefix with which `value` has one to three digits before the point. Plain numbers and
+    /// rates below ten thousand have none.
     pub(super) fn of(value: f64, unit: Unit) -> Prefix {
         let least = match unit {
             Unit::Count | Unit::PerSecond if value.abs() < 9_999.5 => 1.0,
-            // What rounds to 1000 has four digits otherwise.
+            // A number that rounds to 1000 gets the next prefix.
             _ => value.abs() * 1.0005,
         };
         let all = prefixes(unit);
@@ -73,14 +73,14 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
     prefix.with_suffix(&digits(value / prefix.divisor, unit))
 }
 
-/// Minimum and maximum under the median's prefix, which is not repeated: `80.0–83.3`.
+/// Minimum and maximum with the median's prefix, which is not repeated: `80.0–83.3`.
 pub(crate) fn range(spread: &Spread, unit: Unit) -> String {
     let divisor = Prefix::of(spread.median, unit).divisor;
     let side = |value: f64| digits(value / divisor, unit);
     format!("{}–{}", side(spread.min), side(spread.max))
 }
 
-/// A ratio: hundredths, or more where they would hide on which side of 1 it lies.
+/// A ratio with two decimals, or more where they would hide whether it is above 1.
 pub(crate) fn ratio(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -94,12 +94,12 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
-/// The interval that holds the true median ratio.
+/// The confidence interval of the median ratio.
 pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
 }
 
-/// `±3 %`; below one in a hundred one digit after the point.
+/// `±3 %`; with a decimal below 1 %.
 pub(super) fn plus_minus(share: f64) -> String {
     match share * 100.0 {
         percent @ 0.95.. => format!("±{percent:.0} %"),
@@ -107,7 +107,7 @@ pub(super) fn plus_minus(share: f64) -> String {
     }
 }
 
-/// What may be said where there is no ratio to print.
+/// The text in place of a ratio.
 pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     match verdict {
         RatioVerdict::Different => "different",
@@ -116,7 +116,7 @@ pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     }
 }
 
-/// Which way is better, to be put behind a metric's name; empty where neither is.
+/// The better direction, to follow a metric's name; empty if there is none.
 pub(super) fn direction(better: Option<Better>) -> &'static str {
     match better {
         Some(Better::Lower) => "lower is better",
@@ -135,7 +135,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Three digits that count; a whole count stays whole.
+/// Three significant digits; a whole count stays whole.
 fn digits(value: f64, unit: Unit) -> String {
     let whole = matches!(unit, Unit::Count | Unit::PerSecond | Unit::Bytes);
     match value.abs() {

@@ -10,19 +10,19 @@ use crate::document::{Document, SCHEMA};
 use crate::error::{Error, ErrorContext, Result};
 
 impl Document {
-    /// Reads what `--json` wrote.
+    /// Reads a file that `--json` has written.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] where the file can't be read, [`Error::Setting`] where it is no such
-    /// document or one of another schema. Both name the file and say what to do.
+    /// [`Error::System`] if the file can't be read, [`Error::Setting`] if it isn't such a document
+    /// or has another schema. Both name the file and what to do.
     pub fn read(path: &Path) -> Result<Document> {
         let name = path.display();
         let text = fs::read(path).context(|| format!("read {name}"))?;
         let no_document = |why: &dyn std::fmt::Display| {
             Error::Setting(format!(
-                "{name} is not a result of underpass bench ({why}); give a file that was written \
-                 by its --json"
+                "{name} is not a result of underpass bench ({why}); give a file that \
+                 its --json has written"
             ))
         };
         let value: Value = serde_json::from_slice(&text).map_err(|error| no_document(&error))?;
@@ -40,12 +40,12 @@ impl Document {
         }
     }
 
-    /// Writes the document as JSON, readable by people, with a newline at its end. It replaces the
-    /// file in one step: whoever reads meanwhile sees all of the old one or all of the new one.
+    /// Writes the document as indented JSON with a newline at its end. The file is replaced
+    /// atomically: a concurrent reader gets the whole old one or the whole new one.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] where the directory takes no new file; what was there before stays.
+    /// [`Error::System`] if no file can be created in the directory; the old file stays.
     pub fn write(&self, path: &Path) -> Result<()> {
         let context = || format!("write {}", path.display());
         let mut json = serde_json::to_vec_pretty(self)
@@ -53,7 +53,7 @@ impl Document {
             .context(context)?;
         json.push(b'\n');
         if path.exists() && !path.is_file() {
-            // A pipe or a device, /dev/stdout for one, is written to and not replaced.
+            // A pipe or a device such as /dev/stdout is written to and not replaced.
             return fs::write(path, json).context(context);
         }
         let directory = path
@@ -70,7 +70,7 @@ impl Document {
         Ok(())
     }
 
-    /// Lists that must be as long as the contenders and are not.
+    /// Describes a list whose length differs from the number of contenders.
     fn inconsistency(&self) -> Option<String> {
         for experiment in &self.experiments {
             let contenders = experiment.contenders.len();

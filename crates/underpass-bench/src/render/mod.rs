@@ -1,10 +1,10 @@
-//! What people are shown of a [`Document`], made from it and from nothing else.
+//! Reports, made from a document only.
 //!
 //! ```text
-//!  Document ─► table, facts ─┬─► text        a terminal
+//!  document ─► table, facts ─┬─► text        a terminal
 //!                            ├─► markdown    docs/measurements.md
-//!              chart ────────┴─► html        one page that needs nothing else
-//!  Document ◄─► json                         programs, and a later comparison
+//!              chart ────────┴─► html        one page without external parts
+//!  document ◄─► json                         programs, and a later comparison
 //! ```
 
 mod chart;

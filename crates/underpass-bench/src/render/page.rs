@@ -4,7 +4,6 @@ use sha2::{Digest, Sha256};
 
 use super::chart::{escaped, palette};
 
-/// A whole page around `body`.
 pub(super) fn page(title: &str, body: &str) -> String {
     let style = style();
     // The hash allows this style sheet and no other; no source is allowed for anything else.

@@ -40,9 +40,7 @@ pub(super) struct Plot {
 pub(super) enum Legend {
     /// The chart has the names.
     None,
-    /// Places of contenders.
     Lines(Vec<usize>),
-    /// Parts of bars.
     Parts(Vec<(usize, String)>),
 }
 
@@ -255,7 +253,6 @@ fn of_bars(chart: BarChart, legend: Legend, group: &str) -> Plot {
     }
 }
 
-/// Points without ranges.
 fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
     let points = pairs.iter().map(|&(x, y)| Point { x, y, range: None });
     points.collect()

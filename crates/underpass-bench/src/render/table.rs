@@ -1,7 +1,7 @@
 //! The tables of an experiment before they are laid out: what each cell shows.
 //!
-//! A metric of several cases has a table with a column for each case. Metrics that only one case has
-//! share a table with a column for each of them.
+//! A metric of several cases has a table with a column for each case. Metrics that only one case
+//! has share a table with a column for each of them.
 
 use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};

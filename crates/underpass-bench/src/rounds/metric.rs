@@ -9,7 +9,6 @@ pub(crate) const GIB: f64 = (1_u64 << 30) as f64;
 /// Rounds that differ by more than this make a machine noisy: half of the range, by the median.
 const NOISY: f64 = 0.15;
 
-/// A metric of samples of one kind.
 pub(crate) struct MetricReader<S> {
     /// For programs.
     pub(crate) name: &'static str,

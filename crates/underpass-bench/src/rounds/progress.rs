@@ -1,21 +1,21 @@
-//! How far a run has come, on a terminal; nothing where nobody looks.
+//! The progress of a run, on a terminal only.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Drawn anew this often while nothing happens, so that the clock goes on.
+/// How often the bar is redrawn while nothing happens, so that its clock runs.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A bar on standard error with what is being measured, and when it will be over.
+/// A bar on standard error with the current case and the time left.
 #[derive(Debug)]
 pub(crate) struct RunProgress {
     bar: ProgressBar,
 }
 
 impl RunProgress {
-    /// Of a run whose plays weigh so much together. Weights are guesses of milliseconds.
+    /// For a run whose plays have this weight together. Weights are estimates in milliseconds.
     pub(crate) fn of(weight: u64) -> RunProgress {
         let bar = ProgressBar::with_draw_target(Some(weight), ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
@@ -29,12 +29,12 @@ impl RunProgress {
         RunProgress { bar }
     }
 
-    /// What is measured from now on.
+    /// Shows what is measured from now on.
     pub(crate) fn begin(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// A play of this weight is over. Rounds that are repeated weigh nothing.
+    /// Adds a play of this weight. Repeated rounds have no weight.
     pub(crate) fn done(&self, weight: u64) {
         let left = self.bar.length().unwrap_or(0) - self.bar.position();
         self.bar.inc(weight.min(left));

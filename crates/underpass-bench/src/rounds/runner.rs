@@ -1,4 +1,5 @@
-//! Plays the rounds of a case on a real machine: waits for quiet, reports progress, stops on Ctrl-C.
+//! Plays the rounds of a case on a real machine: waits for quiet, reports progress, stops on
+//! Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,19 +1,19 @@
 //! `--debug`: how a file was copied, in the terms of GNU's, from what was measured.
 
 use underpass::{Account, Cause, Mechanism, Reason};
-use underpass_copy::{EntryKind, Finished, HolesSought, Outcome, Travel};
+use underpass_copy::{EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport};
 
 /// The line of a regular file that was copied; other things have none.
 pub(super) fn line(finished: &Finished) -> Option<String> {
-    if finished.kind != EntryKind::File || finished.outcome != Outcome::Copied {
+    if finished.kind != EntryKind::File || finished.outcome != EntryOutcome::Copied {
         return None;
     }
     let travel = finished.travel.as_deref();
     let holes = match travel.map(|travel| travel.holes_sought) {
-        Some(HolesSought::Asked) => "SEEK_HOLE",
-        Some(HolesSought::Zeros) => "zeros",
-        Some(HolesSought::AskedAndZeros) => "SEEK_HOLE + zeros",
-        Some(HolesSought::No) | None => "no",
+        Some(HoleDetection::Asked) => "SEEK_HOLE",
+        Some(HoleDetection::Zeros) => "zeros",
+        Some(HoleDetection::AskedAndZeros) => "SEEK_HOLE + zeros",
+        Some(HoleDetection::No) | None => "no",
     };
     Some(format!(
         "copy offload: {}, reflink: {}, sparse detection: {holes}",
@@ -23,7 +23,7 @@ pub(super) fn line(finished: &Finished) -> Option<String> {
 }
 
 /// Whether `copy_file_range` did it.
-fn offload(travel: &Travel) -> &'static str {
+fn offload(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::CopyRange).bytes > 0 {
         return "yes";
@@ -39,7 +39,7 @@ fn offload(travel: &Travel) -> &'static str {
 }
 
 /// Whether blocks are shared.
-fn reflink(travel: &Travel) -> &'static str {
+fn reflink(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::Clone).bytes > 0 {
         return "yes";
@@ -60,7 +60,7 @@ fn is_unwanted(reason: Reason) -> bool {
     )
 }
 
-fn left_out(travel: &Travel, mechanism: Mechanism) -> Option<Reason> {
+fn left_out(travel: &TransferReport, mechanism: Mechanism) -> Option<Reason> {
     let mut left_out = travel.plan.left_out();
     left_out.find_map(|(out, reason)| (out == mechanism).then_some(reason))
 }

@@ -1,13 +1,13 @@
 //! `--explain`: for people, how each file was copied, and what it came to.
 
-use underpass_copy::{Ended, Finished, Outcome, Summary};
+use underpass_copy::{CopyEnd, CopySummary, EntryOutcome, Finished};
 
 /// Below the line with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(travel) = &finished.travel {
         lines.push(format!("plan: {}", travel.plan));
-        if finished.outcome != Outcome::Planned {
+        if finished.outcome != EntryOutcome::Planned {
             lines.push(format!("account: {}", travel.account));
         }
     }
@@ -22,15 +22,15 @@ pub(super) fn lines(finished: &Finished) -> Vec<String> {
 }
 
 /// All together.
-pub(super) fn summary(summary: &Summary) -> String {
+pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
 /// What is said at the end of a copy with errors.
-pub(super) fn ended(summary: &Summary) -> String {
+pub(super) fn ended(summary: &CopySummary) -> String {
     let how = match summary.ended {
-        Ended::Stopped => "stopped",
-        Ended::ByItself => "not all could be copied",
+        CopyEnd::Stopped => "stopped",
+        CopyEnd::ByItself => "not all could be copied",
     };
     format!(
         "{how}: {}, {} bytes",
@@ -39,7 +39,7 @@ pub(super) fn ended(summary: &Summary) -> String {
     )
 }
 
-fn counts(summary: &Summary) -> String {
+fn counts(summary: &CopySummary) -> String {
     let count = |number: u64, one: &str, many: &str| match number {
         0 => None,
         1 => Some(format!("1 {one}")),
@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_counted() {
-        let nothing = Summary::default();
+        let nothing = CopySummary::default();
         assert_eq!(
             summary(&nothing),
             "summary: nothing copied; nothing to move"
         );
-        let some = Summary {
+        let some = CopySummary {
             files: 3,
             directories: 1,
             errors: 1,
-            ..Summary::default()
+            ..CopySummary::default()
         };
         assert_eq!(
             ended(&some),

@@ -4,53 +4,38 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::mistake::Mistake;
-use super::table::{Argument, Definition, Id, OPTIONS};
+use super::environment::ArgumentOrder;
+use super::mistake::UsageError;
+use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
-/// Whether options may follow operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// They may.
-    Free,
-    /// The first operand ends the options (`POSIXLY_CORRECT`).
-    OptionsFirst,
-}
-
-/// An option with its argument, or what is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item {
-    Option(Id, Option<OsString>),
+/// An option with its argument, or an operand.
+pub(super) enum ParsedWord {
+    Option(&'static OptionDefinition, Option<OsString>),
     Operand(OsString),
 }
 
 /// A command line that is being read.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct Getopt {
     rest: VecDeque<OsString>,
     /// Letters left of a bundle (`-abc`).
     letters: VecDeque<u8>,
-    order: Order,
-    ended: Ended,
+    order: ArgumentOrder,
+    /// Only operands follow.
+    only_operands: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    NotYet,
-    /// Nothing but operands follows.
-    Options,
-}
-
-impl Words {
-    pub(super) fn new(words: impl IntoIterator<Item = OsString>, order: Order) -> Self {
+impl Getopt {
+    pub(super) fn new(words: impl IntoIterator<Item = OsString>, order: ArgumentOrder) -> Self {
         Self {
             rest: words.into_iter().collect(),
             letters: VecDeque::new(),
             order,
-            ended: Ended::NotYet,
+            only_operands: false,
         }
     }
 
-    fn long(&mut self, word: &OsStr) -> Result<Item, Mistake> {
+    fn long(&mut self, word: &OsStr) -> Result<ParsedWord, UsageError> {
         let text = &word.as_bytes()[2..];
         let (name, given) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -60,43 +45,44 @@ impl Words {
         let long = definition.long.unwrap_or_default();
         let given = given.map(|given| OsString::from_vec(given.to_vec()));
         let given = match (definition.argument, given) {
-            (Argument::None, Some(_)) => {
+            (OptionArgument::None(_), Some(_)) => {
                 let message = format!("option '--{long}' doesn't allow an argument");
-                return Err(Mistake::usage(message));
+                return Err(UsageError::with_hint(message));
             }
-            (Argument::Required(_), None) => Some(self.rest.pop_front().ok_or_else(|| {
-                Mistake::usage(format!("option '--{long}' requires an argument"))
-            })?),
+            (OptionArgument::Required(..), None) => {
+                Some(self.rest.pop_front().ok_or_else(|| {
+                    UsageError::with_hint(format!("option '--{long}' requires an argument"))
+                })?)
+            }
             (_, given) => given,
         };
-        Ok(Item::Option(definition.id, given))
+        Ok(ParsedWord::Option(definition, given))
     }
 
-    fn short(&mut self, letter: u8) -> Result<Item, Mistake> {
+    fn short(&mut self, letter: u8) -> Result<ParsedWord, UsageError> {
         let byte = [letter];
         let shown = OsStr::from_bytes(&byte);
         let is_meant =
-            |definition: &&Definition| definition.short.bytes().any(|short| short == letter);
+            |definition: &&OptionDefinition| definition.short.bytes().any(|short| short == letter);
         let definition = OPTIONS
             .iter()
             .find(is_meant)
-            .ok_or_else(|| Mistake::about("invalid option -- '", shown, "'"))?;
-        let given =
-            match definition.argument {
-                Argument::Required(_) if !self.letters.is_empty() => {
-                    Some(OsString::from_vec(self.letters.drain(..).collect()))
-                }
-                Argument::Required(_) => Some(self.rest.pop_front().ok_or_else(|| {
-                    Mistake::about("option requires an argument -- '", shown, "'")
-                })?),
-                Argument::None | Argument::Optional(_) => None,
-            };
-        Ok(Item::Option(definition.id, given))
+            .ok_or_else(|| UsageError::about("invalid option -- '", shown, "'"))?;
+        let given = match definition.argument {
+            OptionArgument::Required(..) if !self.letters.is_empty() => {
+                Some(OsString::from_vec(self.letters.drain(..).collect()))
+            }
+            OptionArgument::Required(..) => Some(self.rest.pop_front().ok_or_else(|| {
+                UsageError::about("option requires an argument -- '", shown, "'")
+            })?),
+            OptionArgument::None(_) | OptionArgument::Optional(..) => None,
+        };
+        Ok(ParsedWord::Option(definition, given))
     }
 }
 
-impl Iterator for Words {
-    type Item = Result<Item, Mistake>;
+impl Iterator for Getopt {
+    type Item = Result<ParsedWord, UsageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(letter) = self.letters.pop_front() {
@@ -104,9 +90,9 @@ impl Iterator for Words {
         }
         let word = self.rest.pop_front()?;
         match word.as_bytes() {
-            _ if self.ended == Ended::Options => Some(Ok(Item::Operand(word))),
+            _ if self.only_operands => Some(Ok(ParsedWord::Operand(word))),
             b"--" => {
-                self.ended = Ended::Options;
+                self.only_operands = true;
                 self.next()
             }
             [b'-', b'-', ..] => Some(self.long(&word)),
@@ -115,35 +101,38 @@ impl Iterator for Words {
                 self.next()
             }
             _ => {
-                if self.order == Order::OptionsFirst {
-                    self.ended = Ended::Options;
+                if self.order == ArgumentOrder::OptionsFirst {
+                    self.only_operands = true;
                 }
-                Some(Ok(Item::Operand(word)))
+                Some(Ok(ParsedWord::Operand(word)))
             }
         }
     }
 }
 
-/// The long option that a name, or the beginning of one, means. Ours are only looked at where none
-/// of GNU's begins so: what is short for something to GNU stays so.
-fn find(name: &[u8], word: &OsStr) -> Result<&'static Definition, Mistake> {
-    let named = |definition: &&Definition| definition.long.map(str::as_bytes) == Some(name);
+/// The long option that a name, or the beginning of one, means. Ours are considered only where none
+/// of GNU's begins so: an abbreviation of GNU's stays one.
+fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, UsageError> {
+    let named = |definition: &&OptionDefinition| definition.long.map(str::as_bytes) == Some(name);
     if let Some(exact) = OPTIONS.iter().find(named) {
         return Ok(exact);
     }
-    let begins = |definition: &&Definition| {
+    let begins = |definition: &&OptionDefinition| {
         let long = definition.long.map(str::as_bytes);
         long.is_some_and(|long| long.starts_with(name))
     };
-    let (gnu, ours): (Vec<&Definition>, Vec<&Definition>) = OPTIONS
+    let (gnu, ours): (Vec<&OptionDefinition>, Vec<&OptionDefinition>) = OPTIONS
         .iter()
         .filter(begins)
         .partition(|definition| definition.is_gnu());
     let candidates = if gnu.is_empty() { ours } else { gnu };
     let Some((first, others)) = candidates.split_first() else {
-        return Err(Mistake::about("unrecognized option '", word, "'"));
+        return Err(UsageError::about("unrecognized option '", word, "'"));
     };
-    let others: Vec<_> = others.iter().filter(|other| other.id != first.id).collect();
+    let others: Vec<_> = others
+        .iter()
+        .filter(|other| other.group != OptionGroup::GnuHidden)
+        .collect();
     if others.is_empty() {
         return Ok(first);
     }
@@ -153,77 +142,83 @@ fn find(name: &[u8], word: &OsStr) -> Result<&'static Definition, Mistake> {
         .map(|long| format!(" '--{long}'"))
         .collect();
     let after = format!("' is ambiguous; possibilities:{longs}");
-    Err(Mistake::about("option '", word, &after))
+    Err(UsageError::about("option '", word, &after))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> Result<Vec<Item>, Mistake> {
-        Words::new(words.iter().map(OsString::from), Order::Free).collect()
+    /// Options by their names, operands without one.
+    type Read = (Option<&'static str>, OsString);
+
+    fn read(words: &[&str], order: ArgumentOrder) -> Result<Vec<Read>, UsageError> {
+        let read = |item| match item {
+            ParsedWord::Option(option, argument) => {
+                (Some(option.name()), argument.unwrap_or_default())
+            }
+            ParsedWord::Operand(operand) => (None, operand),
+        };
+        let words = Getopt::new(words.iter().map(OsString::from), order);
+        words.map(|item| item.map(read)).collect()
     }
 
-    fn option(id: Id, argument: &str) -> Item {
-        Item::Option(id, (!argument.is_empty()).then(|| argument.into()))
+    fn option(name: &'static str, argument: &str) -> Read {
+        (Some(name), argument.into())
     }
 
-    fn operand(word: &str) -> Item {
-        Item::Operand(word.into())
+    fn operand(word: &str) -> Read {
+        (None, word.into())
     }
 
     #[test]
     fn words_are_split_as_getopt_does() {
-        let table: [(&[&str], Vec<Item>); 12] = [
-            (&["-Sx"], vec![option(Id::Suffix, "x")]),
-            (&["-S", "x"], vec![option(Id::Suffix, "x")]),
-            (&["-S="], vec![option(Id::Suffix, "=")]),
+        let table: [(&[&str], Vec<Read>); 12] = [
+            (&["-Sx"], vec![option("suffix", "x")]),
+            (&["-S", "x"], vec![option("suffix", "x")]),
+            (&["-S="], vec![option("suffix", "=")]),
             (
                 &["-vSx"],
-                vec![option(Id::Verbose, ""), option(Id::Suffix, "x")],
+                vec![option("verbose", ""), option("suffix", "x")],
             ),
-            (&["--suffix=x"], vec![option(Id::Suffix, "x")]),
-            (&["--suf", "x"], vec![option(Id::Suffix, "x")]),
-            (
-                &["--backup", "x"],
-                vec![option(Id::Backup, ""), operand("x")],
-            ),
-            (&["--backup=x"], vec![option(Id::Backup, "x")]),
+            (&["--suffix=x"], vec![option("suffix", "x")]),
+            (&["--suf", "x"], vec![option("suffix", "x")]),
+            (&["--backup", "x"], vec![option("backup", ""), operand("x")]),
+            (&["--backup=x"], vec![option("backup", "x")]),
             (&["--", "-v"], vec![operand("-v")]),
-            (&["a", "-v"], vec![operand("a"), option(Id::Verbose, "")]),
+            (&["a", "-v"], vec![operand("a"), option("verbose", "")]),
             (&["-"], vec![operand("-")]),
-            (&["--pa"], vec![option(Id::Parents, "")]),
+            (&["--pa"], vec![option("parents", "")]),
         ];
         for (words, expected) in table {
-            assert_eq!(read(words), Ok(expected), "{words:?}");
+            assert_eq!(
+                read(words, ArgumentOrder::Permuted),
+                Ok(expected),
+                "{words:?}"
+            );
         }
     }
 
     #[test]
     fn ours_do_not_stand_in_the_way_of_abbreviations() {
-        for (word, id) in [
-            ("--f", Id::Force),
-            ("--o", Id::OneFileSystem),
-            ("--i", Id::Interactive),
-            ("--verb", Id::Verbose),
-            ("--veri", Id::Verify),
-            ("--jo", Id::Jobs),
-            ("--res", Id::Resume),
-            ("--upd", Id::Update),
+        for (word, name) in [
+            ("--f", "force"),
+            ("--o", "one-file-system"),
+            ("--i", "interactive"),
+            ("--verb", "verbose"),
+            ("--veri", "verify"),
+            ("--jo", "jobs"),
+            ("--res", "resume"),
+            ("--upd", "update"),
         ] {
-            let words = Words::new([word.into(), "1".into()], Order::Free);
-            let first = words.into_iter().next().map(|item| match item {
-                Ok(Item::Option(id, _)) => Some(id),
-                _ => None,
-            });
-            assert_eq!(first, Some(Some(id)), "{word}");
+            let read = read(&[word, "1"], ArgumentOrder::Permuted).expect("an option");
+            assert_eq!(read[0].0, Some(name), "{word}");
         }
     }
 
     #[test]
     fn operands_may_end_the_options() {
-        let words = ["a", "-v"].map(OsString::from);
-        let items: Result<Vec<_>, _> = Words::new(words, Order::OptionsFirst).collect();
-        assert_eq!(items, Ok(vec![operand("a"), operand("-v")]));
+        let read = read(&["a", "-v"], ArgumentOrder::OptionsFirst);
+        assert_eq!(read, Ok(vec![operand("a"), operand("-v")]));
     }
 }

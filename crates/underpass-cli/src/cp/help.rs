@@ -5,8 +5,8 @@ use std::fmt::Write;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
 
-use super::Name;
-use super::table::{Argument, Definition, Group, Id, OPTIONS};
+use super::environment::CalledAs;
+use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
 /// Where the explanations begin.
 const COLUMN: usize = 30;
@@ -37,8 +37,8 @@ pub(super) fn text(called: &str) -> String {
          \x20      {called} [OPTIONS] -t DIRECTORY SOURCE...\n"
     );
     for (group, heading) in [
-        (Group::Gnu, "Options of GNU cp:"),
-        (Group::Underpass, "Options of Underpass:"),
+        (OptionGroup::Gnu, "CopyOptions of GNU cp:"),
+        (OptionGroup::Underpass, "CopyOptions of Underpass:"),
     ] {
         text += &format!("\n{heading}\n");
         let mut options: Vec<_> = OPTIONS
@@ -52,31 +52,30 @@ pub(super) fn text(called: &str) -> String {
     text
 }
 
-pub(super) fn version(name: Name) -> String {
+pub(super) fn version(called_as: CalledAs) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    match name {
-        Name::Cp => format!("cp (Underpass) {version}\n"),
-        Name::Underpass => format!("underpass cp {version}\n"),
+    match called_as {
+        CalledAs::Cp => format!("cp (Underpass) {version}\n"),
+        CalledAs::Underpass => format!("underpass cp {version}\n"),
     }
 }
 
 /// By letter, without regard to case; `--help` and `--version` last.
-fn sort_key(option: &Definition) -> (u8, String) {
-    let name = option.long.unwrap_or(option.short);
-    let is_last = matches!(option.id, Id::Help | Id::Version);
-    (u8::from(is_last), name.to_ascii_lowercase())
+fn sort_key(option: &OptionDefinition) -> (u8, String) {
+    let is_last = matches!(option.name(), "help" | "version");
+    (u8::from(is_last), option.name().to_ascii_lowercase())
 }
 
-fn line(text: &mut String, option: &Definition) {
+fn line(text: &mut String, option: &OptionDefinition) {
     let letters: Vec<_> = option
         .short
         .chars()
         .map(|short| format!("-{short}"))
         .collect();
     let long = option.long.map(|long| match option.argument {
-        Argument::None => format!("--{long}"),
-        Argument::Required(value) => format!("--{long}={value}"),
-        Argument::Optional(value) => format!("--{long}[={value}]"),
+        OptionArgument::None(_) => format!("--{long}"),
+        OptionArgument::Required(value, _) => format!("--{long}={value}"),
+        OptionArgument::Optional(value, _) => format!("--{long}[={value}]"),
     });
     let indent = if letters.is_empty() { "      " } else { "  " };
     let names: Vec<_> = letters.into_iter().chain(long).collect();
@@ -119,17 +118,16 @@ pub(crate) fn command() -> clap::Command {
         .display_order(0)
         .disable_help_flag(true)
         .disable_version_flag(true)
-        .args(OPTIONS.iter().filter(is_told).map(argument))
+        .args(OPTIONS.iter().filter(is_documented).map(argument))
         .arg(operands)
 }
 
-fn is_told(option: &&Definition) -> bool {
-    option.group != Group::GnuUntold
+fn is_documented(option: &&OptionDefinition) -> bool {
+    option.group != OptionGroup::GnuHidden
 }
 
-fn argument(option: &Definition) -> Arg {
-    let name = option.long.unwrap_or(option.short);
-    let mut argument = Arg::new(name).help(option.help);
+fn argument(option: &OptionDefinition) -> Arg {
+    let mut argument = Arg::new(option.name()).help(option.help);
     if let Some(long) = option.long {
         argument = argument.long(long);
     }
@@ -138,25 +136,26 @@ fn argument(option: &Definition) -> Arg {
         argument = argument.short(letter).visible_short_aliases(letters);
     }
     argument = match option.argument {
-        Argument::None => argument.action(ArgAction::SetTrue),
-        Argument::Required(value) => argument.value_name(value).action(ArgAction::Append),
-        Argument::Optional(value) => argument
+        OptionArgument::None(_) => argument.action(ArgAction::SetTrue),
+        OptionArgument::Required(value, _) => argument.value_name(value).action(ArgAction::Append),
+        OptionArgument::Optional(value, _) => argument
             .value_name(value)
             .num_args(0..=1)
             .require_equals(true)
             .action(ArgAction::Append),
     };
-    if option.id == Id::TargetDirectory {
+    if option.name() == "target-directory" {
         argument = argument.value_hint(ValueHint::DirPath);
     }
-    if !option.words.is_empty() {
+    let words = (option.words)();
+    if !words.is_empty() {
         argument = argument
-            .value_parser(PossibleValuesParser::new(option.words))
+            .value_parser(PossibleValuesParser::new(words))
             .hide_possible_values(true);
     }
     argument.help_heading(match option.group {
-        Group::Underpass => "Options of Underpass",
-        Group::Gnu | Group::GnuUntold => "Options of GNU cp",
+        OptionGroup::Underpass => "CopyOptions of Underpass",
+        OptionGroup::Gnu | OptionGroup::GnuHidden => "CopyOptions of GNU cp",
     })
 }
 
@@ -170,7 +169,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH + 6, "{line}");
         }
-        for option in OPTIONS.iter().filter(is_told) {
+        for option in OPTIONS.iter().filter(is_documented) {
             if let Some(long) = option.long {
                 assert!(text.contains(&format!("--{long}")), "{long}");
             }
@@ -188,11 +187,11 @@ mod tests {
         for (at, option) in OPTIONS.iter().enumerate() {
             for other in &OPTIONS[at + 1..] {
                 let same = |short| other.short.contains(short);
-                assert!(!option.short.chars().any(same), "{:?}", option.id);
+                assert!(!option.short.chars().any(same), "{}", option.name());
                 assert!(
                     option.long.is_none() || option.long != other.long,
-                    "{:?}",
-                    option.id
+                    "{}",
+                    option.name()
                 );
             }
         }

@@ -4,9 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Map, Value, json};
-use underpass_copy::{
-    Ended, EntryKind, Finished, HolesSought, Outcome, Problem, Severity, Summary,
-};
+use underpass_copy::{CopySummary, EntryKind, Finished, Problem};
 
 /// Grows when something that was there changes its meaning.
 const VERSION: u32 = 1;
@@ -19,15 +17,15 @@ pub(super) fn finished(finished: &Finished) -> String {
     let mut set = |key: &str, value: Value| {
         object.insert(key.to_owned(), value);
     };
-    set("kind", kind(finished.kind).into());
-    set("outcome", outcome(finished.outcome).into());
+    set("kind", json!(finished.kind));
+    set("outcome", json!(finished.outcome));
     if finished.kind == EntryKind::File {
         set("size", finished.size.into());
     }
     if let Some(travel) = &finished.travel {
         set("plan", json!(travel.plan));
         set("account", json!(travel.account));
-        set("holes_sought", holes(travel.holes_sought).into());
+        set("holes_sought", json!(travel.holes_sought));
     }
     if finished.resumed > 0 {
         set("resumed", finished.resumed.into());
@@ -45,16 +43,9 @@ pub(super) fn problem(problem: &Problem) -> String {
     if let Some(other) = &problem.other {
         name(&mut object, "other", other);
     }
-    let severity = match problem.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    };
+    object.insert("severity".to_owned(), json!(problem.severity));
     let errno = problem.errno.map(underpass::errno::name);
-    for (key, value) in [
-        ("severity", Some(severity)),
-        ("errno", errno.as_deref()),
-        ("call", problem.call),
-    ] {
+    for (key, value) in [("errno", errno.as_deref()), ("call", problem.call)] {
         if let Some(value) = value {
             object.insert(key.to_owned(), value.into());
         }
@@ -66,29 +57,12 @@ pub(super) fn problem(problem: &Problem) -> String {
     Value::Object(object).to_string()
 }
 
-/// What it all came to: the last line.
-pub(super) fn summary(summary: &Summary) -> String {
+/// The sum: the last line.
+pub(super) fn summary(summary: &CopySummary) -> String {
     let mut object = object("summary");
-    let ended = match summary.ended {
-        Ended::ByItself => "by_itself",
-        Ended::Stopped => "stopped",
-    };
-    for (key, value) in [
-        ("files", summary.files),
-        ("directories", summary.directories),
-        ("symlinks", summary.symlinks),
-        ("specials", summary.specials),
-        ("hard_links", summary.hard_links),
-        ("skipped", summary.skipped),
-        ("errors", summary.errors),
-        ("warnings", summary.warnings),
-        ("resumed_bytes", summary.resumed_bytes),
-        ("verified", summary.verified),
-    ] {
-        object.insert(key.to_owned(), value.into());
+    if let Value::Object(fields) = json!(summary) {
+        object.extend(fields);
     }
-    object.insert("account".to_owned(), json!(summary.account));
-    object.insert("ended".to_owned(), ended.into());
     Value::Object(object).to_string()
 }
 
@@ -106,34 +80,6 @@ fn name(object: &mut Map<String, Value>, key: &str, name: &OsStr) {
     if name.to_str().is_none() {
         let hex = name.as_bytes().iter().map(|byte| format!("{byte:02x}"));
         object.insert(format!("{key}_hex"), hex.collect::<String>().into());
-    }
-}
-
-fn kind(kind: EntryKind) -> &'static str {
-    match kind {
-        EntryKind::File => "file",
-        EntryKind::Directory => "directory",
-        EntryKind::Symlink => "symlink",
-        EntryKind::Special => "special",
-    }
-}
-
-fn outcome(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Copied => "copied",
-        Outcome::Linked => "linked",
-        Outcome::Skipped => "skipped",
-        Outcome::Failed => "failed",
-        Outcome::Planned => "planned",
-    }
-}
-
-fn holes(sought: HolesSought) -> &'static str {
-    match sought {
-        HolesSought::No => "no",
-        HolesSought::Asked => "asked",
-        HolesSought::Zeros => "zeros",
-        HolesSought::AskedAndZeros => "asked_and_zeros",
     }
 }
 

@@ -6,33 +6,33 @@ use std::fmt;
 /// A command line that makes no sense, and what is said of it. Not all of it need be UTF-8: words
 /// are shown as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct UsageError {
     pub(super) message: OsString,
-    pub(super) hint: Hint,
+    pub(super) hint: UsageHint,
 }
 
 /// What stands behind the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hint {
+pub(super) enum UsageHint {
     /// That there is `--help`.
     TryHelp,
     Nothing,
 }
 
-impl Mistake {
+impl UsageError {
     /// A misuse of options.
-    pub(super) fn usage(message: impl fmt::Display) -> Self {
+    pub(super) fn with_hint(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string().into(),
-            hint: Hint::TryHelp,
+            hint: UsageHint::TryHelp,
         }
     }
 
     /// A use of options that can't be had.
-    pub(super) fn plain(message: impl fmt::Display) -> Self {
+    pub(super) fn without_hint(message: impl fmt::Display) -> Self {
         Self {
-            hint: Hint::Nothing,
-            ..Self::usage(message)
+            hint: UsageHint::Nothing,
+            ..Self::with_hint(message)
         }
     }
 
@@ -43,7 +43,7 @@ impl Mistake {
         message.push(after);
         Self {
             message,
-            hint: Hint::TryHelp,
+            hint: UsageHint::TryHelp,
         }
     }
 }

@@ -1,147 +1,137 @@
-//! `underpass cp`, which is GNU's `cp` with additions, and under the name `cp` nothing else.
+//! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ draft ─▶ request ─▶ underpass_copy::copy ─▶ teller ─▶ debug, explain, json
-//!             ▲                                          └─▶ Progress ─▶ gauge
-//!           table ─▶ help, man page, completions
+//!  words ─▶ getopt ─▶ table ─▶ draft ─▶ request ─▶ underpass_copy::copy ─▶ printer ─▶ debug, explain, json
+//!                       │                                     └─▶ CopyProgress ─▶ progress
+//!                       └──▶ help, man page, completions
 //! ```
 
 mod debug;
 mod draft;
+mod environment;
 mod explain;
-mod gauge;
 mod getopt;
 mod help;
 mod json;
+mod messages;
 mod mistake;
+mod printer;
+mod progress;
 mod rate;
 mod request;
 mod signals;
-mod surroundings;
 mod table;
-mod teller;
-mod voice;
 mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use underpass::Kernel;
-use underpass_copy::{CopyContext, Ended, Progress, Recursion, Summary};
+use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
-use gauge::Gauge;
-use mistake::Hint;
-use request::{Copying, Detail, Dialect, Request, parse};
-use signals::Stop;
-use surroundings::Surroundings;
-use teller::Teller;
-use voice::Voice;
+use draft::{Dialect, Information, OutputDetail};
+use environment::CpEnvironment;
+use messages::Messages;
+use mistake::UsageHint;
+use printer::EventPrinter;
+use progress::ProgressDisplay;
+use request::{CopyCommand, CpRequest, parse};
+use signals::StopSignal;
 
+pub(crate) use environment::CalledAs;
 pub(crate) use help::command;
 
-/// What the program was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// `cp`: whatever calls it expects GNU's.
-    Cp,
-    /// `underpass cp`: people, and what knows it.
-    Underpass,
-}
-
-/// Copies. `called` is what messages begin with, `words` is what stands behind that. Exit codes:
-/// 0 all done; 1 something could not be done, and standard error says what; 128 and the number of
-/// the signal that ended it.
-pub(crate) fn run(name: Name, called: OsString, words: Vec<OsString>) -> ExitCode {
-    let surroundings = Surroundings::read();
-    let voice = Voice::new(name, called, surroundings.charset);
-    let mut warn = |warning: &str| voice.complain(warning.as_bytes());
-    let copying = match parse(words, name, &surroundings, &mut warn) {
-        Ok(Request::Copy(copying)) => copying,
-        Ok(Request::Help) => return voice.print(&help::text(&voice.called_shown())),
-        Ok(Request::Version) => return voice.print(&help::version(name)),
-        Err(mistake) => {
-            voice.complain(mistake.message.as_encoded_bytes());
-            if mistake.hint == Hint::TryHelp {
-                voice.hint();
-            }
-            return ExitCode::FAILURE;
+/// Copies. `called` precedes messages, `words` are the arguments. Exit codes: 0 all done; 1 an
+/// error, which standard error reports; 128 and the number of the signal that stopped it.
+pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -> ExitCode {
+    let environment = CpEnvironment::read(called_as);
+    let messages = Messages::new(called, &environment);
+    let mut warn = |warning: &str| messages.complain(warning);
+    match parse(words, &environment, &mut warn) {
+        Ok(CpRequest::Copy(command)) => carry_out(&command, &messages),
+        Ok(CpRequest::Show(Information::Help)) => {
+            messages.print(&help::text(&messages.called_shown()))
         }
-    };
-    carry_out(&copying, name, &voice)
+        Ok(CpRequest::Show(Information::Version)) => messages.print(&help::version(called_as)),
+        Err(mistake) => {
+            messages.complain(mistake.message.as_encoded_bytes());
+            if mistake.hint == UsageHint::TryHelp {
+                messages.hint();
+            }
+            ExitCode::FAILURE
+        }
+    }
 }
 
-fn carry_out(copying: &Copying, name: Name, voice: &Voice) -> ExitCode {
-    // Under the name `cp` a signal does what it does to GNU's, as long as nobody asked for more.
-    let stop = match (name, copying.dialect) {
-        (Name::Cp, Dialect::Gnu) => Stop::never(),
-        _ => match Stop::on_signals() {
+fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
+    // Under the name `cp` signals are left as they are, unless our options are used.
+    let stop = match (messages.called_as, command.dialect) {
+        (CalledAs::Cp, Dialect::Gnu) => StopSignal::never(),
+        _ => match StopSignal::on_signals() {
             Ok(stop) => stop,
             Err(error) => {
-                voice.complain(format!("cannot catch Ctrl-C: {error}").as_bytes());
+                messages.complain(format!("cannot catch Ctrl-C: {error}"));
                 return ExitCode::FAILURE;
             }
         },
     };
     let kernel = Kernel::probe();
-    let progress = Progress::default();
-    let gauge = Gauge::new(copying.show.progress);
-    let teller = Teller::new(voice, copying, name, gauge.bar());
+    let progress = CopyProgress::default();
+    let display = ProgressDisplay::new(command.progress);
+    let printer = EventPrinter::new(messages, command, display.bar());
     let context = CopyContext {
         kernel: &kernel,
-        observer: &teller,
+        observer: &printer,
         progress: &progress,
         stop: stop.flag(),
     };
-    let Copying {
+    let CopyCommand {
         operands, options, ..
-    } = copying;
-    let summary = gauge.watch(
+    } = command;
+    let summary = display.watch(
         &progress,
         |enough| underpass_copy::survey(operands, options, &progress, enough),
         || underpass_copy::copy(operands, options, context),
     );
-    conclude(copying, name, voice, &summary, teller, &stop)
+    conclude(command, messages, &summary, printer, &stop)
 }
 
 fn conclude(
-    copying: &Copying,
-    name: Name,
-    voice: &Voice,
-    summary: &Summary,
-    mut teller: Teller<'_>,
-    stop: &Stop,
+    command: &CopyCommand,
+    messages: &Messages,
+    summary: &CopySummary,
+    mut printer: EventPrinter<'_>,
+    stop: &StopSignal,
 ) -> ExitCode {
-    match copying.show.detail {
-        Detail::Json => teller.line(&json::summary(summary)),
-        Detail::Ways => teller.line(&explain::summary(summary)),
+    match command.detail {
+        OutputDetail::Json => printer.line(&json::summary(summary)),
+        OutputDetail::Explain => printer.line(&explain::summary(summary)),
         _ => {}
     }
-    let written = teller.finish();
+    let written = printer.finish();
     if let Err(error) = &written {
-        voice.write_error(error);
+        messages.write_error(error);
     }
-    if teller.untold() > 0 {
-        voice.complain(format!("no room for {} more", teller.untold()).as_bytes());
+    if printer.unreported() > 0 {
+        messages.complain(format!("no room for {} more", printer.unreported()));
     }
-    if name == Name::Underpass && is_worth_a_summary(copying, summary) {
-        voice.complain(explain::ended(summary).as_bytes());
+    if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
+        messages.complain(explain::ended(summary));
     }
     match (summary.ended, stop.signal()) {
-        (Ended::Stopped, Some(signal)) => ExitCode::from(128 + signal),
-        // A question that was answered by no leaves something undone, in GNU's eyes since 9.2.
+        (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
+        // A declined question is a failure, as with GNU's since 9.2.
         _ if summary.errors + summary.declined > 0 || written.is_err() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
 }
 
-/// After many names it is said how many there were, if not all went well: the messages may be far
-/// above.
-fn is_worth_a_summary(copying: &Copying, summary: &Summary) -> bool {
-    let is_many = copying.options.recursion == Recursion::On || copying.operands.len() > 2;
-    let is_told = copying.show.detail == Detail::Json;
+/// After many names with errors the counts are reported at the end: the messages may be far above.
+fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
+    let is_many = command.options.recursive || command.operands.len() > 2;
     match summary.ended {
-        _ if is_told => false,
-        Ended::Stopped => true,
-        Ended::ByItself => is_many && summary.errors > 0,
+        _ if command.detail == OutputDetail::Json => false,
+        CopyEnd::Stopped => true,
+        CopyEnd::ByItself => is_many && summary.errors > 0,
     }
 }

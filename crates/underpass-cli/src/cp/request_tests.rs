@@ -1,103 +1,107 @@
 use underpass_copy::Charset;
-use underpass_copy::{Links, MakingWay, Wish};
+use underpass_copy::{Dereference, PreserveLevel, RemoveExisting};
 
 use super::*;
 
-fn surroundings() -> Surroundings {
-    Surroundings {
+fn environment(called_as: CalledAs) -> CpEnvironment {
+    CpEnvironment {
+        called_as,
         charset: Charset::Ascii,
-        order: Order::Free,
+        order: ArgumentOrder::Permuted,
         backup_names: None,
         suffix: None,
-        selinux: Selinux::Absent,
+        has_selinux: false,
         processors: NonZeroUsize::new(64).expect("not 0"),
     }
 }
 
-fn parsed(words: &str, name: Name) -> Result<Copying, String> {
+fn parsed(words: &str, called_as: CalledAs) -> Result<CopyCommand, String> {
     let words = words.split_whitespace().map(OsString::from);
-    match parse(words, name, &surroundings(), &mut |_| ()) {
-        Ok(Request::Copy(copying)) => Ok(*copying),
+    match parse(words, &environment(called_as), &mut |_| ()) {
+        Ok(CpRequest::Copy(command)) => Ok(*command),
         Ok(other) => Err(format!("{other:?}")),
         Err(mistake) => Err(mistake.message.to_string_lossy().into_owned()),
     }
 }
 
-fn options(words: &str) -> Options {
-    parsed(&format!("{words} a b"), Name::Cp)
+fn options(words: &str) -> CopyOptions {
+    parsed(&format!("{words} a b"), CalledAs::Cp)
         .expect("sense")
         .options
 }
 
 fn fault(words: &str) -> String {
-    parsed(&format!("{words} a b"), Name::Cp).expect_err("nonsense")
+    parsed(&format!("{words} a b"), CalledAs::Cp).expect_err("nonsense")
 }
 
 #[test]
 fn what_happens_to_existing_files() {
-    let (asked, asked_older) = (Existing::Asked(Update::All), Existing::Asked(Update::Older));
+    let (asked, asked_older) = (
+        OverwritePolicy::Ask(AskWhen::Always),
+        OverwritePolicy::Ask(AskWhen::Older),
+    );
     for (words, expected) in [
-        ("", Existing::Overwritten),
-        ("-n", Existing::Kept),
+        ("", OverwritePolicy::Overwrite),
+        ("-n", OverwritePolicy::Keep),
         ("-i", asked),
-        ("-u", Existing::KeptUnlessOlder),
+        ("-u", OverwritePolicy::UpdateOlder),
         ("-n -i", asked),
-        ("-i -n", Existing::Kept),
-        ("-u -n", Existing::Kept),
-        ("-n -u", Existing::Kept),
+        ("-i -n", OverwritePolicy::Keep),
+        ("-u -n", OverwritePolicy::Keep),
+        ("-n -u", OverwritePolicy::Keep),
         ("-u -i", asked_older),
         ("-i -u", asked_older),
-        ("-i -u -n", Existing::Kept),
+        ("-i -u -n", OverwritePolicy::Keep),
         ("-n -u -i", asked_older),
-        ("-f -n", Existing::Kept),
-        ("-n -f", Existing::Kept),
-        ("--update", Existing::KeptUnlessOlder),
-        ("--update=older", Existing::KeptUnlessOlder),
-        ("--update=o", Existing::KeptUnlessOlder),
-        ("--update=all", Existing::Overwritten),
-        ("--update=none", Existing::Kept),
-        ("--update=none-fail", Existing::KeptAsError),
-        ("--update=none-", Existing::KeptAsError),
-        ("-u --update=all", Existing::Overwritten),
-        ("--update=all -u", Existing::KeptUnlessOlder),
-        ("--update=none --update=older", Existing::KeptUnlessOlder),
-        ("-n --update=all", Existing::Kept),
-        ("-n --update=none-fail", Existing::Kept),
-        ("-i --update=none", Existing::Kept),
-        ("-i --update=none-fail", Existing::KeptAsError),
+        ("-f -n", OverwritePolicy::Keep),
+        ("-n -f", OverwritePolicy::Keep),
+        ("--update", OverwritePolicy::UpdateOlder),
+        ("--update=older", OverwritePolicy::UpdateOlder),
+        ("--update=o", OverwritePolicy::UpdateOlder),
+        ("--update=all", OverwritePolicy::Overwrite),
+        ("--update=none", OverwritePolicy::Keep),
+        ("--update=none-fail", OverwritePolicy::Fail),
+        ("--update=none-", OverwritePolicy::Fail),
+        ("-u --update=all", OverwritePolicy::Overwrite),
+        ("--update=all -u", OverwritePolicy::UpdateOlder),
+        ("--update=none --update=older", OverwritePolicy::UpdateOlder),
+        ("-n --update=all", OverwritePolicy::Keep),
+        ("-n --update=none-fail", OverwritePolicy::Keep),
+        ("-i --update=none", OverwritePolicy::Keep),
+        ("-i --update=none-fail", OverwritePolicy::Fail),
         ("-i --update=all", asked),
     ] {
-        assert_eq!(options(words).existing, expected, "{words}");
+        assert_eq!(options(words).overwrite, expected, "{words}");
     }
 }
 
 #[test]
 fn which_links_are_followed() {
     for (words, expected) in [
-        ("", Links::Unsaid),
-        ("-R", Links::Unsaid),
-        ("-P", Links::Kept),
-        ("-L", Links::Followed),
-        ("-H", Links::FollowedOnCommandLine),
-        ("-H -L", Links::Followed),
-        ("-L -H", Links::FollowedOnCommandLine),
-        ("-LP", Links::Kept),
-        ("-PL", Links::Followed),
-        ("-a", Links::Kept),
-        ("-aL", Links::Followed),
-        ("-La", Links::Kept),
-        ("-d", Links::Kept),
-        ("-dH", Links::FollowedOnCommandLine),
-        ("--no-dereference --dereference", Links::Followed),
+        ("", Dereference::Default),
+        ("-R", Dereference::Default),
+        ("-P", Dereference::Never),
+        ("-L", Dereference::Always),
+        ("-H", Dereference::CommandLine),
+        ("-H -L", Dereference::Always),
+        ("-L -H", Dereference::CommandLine),
+        ("-LP", Dereference::Never),
+        ("-PL", Dereference::Always),
+        ("-a", Dereference::Never),
+        ("-aL", Dereference::Always),
+        ("-La", Dereference::Never),
+        ("-d", Dereference::Never),
+        ("-dH", Dereference::CommandLine),
+        ("--no-dereference --dereference", Dereference::Always),
     ] {
-        assert_eq!(options(words).links, expected, "{words}");
+        assert_eq!(options(words).dereference, expected, "{words}");
     }
 }
 
 /// Mode, ownership, timestamps, links, context, xattr.
 #[test]
 fn what_goes_along() {
-    use Wish::{Refused as N, Required as R, Told as W, Tried as T, Unsaid as U};
+    use PreserveLevel::{BestEffort as T, Never as N, Required as R, Unset as U, Warn as W};
     for (words, expected) in [
         ("", [U, U, U, U, U, U]),
         ("-p", [R, R, R, U, U, U]),
@@ -166,15 +170,15 @@ fn what_becomes_of_old_files() {
 
 #[test]
 fn the_environment_names_backups_where_nobody_else_does() {
-    let surroundings = Surroundings {
+    let environment = CpEnvironment {
         backup_names: Some("numbered".into()),
         suffix: Some(".bak".into()),
-        ..surroundings()
+        ..environment(CalledAs::Cp)
     };
     let backup = |words: &str| {
         let words = words.split_whitespace().map(OsString::from);
-        match parse(words, Name::Cp, &surroundings, &mut |_| ()) {
-            Ok(Request::Copy(copying)) => copying.options.backup,
+        match parse(words, &environment, &mut |_| ()) {
+            Ok(CpRequest::Copy(command)) => command.options.backup,
             other => panic!("{other:?}"),
         }
     };
@@ -190,13 +194,13 @@ fn the_environment_names_backups_where_nobody_else_does() {
 #[test]
 fn what_is_removed() {
     for (words, expected) in [
-        ("", MakingWay::Nothing),
-        ("-f", MakingWay::Unwritable),
-        ("--remove-destination", MakingWay::Everything),
-        ("-f --remove-destination", MakingWay::Everything),
-        ("--remove-destination -f", MakingWay::Everything),
+        ("", RemoveExisting::Never),
+        ("-f", RemoveExisting::IfUnwritable),
+        ("--remove-destination", RemoveExisting::Always),
+        ("-f --remove-destination", RemoveExisting::Always),
+        ("--remove-destination -f", RemoveExisting::Always),
     ] {
-        assert_eq!(options(words).making_way, expected, "{words}");
+        assert_eq!(options(words).remove_existing, expected, "{words}");
     }
 }
 
@@ -249,9 +253,12 @@ fn contradictions_are_told() {
     ] {
         assert_eq!(fault(words), expected, "{words}");
     }
-    assert!(parsed("-bni a b", Name::Cp).is_ok(), "-i is the last one");
-    assert!(parsed("--reflink=auto --sparse=never a b", Name::Cp).is_ok());
-    assert!(parsed("-b --update=none a b", Name::Cp).is_ok());
+    assert!(
+        parsed("-bni a b", CalledAs::Cp).is_ok(),
+        "-i is the last one"
+    );
+    assert!(parsed("--reflink=auto --sparse=never a b", CalledAs::Cp).is_ok());
+    assert!(parsed("-b --update=none a b", CalledAs::Cp).is_ok());
 }
 
 #[test]
@@ -263,13 +270,13 @@ fn operands_are_counted() {
         ("-T a", "missing destination file operand after 'a'"),
         ("-T a b c", "extra operand 'c'"),
     ] {
-        assert_eq!(parsed(words, Name::Cp).err().as_deref(), Some(expected));
+        assert_eq!(parsed(words, CalledAs::Cp).err().as_deref(), Some(expected));
     }
-    let target = |words| parsed(words, Name::Cp).map(|copying| copying.options.target);
-    assert_eq!(target("a b c"), Ok(Target::LastOperand));
-    assert_eq!(target("-T a b"), Ok(Target::LastOperandAsName));
-    assert_eq!(target("-td a"), Ok(Target::Folder("d".into())));
-    assert_eq!(target("a --target=d"), Ok(Target::Folder("d".into())));
+    let target = |words| parsed(words, CalledAs::Cp).map(|copying| copying.options.target);
+    assert_eq!(target("a b c"), Ok(CopyTarget::Last));
+    assert_eq!(target("-T a b"), Ok(CopyTarget::LastAsName));
+    assert_eq!(target("-td a"), Ok(CopyTarget::Folder("d".into())));
+    assert_eq!(target("a --target=d"), Ok(CopyTarget::Folder("d".into())));
 }
 
 #[test]
@@ -277,21 +284,21 @@ fn as_cp_nothing_goes_on_beside() {
     let jobs = |words, name| {
         parsed(words, name).map(|copying| copying.options.jobs.map(NonZeroUsize::get))
     };
-    assert_eq!(jobs("a b", Name::Cp), Ok(Some(1)));
-    assert_eq!(jobs("a b", Name::Underpass), Ok(Some(16)));
-    assert_eq!(jobs("-j3 a b", Name::Cp), Ok(Some(3)));
+    assert_eq!(jobs("a b", CalledAs::Cp), Ok(Some(1)));
+    assert_eq!(jobs("a b", CalledAs::Underpass), Ok(Some(16)));
+    assert_eq!(jobs("-j3 a b", CalledAs::Cp), Ok(Some(3)));
     assert_eq!(
-        jobs("-j3 -i a b", Name::Underpass),
+        jobs("-j3 -i a b", CalledAs::Underpass),
         Ok(Some(1)),
         "questions are one by one"
     );
     let copying = |words, name| parsed(words, name).expect("sense");
-    assert_eq!(copying("a b", Name::Cp).show.progress, When::Never);
-    assert_eq!(copying("a b", Name::Underpass).show.progress, When::Auto);
-    assert_eq!(copying("-g a b", Name::Cp).show.progress, When::Always);
-    assert_eq!(copying("-v a b", Name::Cp).dialect, Dialect::Gnu);
+    assert_eq!(copying("a b", CalledAs::Cp).progress, When::Never);
+    assert_eq!(copying("a b", CalledAs::Underpass).progress, When::Auto);
+    assert_eq!(copying("-g a b", CalledAs::Cp).progress, When::Always);
+    assert_eq!(copying("-v a b", CalledAs::Cp).dialect, Dialect::Gnu);
     assert_eq!(
-        copying("--atomic a b", Name::Cp).dialect,
+        copying("--atomic a b", CalledAs::Cp).dialect,
         Dialect::Underpass
     );
 }
@@ -299,14 +306,14 @@ fn as_cp_nothing_goes_on_beside() {
 #[test]
 fn what_is_shown() {
     for (words, expected) in [
-        ("a b", Detail::Nothing),
-        ("-v a b", Detail::Names),
-        ("-v --debug a b", Detail::Debug),
-        ("--debug -v a b", Detail::Debug),
-        ("--explain a b", Detail::Ways),
-        ("--json --explain -v a b", Detail::Json),
+        ("a b", OutputDetail::Nothing),
+        ("-v a b", OutputDetail::Names),
+        ("-v --debug a b", OutputDetail::Debug),
+        ("--debug -v a b", OutputDetail::Debug),
+        ("--explain a b", OutputDetail::Explain),
+        ("--json --explain -v a b", OutputDetail::Json),
     ] {
-        let detail = parsed(words, Name::Cp).map(|copying| copying.show.detail);
+        let detail = parsed(words, CalledAs::Cp).map(|copying| copying.detail);
         assert_eq!(detail, Ok(expected), "{words}");
     }
 }
@@ -314,12 +321,12 @@ fn what_is_shown() {
 #[test]
 fn help_and_version_end_the_reading() {
     assert_eq!(
-        parsed("--help --foo", Name::Cp).err().as_deref(),
-        Some("Help")
+        parsed("--help --foo", CalledAs::Cp).err().as_deref(),
+        Some("Show(Help)")
     );
     assert_eq!(
-        parsed("a --version", Name::Cp).err().as_deref(),
-        Some("Version")
+        parsed("a --version", CalledAs::Cp).err().as_deref(),
+        Some("Show(Version)")
     );
     assert_eq!(fault("--foo --help"), "unrecognized option '--foo'");
 }

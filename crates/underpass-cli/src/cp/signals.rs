@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first one asks for an end, the second one makes it.
+//! Ctrl-C and SIGTERM: the first one stops the copy, the second one ends the process.
 
 use std::io;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether somebody asked for an end.
+/// Whether a signal has stopped the copy.
 #[derive(Debug, Default)]
-pub(super) struct Stop {
+pub(super) struct StopSignal {
     flag: Arc<AtomicBool>,
-    /// Which one came; 0 is none.
+    /// Its number; 0 is none.
     signal: Arc<AtomicUsize>,
 }
 
-impl Stop {
-    /// Signals do what they do.
+impl StopSignal {
+    /// Leaves signals as they are.
     pub(super) fn never() -> Self {
         Self::default()
     }
 
-    /// From now on signals are caught.
+    /// Catches signals from now on.
     pub(super) fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM] {

@@ -1,455 +1,338 @@
-//! Every option of `cp`, once: parsing, `--help`, the man page and completions come from here.
+//! Every option of `cp`, once: what it does, `--help`, the man page and completions.
 
-/// What an option asks for, whichever way it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Id {
-    Archive,
-    Atomic,
-    AttributesOnly,
-    Backup,
-    BandwidthLimit,
-    Context,
-    CopyContents,
-    Debug,
-    Dereference,
-    DereferenceOperands,
-    DryRun,
-    Exclude,
-    Explain,
-    Force,
-    Fsync,
-    Help,
-    Include,
-    Interactive,
-    Jobs,
-    Json,
-    KeepDirectorySymlink,
-    Link,
-    NoClobber,
-    NoDereference,
-    NoDereferenceLinks,
-    NoPreserve,
-    NoTargetDirectory,
-    OneFileSystem,
-    Only,
-    Parents,
-    Preserve,
-    Progress,
-    Recursive,
-    Reflink,
-    RemoveDestination,
-    Resume,
-    Sparse,
-    StripTrailingSlashes,
-    Suffix,
-    SymbolicLink,
-    TargetDirectory,
-    Update,
-    Verbose,
-    Verify,
-    Version,
-}
+use std::ffi::OsString;
 
-/// What follows a long option, or a short one that can't do without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Argument {
-    None,
-    Required(&'static str),
-    /// Behind `=` only.
-    Optional(&'static str),
+use underpass::Cloning;
+use underpass_copy::{
+    Dereference, FilterRule, Fsync, OverwritePolicy, PreserveLevel, RemoveExisting,
+};
+
+use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
+use super::mistake::UsageError;
+use super::words::{self, When, names};
+
+/// What follows an option, and what it then does.
+#[derive(Clone, Copy)]
+pub(super) enum OptionArgument {
+    None(fn(&mut Draft)),
+    Required(
+        &'static str,
+        fn(&mut Draft, OsString) -> Result<(), UsageError>,
+    ),
+    /// Follows `=`; a letter has none.
+    Optional(
+        &'static str,
+        fn(&mut Draft, Option<OsString>) -> Result<(), UsageError>,
+    ),
 }
 
 /// Whose option it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub(super) enum OptionGroup {
     Gnu,
-    /// Understood by GNU, but told nobody.
-    GnuUntold,
+    /// Another name of the option before it, which GNU does not document.
+    GnuHidden,
     Underpass,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Definition {
-    pub(super) id: Id,
+#[derive(Clone, Copy)]
+pub(super) struct OptionDefinition {
     /// The letters; the first one is the usual one.
     pub(super) short: &'static str,
     pub(super) long: Option<&'static str>,
-    pub(super) argument: Argument,
-    pub(super) group: Group,
-    /// Words that are possible arguments, where there are only those.
-    pub(super) words: &'static [&'static str],
+    pub(super) argument: OptionArgument,
+    pub(super) group: OptionGroup,
+    /// The possible arguments, where there is a list of them.
+    pub(super) words: fn() -> Vec<&'static str>,
     pub(super) help: &'static str,
 }
 
-/// One of GNU's; ours say so behind it.
-const fn option(
-    id: Id,
-    short: &'static str,
-    long: &'static str,
-    argument: Argument,
-    help: &'static str,
-) -> Definition {
-    Definition {
-        id,
+const fn gnu(short: &'static str, long: &'static str) -> OptionDefinition {
+    OptionDefinition {
         short,
         long: if long.is_empty() { None } else { Some(long) },
-        argument,
-        group: Group::Gnu,
-        words: &[],
-        help,
+        argument: OptionArgument::None(|_| ()),
+        group: OptionGroup::Gnu,
+        words: Vec::new,
+        help: "",
     }
 }
 
-impl Definition {
-    const fn words(mut self, words: &'static [&'static str]) -> Self {
+const fn ours(short: &'static str, long: &'static str) -> OptionDefinition {
+    OptionDefinition {
+        group: OptionGroup::Underpass,
+        ..gnu(short, long)
+    }
+}
+
+impl OptionDefinition {
+    const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    const fn words(mut self, words: fn() -> Vec<&'static str>) -> Self {
         self.words = words;
         self
     }
 
-    const fn ours(mut self) -> Self {
-        self.group = Group::Underpass;
+    const fn hidden(mut self) -> Self {
+        self.group = OptionGroup::GnuHidden;
         self
     }
 
-    const fn untold(mut self) -> Self {
-        self.group = Group::GnuUntold;
+    const fn flag(mut self, apply: fn(&mut Draft)) -> Self {
+        self.argument = OptionArgument::None(apply);
+        self
+    }
+
+    const fn required(
+        mut self,
+        name: &'static str,
+        apply: fn(&mut Draft, OsString) -> Result<(), UsageError>,
+    ) -> Self {
+        self.argument = OptionArgument::Required(name, apply);
+        self
+    }
+
+    const fn optional(
+        mut self,
+        name: &'static str,
+        apply: fn(&mut Draft, Option<OsString>) -> Result<(), UsageError>,
+    ) -> Self {
+        self.argument = OptionArgument::Optional(name, apply);
         self
     }
 
     pub(super) fn is_gnu(&self) -> bool {
-        self.group != Group::Underpass
+        self.group != OptionGroup::Underpass
+    }
+
+    /// The long name, or the letters where there is none.
+    pub(super) fn name(&self) -> &'static str {
+        self.long.unwrap_or(self.short)
+    }
+
+    /// Does what the option asks for. One that requires an argument has one.
+    pub(super) fn apply(
+        &self,
+        draft: &mut Draft,
+        argument: Option<OsString>,
+    ) -> Result<(), UsageError> {
+        if !self.is_gnu() {
+            draft.dialect = Dialect::Underpass;
+        }
+        match self.argument {
+            OptionArgument::None(apply) => {
+                apply(draft);
+                Ok(())
+            }
+            OptionArgument::Required(_, apply) => apply(draft, argument.unwrap_or_default()),
+            OptionArgument::Optional(_, apply) => apply(draft, argument),
+        }
     }
 }
 
-use Argument::{None as Bare, Optional, Required};
-
-/// In GNU's order, which messages about abbreviations show; ours behind them.
-pub(super) const OPTIONS: &[Definition] = &[
-    option(
-        Id::Archive,
-        "a",
-        "archive",
-        Bare,
-        "copy trees as they are: -dR --preserve=all",
-    ),
-    option(
-        Id::AttributesOnly,
-        "",
-        "attributes-only",
-        Bare,
-        "copy metadata and leave the content alone",
-    ),
-    option(
-        Id::Backup,
-        "b",
-        "backup",
-        Optional("CONTROL"),
-        "rename an existing destination first; how it is named is CONTROL's matter (see below). -b \
-         takes none",
-    )
-    .words(&[
-        "none", "off", "numbered", "t", "existing", "nil", "simple", "never",
-    ]),
-    option(
-        Id::CopyContents,
-        "",
-        "copy-contents",
-        Bare,
-        "with -R, read FIFOs and devices instead of making new ones",
-    ),
-    option(
-        Id::Debug,
-        "",
-        "debug",
-        Bare,
-        "tell how each file was copied, in GNU's terms; includes -v",
-    ),
-    option(
-        Id::Dereference,
-        "L",
-        "dereference",
-        Bare,
-        "follow all symbolic links in SOURCE",
-    ),
-    option(
-        Id::Force,
-        "f",
-        "force",
-        Bare,
-        "remove a destination that can't be opened for writing, and try again",
-    ),
-    option(
-        Id::Interactive,
-        "i",
-        "interactive",
-        Bare,
-        "ask before overwriting; the last one of -i and -n counts",
-    ),
-    option(
-        Id::KeepDirectorySymlink,
-        "",
-        "keep-directory-symlink",
-        Bare,
-        "copy into an existing symbolic link to a directory as if it were one",
-    ),
-    option(
-        Id::Link,
-        "l",
-        "link",
-        Bare,
-        "make hard links instead of copies",
-    ),
-    option(
-        Id::NoClobber,
-        "n",
-        "no-clobber",
-        Bare,
-        "leave existing files alone and say nothing; the last one of -i and -n counts",
-    ),
-    option(
-        Id::NoDereference,
-        "P",
-        "no-dereference",
-        Bare,
-        "follow no symbolic link in SOURCE: copy the link",
-    ),
-    option(
-        Id::NoPreserve,
-        "",
-        "no-preserve",
-        Required("ATTRIBUTES"),
-        "leave these attributes out again (a list, as for --preserve)",
-    ),
-    option(
-        Id::NoTargetDirectory,
-        "T",
-        "no-target-directory",
-        Bare,
-        "DEST is the copy's own name, even if there is a directory",
-    ),
-    option(
-        Id::OneFileSystem,
-        "x",
-        "one-file-system",
-        Bare,
-        "enter no other file systems",
-    ),
-    option(
-        Id::Parents,
-        "",
-        "parents",
-        Bare,
-        "repeat all of SOURCE's path below DIRECTORY",
-    ),
-    option(Id::Parents, "", "path", Bare, "").untold(),
-    option(
-        Id::Preserve,
-        "p",
-        "preserve",
-        Optional("ATTRIBUTES"),
-        "keep attributes, a list of: mode, ownership, timestamps (these three if there is no list, \
-         and with -p), links, context, xattr, all",
-    ),
-    option(
-        Id::Recursive,
-        "Rr",
-        "recursive",
-        Bare,
-        "copy directories with all that is in them",
-    ),
-    option(
-        Id::RemoveDestination,
-        "",
-        "remove-destination",
-        Bare,
-        "remove existing files before copying, whether writable or not",
-    ),
-    option(
-        Id::Sparse,
-        "",
-        "sparse",
-        Required("WHEN"),
-        "auto: keep the holes of SOURCE; always: make holes of zeros, too; never: fill holes",
-    )
-    .words(&["auto", "always", "never"]),
-    option(
-        Id::Reflink,
-        "",
-        "reflink",
-        Optional("WHEN"),
-        "share blocks with SOURCE. auto: where the file system can; always (also without WHEN): \
-         or fail; never: copy every byte",
-    )
-    .words(&["auto", "always", "never"]),
-    option(
-        Id::StripTrailingSlashes,
-        "",
-        "strip-trailing-slashes",
-        Bare,
-        "take slashes off the end of each SOURCE",
-    ),
-    option(
-        Id::Suffix,
-        "S",
-        "suffix",
-        Required("SUFFIX"),
-        "end the names of backups with it",
-    ),
-    option(
-        Id::SymbolicLink,
-        "s",
-        "symbolic-link",
-        Bare,
-        "make symbolic links instead of copies",
-    ),
-    option(
-        Id::TargetDirectory,
-        "t",
-        "target-directory",
-        Required("DIRECTORY"),
-        "copy every SOURCE into DIRECTORY",
-    ),
-    option(
-        Id::Update,
-        "u",
-        "update",
-        Optional("UPDATE"),
-        "which existing files are overwritten. older (also without UPDATE): those older than \
-         SOURCE; all; none; none-fail: none, and that is an error",
-    )
-    .words(&["all", "none", "none-fail", "older"]),
-    option(Id::Verbose, "v", "verbose", Bare, "name every file"),
-    option(
-        Id::Context,
-        "Z",
-        "context",
-        Optional("CONTEXT"),
-        "security context of the copy; ignored where the kernel has no SELinux",
-    ),
-    option(Id::Help, "", "help", Bare, "show this and exit"),
-    option(
-        Id::Version,
-        "",
-        "version",
-        Bare,
-        "show the version and exit",
-    ),
-    option(Id::NoDereferenceLinks, "d", "", Bare, "-P --preserve=links"),
-    option(
-        Id::DereferenceOperands,
-        "H",
-        "",
-        Bare,
-        "follow symbolic links named on the command line",
-    ),
-    option(
-        Id::Jobs,
-        "j",
-        "jobs",
-        Required("N"),
-        "copy N files at once [default: the number of processors, at most 16; as cp 1]",
-    )
-    .ours(),
-    option(
-        Id::Progress,
-        "g",
-        "progress",
-        Optional("WHEN"),
-        "show how far it is. auto: on a terminal, after a second; always (also without WHEN); \
-         never [default: auto; as cp never]",
-    )
-    .ours()
-    .words(&["auto", "always", "never"]),
-    option(
-        Id::Atomic,
-        "",
-        "atomic",
-        Bare,
-        "write beside the destination and rename: nobody sees half a file",
-    )
-    .ours(),
-    option(
-        Id::Fsync,
-        "",
-        "fsync",
-        Optional("WHAT"),
-        "have it on disk. file (also without WHAT): each file when it is done; dir: its directory, \
-         too; end: everything, at the end",
-    )
-    .ours()
-    .words(&["file", "dir", "end"]),
-    option(
-        Id::Verify,
-        "",
-        "verify",
-        Bare,
-        "read copies back from disk and compare them",
-    )
-    .ours(),
-    option(
-        Id::Resume,
-        "",
-        "resume",
-        Bare,
-        "go on with what an earlier copy left, as far as its content is right",
-    )
-    .ours(),
-    option(
-        Id::Exclude,
-        "",
-        "exclude",
-        Required("PATTERN"),
-        "leave out what matches, as in .gitignore; the last pattern that matches counts",
-    )
-    .ours(),
-    option(
-        Id::Include,
-        "",
-        "include",
-        Required("PATTERN"),
-        "copy what matches although it was excluded",
-    )
-    .ours(),
-    option(
-        Id::DryRun,
-        "",
-        "dry-run",
-        Bare,
-        "only tell what would be done",
-    )
-    .ours(),
-    option(
-        Id::Only,
-        "",
-        "only",
-        Required("MECHANISM"),
-        "move bytes this way or not at all: clone, copy_range, sendfile, splice, read_write",
-    )
-    .ours()
-    .words(&["clone", "copy_range", "sendfile", "splice", "read_write"]),
-    option(
-        Id::Explain,
-        "",
-        "explain",
-        Bare,
-        "tell for each file what was planned, what was refused and how its bytes travelled",
-    )
-    .ours(),
-    option(
-        Id::Json,
-        "",
-        "json",
-        Bare,
-        "tell all of it on standard output, an object per line",
-    )
-    .ours(),
-    option(
-        Id::BandwidthLimit,
-        "",
-        "bwlimit",
-        Required("RATE"),
-        "at most RATE per second, all files together: KiB, or with a suffix K, M, G, T (powers of \
-         1024) or KB, MB, GB, TB (of 1000)",
-    )
-    .ours(),
+/// In GNU's order, which messages about abbreviations show; ours follow.
+pub(super) const OPTIONS: &[OptionDefinition] = &[
+    gnu("a", "archive")
+        .help("copy trees as they are: -dR --preserve=all")
+        .flag(Draft::archive),
+    gnu("", "attributes-only")
+        .help("copy metadata only, and leave the content of DEST as it is")
+        .flag(|draft| draft.attributes_only = true),
+    gnu("b", "backup")
+        .help("rename an existing destination first, as CONTROL says (see below); -b takes none")
+        .optional("CONTROL", Draft::set_backup)
+        .words(|| names(words::BACKUPS)),
+    gnu("", "copy-contents")
+        .help("with -R, read FIFOs and devices instead of making new ones")
+        .flag(|draft| draft.options.copy_contents = true),
+    gnu("", "debug")
+        .help("show how each file was copied, in GNU's terms; includes -v")
+        .flag(|draft| draft.show(OutputDetail::Debug)),
+    gnu("L", "dereference")
+        .help("follow all symbolic links in SOURCE")
+        .flag(|draft| draft.options.dereference = Dereference::Always),
+    gnu("f", "force")
+        .help("remove a destination that can't be opened for writing, and try again")
+        .flag(|draft| match &mut draft.options.remove_existing {
+            // What is always removed is removed where it can't be written, too.
+            RemoveExisting::Always => (),
+            other => *other = RemoveExisting::IfUnwritable,
+        }),
+    gnu("i", "interactive")
+        .help("ask before overwriting; the last one of -i and -n counts")
+        .flag(|draft| draft.clobber = Clobber::Ask),
+    gnu("", "keep-directory-symlink")
+        .help("follow existing symbolic links to directories in DEST")
+        .flag(|draft| draft.options.keep_directory_symlink = true),
+    gnu("l", "link")
+        .help("make hard links instead of copies")
+        .flag(|draft| draft.hard_links = true),
+    gnu("n", "no-clobber")
+        .help("skip existing files silently; the last one of -i and -n counts")
+        .flag(|draft| draft.clobber = Clobber::No),
+    gnu("P", "no-dereference")
+        .help("follow no symbolic link in SOURCE: copy the link")
+        .flag(|draft| draft.options.dereference = Dereference::Never),
+    gnu("", "no-preserve")
+        .help("don't preserve these attributes (a list, as for --preserve)")
+        .required("ATTRIBUTES", Draft::set_no_preserve),
+    gnu("T", "no-target-directory")
+        .help("treat DEST as the name of the copy, even if it is a directory")
+        .flag(|draft| draft.target_is_name = true),
+    gnu("x", "one-file-system")
+        .help("stay on the file system of each SOURCE")
+        .flag(|draft| draft.options.one_file_system = true),
+    gnu("", "parents")
+        .help("repeat all of SOURCE's path below DIRECTORY")
+        .flag(|draft| draft.options.parents = true),
+    gnu("", "path")
+        .hidden()
+        .flag(|draft| draft.options.parents = true),
+    gnu("p", "preserve")
+        .help(
+            "preserve attributes, a list of: mode, ownership, timestamps (these three without a \
+             list and with -p), links, context, xattr, all",
+        )
+        .optional("ATTRIBUTES", Draft::set_preserve),
+    gnu("Rr", "recursive")
+        .help("copy directories with all that is in them")
+        .flag(|draft| draft.options.recursive = true),
+    gnu("", "remove-destination")
+        .help("remove existing files before copying, whether writable or not")
+        .flag(|draft| draft.options.remove_existing = RemoveExisting::Always),
+    gnu("", "sparse")
+        .help("make holes. auto: where SOURCE has them; always: for zeros, too; never: none")
+        .required("WHEN", |draft, word| {
+            draft.options.holes = draft.choose(&word, "--sparse", words::SPARSE)?;
+            Ok(())
+        })
+        .words(|| names(words::SPARSE)),
+    gnu("", "reflink")
+        .help(
+            "share blocks with SOURCE. auto: where the file system can; always (also without \
+             WHEN): or fail; never: copy every byte",
+        )
+        .optional("WHEN", |draft, word| {
+            let (about, choices) = ("--reflink", words::REFLINK);
+            draft.options.cloning = draft.choose_or(word, about, choices, Cloning::Always)?;
+            Ok(())
+        })
+        .words(|| names(words::REFLINK)),
+    gnu("", "strip-trailing-slashes")
+        .help("remove slashes from the end of each SOURCE")
+        .flag(|draft| draft.options.strip_trailing_slashes = true),
+    gnu("S", "suffix")
+        .help("end the names of backups with SUFFIX")
+        .required("SUFFIX", Draft::set_suffix),
+    gnu("s", "symbolic-link")
+        .help("make symbolic links instead of copies")
+        .flag(|draft| draft.symbolic_links = true),
+    gnu("t", "target-directory")
+        .help("copy every SOURCE into DIRECTORY")
+        .required("DIRECTORY", Draft::set_target_directory),
+    gnu("u", "update")
+        .help(
+            "select the existing files to overwrite. older (also without UPDATE): those older \
+             than SOURCE; all; none; none-fail: none, and fail",
+        )
+        .optional("UPDATE", |draft, word| {
+            let (about, choices) = ("--update", words::UPDATES);
+            let older = OverwritePolicy::UpdateOlder;
+            draft.options.overwrite = draft.choose_or(word, about, choices, older)?;
+            Ok(())
+        })
+        .words(|| names(words::UPDATES)),
+    gnu("v", "verbose")
+        .help("name every file")
+        .flag(|draft| draft.show(OutputDetail::Names)),
+    gnu("Z", "context")
+        .help("set the security context of the copy; ignored without SELinux in the kernel")
+        .optional("CONTEXT", Draft::set_context),
+    gnu("", "help")
+        .help("show this help and exit")
+        .flag(|draft| draft.information = Some(Information::Help)),
+    gnu("", "version")
+        .help("show the version and exit")
+        .flag(|draft| draft.information = Some(Information::Version)),
+    gnu("d", "").help("-P --preserve=links").flag(|draft| {
+        draft.options.dereference = Dereference::Never;
+        draft.options.preserve.links = PreserveLevel::Required;
+    }),
+    gnu("H", "")
+        .help("follow symbolic links on the command line")
+        .flag(|draft| draft.options.dereference = Dereference::CommandLine),
+    ours("j", "jobs")
+        .help("copy N files at once [default: the number of processors, at most 16; as cp 1]")
+        .required("N", Draft::set_jobs),
+    ours("g", "progress")
+        .help(
+            "show progress. auto: on a terminal, after a second; always (also without WHEN); \
+             never [default: auto; as cp never]",
+        )
+        .optional("WHEN", |draft, word| {
+            let word = word.filter(|word| !word.is_empty());
+            let when = draft.choose_or(word, "--progress", words::WHENS, When::Always)?;
+            draft.progress = Some(when);
+            Ok(())
+        })
+        .words(|| names(words::WHENS)),
+    ours("", "atomic")
+        .help("write beside the destination and rename: no other program sees half a file")
+        .flag(|draft| draft.options.atomic = true),
+    ours("", "fsync")
+        .help(
+            "write to disk. file (also without WHAT): each file when it is done; dir: its \
+             directory, too; end: everything, at the end",
+        )
+        .optional("WHAT", |draft, word| {
+            let word = word.filter(|word| !word.is_empty());
+            draft.options.fsync = draft.choose_or(word, "--fsync", words::FSYNC, Fsync::File)?;
+            Ok(())
+        })
+        .words(|| names(words::FSYNC)),
+    ours("", "verify")
+        .help("read copies back from disk and compare them with SOURCE")
+        .flag(|draft| draft.options.verify = true),
+    ours("", "resume")
+        .help("keep what equals SOURCE of an incomplete copy, and copy the rest")
+        .flag(|draft| draft.options.resume = true),
+    ours("", "exclude")
+        .help("skip names that match, as in .gitignore; the last matching pattern counts")
+        .required("PATTERN", |draft, pattern| {
+            let rule = FilterRule::Exclude(draft.pattern(pattern)?);
+            draft.options.filters.push(rule);
+            Ok(())
+        }),
+    ours("", "include")
+        .help("copy names that match, although they are excluded")
+        .required("PATTERN", |draft, pattern| {
+            let rule = FilterRule::Include(draft.pattern(pattern)?);
+            draft.options.filters.push(rule);
+            Ok(())
+        }),
+    ours("", "dry-run")
+        .help("show what would be done, and do nothing")
+        .flag(|draft| draft.options.dry_run = true),
+    ours("", "only")
+        .help("use this mechanism or fail: clone, copy_range, sendfile, splice, read_write")
+        .required("MECHANISM", |draft, word| {
+            draft.options.only = Some(draft.choose(&word, "--only", words::MECHANISMS)?);
+            Ok(())
+        })
+        .words(|| names(words::MECHANISMS)),
+    ours("", "explain")
+        .help("show for each file what was planned, what was refused and how its bytes moved")
+        .flag(|draft| draft.show(OutputDetail::Explain)),
+    ours("", "json")
+        .help("write all of it to standard output, one object per line")
+        .flag(|draft| draft.show(OutputDetail::Json)),
+    ours("", "bwlimit")
+        .help(
+            "limit all files together to RATE per second: KiB, or with a suffix K, M, G, T \
+             (powers of 1024) or KB, MB, GB, TB (of 1000)",
+        )
+        .required("RATE", Draft::set_rate),
 ];

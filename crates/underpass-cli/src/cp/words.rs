@@ -5,21 +5,12 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use underpass::{Cloning, Holes, Mechanism};
-use underpass_copy::{Charset, Durability, Word};
+use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
 
-use super::mistake::Mistake;
+use super::mistake::UsageError;
 
-/// Words with what they mean. Neighbours that mean the same are told as one.
+/// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
-
-/// What `--update` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Updating {
-    All,
-    None,
-    NoneFail,
-    Older,
-}
 
 /// How backups are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +23,7 @@ pub(super) enum BackupNames {
 
 /// What `--preserve` can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attribute {
+pub(super) enum PreservedAttribute {
     Mode,
     Timestamps,
     Ownership,
@@ -50,11 +41,11 @@ pub(crate) enum When {
     Never,
 }
 
-pub(super) const UPDATES: Choices<Updating> = &[
-    ("all", Updating::All),
-    ("none", Updating::None),
-    ("none-fail", Updating::NoneFail),
-    ("older", Updating::Older),
+pub(super) const UPDATES: Choices<OverwritePolicy> = &[
+    ("all", OverwritePolicy::Overwrite),
+    ("none", OverwritePolicy::Keep),
+    ("none-fail", OverwritePolicy::Fail),
+    ("older", OverwritePolicy::UpdateOlder),
 ];
 
 pub(super) const BACKUPS: Choices<BackupNames> = &[
@@ -68,14 +59,14 @@ pub(super) const BACKUPS: Choices<BackupNames> = &[
     ("t", BackupNames::Numbered),
 ];
 
-pub(super) const ATTRIBUTES: Choices<Attribute> = &[
-    ("mode", Attribute::Mode),
-    ("timestamps", Attribute::Timestamps),
-    ("ownership", Attribute::Ownership),
-    ("links", Attribute::Links),
-    ("context", Attribute::Context),
-    ("xattr", Attribute::Xattr),
-    ("all", Attribute::All),
+pub(super) const ATTRIBUTES: Choices<PreservedAttribute> = &[
+    ("mode", PreservedAttribute::Mode),
+    ("timestamps", PreservedAttribute::Timestamps),
+    ("ownership", PreservedAttribute::Ownership),
+    ("links", PreservedAttribute::Links),
+    ("context", PreservedAttribute::Context),
+    ("xattr", PreservedAttribute::Xattr),
+    ("all", PreservedAttribute::All),
 ];
 
 pub(super) const SPARSE: Choices<Holes> = &[
@@ -96,10 +87,10 @@ pub(super) const WHENS: Choices<When> = &[
     ("never", When::Never),
 ];
 
-pub(super) const FSYNC: Choices<Durability> = &[
-    ("file", Durability::File),
-    ("dir", Durability::Folder),
-    ("end", Durability::End),
+pub(super) const FSYNC: Choices<Fsync> = &[
+    ("file", Fsync::File),
+    ("dir", Fsync::Folder),
+    ("end", Fsync::End),
 ];
 
 pub(super) const MECHANISMS: Choices<Mechanism> = &[
@@ -116,7 +107,7 @@ pub(super) fn choose<T: Copy + PartialEq>(
     about: &str,
     choices: Choices<T>,
     charset: Charset,
-) -> Result<T, Mistake> {
+) -> Result<T, UsageError> {
     let word = word.as_bytes();
     if let Some((_, exact)) = choices.iter().find(|(name, _)| name.as_bytes() == word) {
         return Ok(*exact);
@@ -130,11 +121,19 @@ pub(super) fn choose<T: Copy + PartialEq>(
         Some(_) => "ambiguous",
         None => "invalid",
     };
-    let (word, about) = (Word(word, charset), Word(about.as_bytes(), charset));
+    let (word, about) = (
+        QuotedWord(word, charset),
+        QuotedWord(about.as_bytes(), charset),
+    );
     let valid = list(choices, charset);
-    Err(Mistake::usage(format_args!(
+    Err(UsageError::with_hint(format_args!(
         "{fault} argument {word} for {about}\nValid arguments are:{valid}"
     )))
+}
+
+/// The words alone.
+pub(super) fn names<T>(choices: Choices<T>) -> Vec<&'static str> {
+    choices.iter().map(|(name, _)| *name).collect()
 }
 
 fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
@@ -146,7 +145,7 @@ fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
             false => "\n  - ",
         };
         // Writing to a string can't fail.
-        let _ = write!(list, "{lead}{}", Word(name.as_bytes(), charset));
+        let _ = write!(list, "{lead}{}", QuotedWord(name.as_bytes(), charset));
         before = Some(meaning);
     }
     list
@@ -169,7 +168,11 @@ mod tests {
         assert_eq!(backup("o"), Ok(BackupNames::None));
         assert!(backup("n").is_err());
         let none = choose("none".as_ref(), "--update", UPDATES, Charset::Ascii);
-        assert_eq!(none, Ok(Updating::None), "though none-fail begins so, too");
+        assert_eq!(
+            none,
+            Ok(OverwritePolicy::Keep),
+            "though none-fail begins so, too"
+        );
     }
 
     #[test]

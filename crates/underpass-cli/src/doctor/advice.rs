@@ -60,16 +60,16 @@ fn wrong_bytes(pairs: &[PairResults]) -> Vec<String> {
 }
 
 fn paths(report: &DoctorReport) -> Vec<String> {
-    let line = |place: &TestedPath| {
-        let (id, given) = (&place.id, &place.given);
-        match place.usable {
+    let line = |path: &TestedPath| {
+        let (id, given) = (&path.id, &path.given);
+        match path.usable {
             Usable::SourceAndSink => None,
             Usable::SourceOnly => Some(format!(
                 "{id} ({given}): cannot create files there, so it was tested as a source only"
             )),
             Usable::Nothing => Some(format!(
                 "{id} ({given}) was not tried: {}",
-                place.notes.join("; ")
+                path.notes.join("; ")
             )),
         }
     };

@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn a_directory_is_source_and_sink_and_stays_empty() {
         let directory = tempfile::tempdir().unwrap();
-        let place = inspect(directory.path());
-        assert_eq!(place.usable, Usable::SourceAndSink, "{:?}", place.notes);
+        let tested = inspect(directory.path());
+        assert_eq!(tested.usable, Usable::SourceAndSink, "{:?}", tested.notes);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -204,10 +204,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a");
         std::fs::write(&file, "content").unwrap();
-        let place = inspect(&file);
+        let tested = inspect(&file);
         let resolved = directory.path().canonicalize().unwrap();
-        assert_eq!(place.directory, Some(resolved.display().to_string()));
-        assert_eq!(place.notes, ["is a file: its directory is tested"]);
+        assert_eq!(tested.directory, Some(resolved.display().to_string()));
+        assert_eq!(tested.notes, ["is a file: its directory is tested"]);
         let metadata = std::fs::metadata(&file).unwrap();
         assert_eq!(
             directory_of(Path::new("a"), &metadata),
@@ -218,16 +218,16 @@ mod tests {
     #[test]
     fn what_is_neither_file_nor_directory_is_reported_and_not_used() {
         for path in ["/dev/null", "/no/such/path"] {
-            let place = inspect(Path::new(path));
-            assert_eq!(place.usable, Usable::Nothing);
-            assert_eq!(place.notes.len(), 1, "{:?}", place.notes);
+            let tested = inspect(Path::new(path));
+            assert_eq!(tested.usable, Usable::Nothing);
+            assert_eq!(tested.notes.len(), 1, "{:?}", tested.notes);
         }
     }
 
     #[test]
     fn a_file_in_proc_is_a_source() {
-        let place = inspect(Path::new("/proc/version"));
-        assert_eq!(place.usable, Usable::SourceOnly, "{:?}", place.notes);
+        let tested = inspect(Path::new("/proc/version"));
+        assert_eq!(tested.usable, Usable::SourceOnly, "{:?}", tested.notes);
     }
 
     #[test]

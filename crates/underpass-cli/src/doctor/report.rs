@@ -55,15 +55,15 @@ impl DoctorReport {
         let bytes = sample::bytes();
         let kernel = KernelReport::ask();
         let ids = ('A'..='Z').map(String::from);
-        let places: Vec<_> = ids
+        let tested: Vec<_> = ids
             .zip(paths_or_default(paths))
             .map(|(id, path)| TestedPath::inspect(id, &path, &bytes))
             .collect();
-        let pairs = pair::try_all(&places, &bytes);
+        let pairs = pair::try_all(&tested, &bytes);
         Self {
             schema: "underpass.doctor/1",
             version: env!("CARGO_PKG_VERSION"),
-            paths: places,
+            paths: tested,
             commands: pairs.iter().flat_map(commands).collect(),
             pairs,
             kernel_tls: KernelTls::ask(&kernel.release),
@@ -76,10 +76,7 @@ impl DoctorReport {
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {
-        let unusable = self
-            .paths
-            .iter()
-            .any(|place| place.usable == Usable::Nothing);
+        let unusable = self.paths.iter().any(|path| path.usable == Usable::Nothing);
         let mut outcomes = self.pairs.iter().flat_map(PairResults::outcomes);
         let alarms = |outcome: &TrialOutcome| {
             matches!(

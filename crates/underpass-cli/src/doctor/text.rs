@@ -61,24 +61,24 @@ fn head(report: &DoctorReport) -> String {
     text
 }
 
-fn path(place: &TestedPath) -> String {
-    let resolved = place
+fn path(tested: &TestedPath) -> String {
+    let resolved = tested
         .directory
         .as_ref()
-        .filter(|path| **path != place.given);
+        .filter(|path| **path != tested.given);
     let named = match resolved {
-        Some(directory) => format!("{} ({directory})", place.given),
-        None => place.given.clone(),
+        Some(directory) => format!("{} ({directory})", tested.given),
+        None => tested.given.clone(),
     };
-    let mut text = wrap(&format!("  {}  ", place.id), &named);
-    if let Some(file_system) = &place.file_system {
+    let mut text = wrap(&format!("  {}  ", tested.id), &named);
+    if let Some(file_system) = &tested.file_system {
         text += &wrap("     ", &file_system.describe());
     }
-    let head = match place.usable {
+    let head = match tested.usable {
         Usable::Nothing => "     not tried: ",
         _ => "     ",
     };
-    text + &place
+    text + &tested
         .notes
         .iter()
         .map(|note| wrap(head, note))

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use underpass_net::{Notifier, Server, SignalAction, watch_signals};
@@ -25,25 +25,36 @@ pub(super) fn handle(
     options: impl Fn() -> Result<ServerOptions, String> + Send + 'static,
 ) -> Result<(), String> {
     let (sender, queue) = sync_channel(QUEUE_MAX);
-    let handler = SignalHandler {
-        server: Arc::clone(server),
-        notifier: Arc::clone(notifier),
-        options,
-    };
+    let (slow_server, slow_notifier) = (Arc::clone(server), Arc::clone(notifier));
     thread::Builder::new()
         .name("signals".into())
-        .spawn(move || handler.run(&queue))
+        .spawn(move || {
+            for action in queue {
+                match action {
+                    SlowAction::Reload => reload(&slow_server, &slow_notifier, &options),
+                    SlowAction::Upgrade => upgrade(slow_server.running(), &slow_notifier),
+                }
+            }
+        })
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     watch_signals(dispatch(server, notifier, sender)).map_err(|error| error.to_string())
+}
+
+/// What takes longer than a signal may wait.
+enum SlowAction {
+    Reload,
+    Upgrade,
 }
 
 fn dispatch(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
-    sender: SyncSender<SignalAction>,
+    sender: SyncSender<SlowAction>,
 ) -> impl FnMut(SignalAction) + Send + 'static {
     let shutdown = server.running().shutdown();
     let (server, notifier) = (Arc::downgrade(server), Arc::clone(notifier));
+    // A full queue holds the same actions already.
+    let enqueue = move |action| drop(sender.try_send(action));
     move |action| match action {
         SignalAction::Stop => {
             notifier.stopping();
@@ -54,62 +65,45 @@ fn dispatch(
                 server.reopen_log();
             }
         }
-        // A full queue holds the same requests already.
-        SignalAction::Reload | SignalAction::Upgrade => {
-            let _ = sender.try_send(action);
-        }
+        SignalAction::Reload => enqueue(SlowAction::Reload),
+        SignalAction::Upgrade => enqueue(SlowAction::Upgrade),
     }
 }
 
-struct SignalHandler<F> {
-    server: Arc<FileServer>,
-    notifier: Arc<Notifier>,
-    options: F,
+fn reload(
+    server: &FileServer,
+    notifier: &Notifier,
+    options: impl Fn() -> Result<ServerOptions, String>,
+) {
+    notifier.reloading();
+    let outcome = options().and_then(|options| {
+        let reloaded = server.reload(&options);
+        reloaded.map_err(|error| with_advice(&error))
+    });
+    let status = status(server.running());
+    match outcome {
+        Ok(()) => say(&format!("reloaded; {status}")),
+        Err(why) => {
+            tracing::error!("reload failed, the previous configuration stays in effect: {why}");
+        }
+    }
+    notifier.ready(&status);
 }
 
-impl<F: Fn() -> Result<ServerOptions, String>> SignalHandler<F> {
-    fn run(&self, queue: &Receiver<SignalAction>) {
-        for action in queue {
-            match action {
-                SignalAction::Reload => self.reload(),
-                SignalAction::Upgrade => self.upgrade(),
-                SignalAction::Stop | SignalAction::Reopen => {}
-            }
-        }
-    }
-
-    fn reload(&self) {
-        self.notifier.reloading();
-        let outcome = (self.options)().and_then(|options| {
-            self.server
-                .reload(&options)
-                .map_err(|error| with_advice(&error))
-        });
-        let status = status(self.server.running());
-        match outcome {
-            Ok(()) => say(&format!("reloaded; {status}")),
-            Err(why) => {
-                tracing::error!("reload failed, the previous configuration stays in effect: {why}");
-            }
-        }
-        self.notifier.ready(&status);
-    }
-
-    /// Starts the program's file, which may have been replaced, with the same arguments.
-    fn upgrade(&self) {
-        let mut arguments = env::args_os();
-        let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
-        command.args(arguments);
-        let upgraded = self.server.running().upgrade(command, |successor| {
-            self.notifier.succeeded_by(successor.id());
-            say(&format!(
-                "process {} has taken over; this one exits after its last response",
-                successor.id()
-            ));
-        });
-        if let Err(error) = upgraded {
-            tracing::error!("upgrade failed, this process continues to serve: {error}");
-        }
+/// Starts the program's file, which may have been replaced, with the same arguments.
+fn upgrade(server: &Server<ServeSummary>, notifier: &Notifier) {
+    let mut arguments = env::args_os();
+    let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
+    command.args(arguments);
+    let upgraded = server.upgrade(command, |successor| {
+        notifier.succeeded_by(successor.id());
+        say(&format!(
+            "process {} has taken over; this one exits after its last response",
+            successor.id()
+        ));
+    });
+    if let Err(error) = upgraded {
+        tracing::error!("upgrade failed, this process continues to serve: {error}");
     }
 }
 

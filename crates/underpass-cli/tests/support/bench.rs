@@ -3,9 +3,13 @@
 #![allow(dead_code, reason = "each target uses its part")]
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
+use underpass_testkit::ChildProcess;
+
+/// A run of several rounds is no single wait.
+pub(crate) const WAITS: u32 = 5;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -13,13 +17,13 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 pub(crate) fn bench(arguments: &[&str]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
-    let mut bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
-    assert!(bench.wait().expect("it ended").success());
+    let bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
+    bench.end_within(WAITS).assert_success();
     read(&json)
 }
 
 /// Starts a command that becomes `underpass`, which writes to `json` and works beside it.
-pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path) -> Child {
+pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path) -> ChildProcess {
     let folder = json.parent().expect("a folder");
     command
         .arg("bench")
@@ -27,10 +31,8 @@ pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path)
         .args(["--patience", "0", "--scratch"])
         .arg(folder)
         .arg("--json")
-        .arg(json)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it starts")
+        .arg(json);
+    ChildProcess::spawn(command)
 }
 
 pub(crate) fn read(json: &Path) -> Value {

@@ -3,9 +3,10 @@
 #![allow(dead_code, reason = "each target uses its part")]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
+use underpass_testkit::{ExitReport, run};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -13,12 +14,8 @@ pub(crate) const MECHANISMS: [&str; 5] =
     ["clone", "copy_range", "sendfile", "splice", "read_write"];
 
 /// Runs it for people.
-pub(crate) fn doctor(paths: &[&Path]) -> Output {
-    Command::new(BINARY)
-        .arg("doctor")
-        .args(paths)
-        .output()
-        .expect("the tool starts")
+pub(crate) fn doctor(paths: &[&Path]) -> ExitReport {
+    run(Command::new(BINARY).arg("doctor").args(paths))
 }
 
 /// Runs it for programs: the report, and the exit code.
@@ -28,10 +25,10 @@ pub(crate) fn json(paths: &[&Path]) -> (Value, i32) {
 
 /// Runs it in a way of one's own.
 pub(crate) fn json_of(command: &mut Command) -> (Value, i32) {
-    let output = command.output().expect("it starts");
-    let report = serde_json::from_slice(&output.stdout);
-    let report = report.unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    (report, output.status.code().expect("it ended by itself"))
+    let done = run(command);
+    let report = serde_json::from_str(&done.output);
+    let report = report.unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    (report, done.code.expect("it ended by itself"))
 }
 
 pub(crate) fn paths(report: &Value) -> &[Value] {

@@ -30,11 +30,11 @@ pub(super) struct ContentHash {
     /// Zeros that this stretch began with, not hashed yet: as many as it has bytes so far where it
     /// is all zeros, and none where it isn't.
     held: u64,
-    left_out: Vec<Run>,
+    left_out: Vec<ZeroRun>,
 }
 
 /// Whole stretches of zeros.
-struct Run {
+struct ZeroRun {
     offset: u64,
     len: u64,
 }
@@ -122,7 +122,7 @@ impl ContentHash {
     fn leave_out(&mut self, len: u64) {
         match self.left_out.last_mut() {
             Some(run) if run.offset + run.len == self.at => run.len += len,
-            _ => self.left_out.push(Run {
+            _ => self.left_out.push(ZeroRun {
                 offset: self.at,
                 len,
             }),

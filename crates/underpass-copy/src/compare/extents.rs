@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// How far the map is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extents {
+pub(super) enum ExtentMap {
     /// Nothing is.
     Unknown,
     /// From where it was asked up to here there is data.
@@ -19,7 +19,7 @@ pub(super) enum Extents {
     AllData,
 }
 
-impl Extents {
+impl ExtentMap {
     /// The end of the hole that `at` is in, if it is in one. What was asked before was not behind
     /// `at`. A hole ends where the file does.
     pub(super) fn hole_until(

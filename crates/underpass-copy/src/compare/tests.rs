@@ -12,7 +12,7 @@ fn go_on(_: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn compared(source: &File, dest: &File, len: u64) -> Compared {
+fn compared(source: &File, dest: &File, len: u64) -> Comparison {
     compare(source.as_fd(), dest.as_fd(), len, &mut go_on).unwrap()
 }
 
@@ -40,7 +40,11 @@ fn equal_content_has_its_hash() {
     let other = file(folder.path(), "other", &content);
     for len in [0, 1, MIB - 1, MIB, MIB + 1, content.len() as u64] {
         let hash = blake3::hash(&content[..len as usize]).to_hex().to_string();
-        assert_eq!(compared(&one, &other, len), Compared::Equal(hash), "{len}");
+        assert_eq!(
+            compared(&one, &other, len),
+            Comparison::Equal(hash),
+            "{len}"
+        );
     }
 }
 
@@ -54,8 +58,11 @@ fn the_first_difference_is_told_exactly() {
         let other = file(folder.path(), "other", &content);
         other.write_all_at(&[8], at).unwrap();
         other.write_all_at(&[9], last).unwrap();
-        assert_eq!(compared(&one, &other, last + 1), Compared::DifferentAt(at));
-        assert!(matches!(compared(&one, &other, at), Compared::Equal(_)));
+        assert_eq!(
+            compared(&one, &other, last + 1),
+            Comparison::DifferentAt(at)
+        );
+        assert!(matches!(compared(&one, &other, at), Comparison::Equal(_)));
     }
 }
 
@@ -64,15 +71,15 @@ fn bytes_that_lack_differ() {
     let folder = tempfile::tempdir().unwrap();
     let long = file(folder.path(), "long", &[1; 100]);
     let short = file(folder.path(), "short", &[1; 40]);
-    let different = Compared::DifferentAt(40);
+    let different = Comparison::DifferentAt(40);
     assert_eq!(compared(&long, &short, 100), different);
     assert_eq!(compared(&short, &long, 100), different);
     assert_eq!(compared(&short, &short, 100), different);
-    assert!(matches!(compared(&short, &long, 40), Compared::Equal(_)));
+    assert!(matches!(compared(&short, &long, 40), Comparison::Equal(_)));
     // As holes they lack just as much.
     let long = sparse(folder.path(), "long", 9 * MIB, &[]);
     let short = sparse(folder.path(), "short", 3 * MIB + 1, &[]);
-    let different = Compared::DifferentAt(3 * MIB + 1);
+    let different = Comparison::DifferentAt(3 * MIB + 1);
     assert_eq!(compared(&long, &short, 9 * MIB), different);
     assert_eq!(compared(&short, &long, 9 * MIB), different);
     assert_eq!(compared(&short, &short, 9 * MIB), different);
@@ -92,7 +99,7 @@ fn terabytes_of_hole_take_no_time() {
         ControlFlow::Continue(())
     };
     let result = compare(one.as_fd(), other.as_fd(), 10 * TIB, &mut tick).unwrap();
-    assert!(matches!(result, Compared::Equal(_)));
+    assert!(matches!(result, Comparison::Equal(_)));
     assert_eq!(told, 10 * TIB);
     // Reading them would take an hour.
     assert!(began.elapsed() < Duration::from_secs(5));
@@ -100,7 +107,7 @@ fn terabytes_of_hole_take_no_time() {
     other.write_all_at(&[3], 7 * TIB).unwrap();
     assert_eq!(
         compared(&one, &other, 10 * TIB),
-        Compared::DifferentAt(7 * TIB)
+        Comparison::DifferentAt(7 * TIB)
     );
 }
 
@@ -115,7 +122,7 @@ fn holes_and_zeros_are_the_same_content() {
     (content[0], content[len as usize - 1]) = (5, 6);
     let zeros = file(folder.path(), "zeros", &content);
     let hash = compared(&holes, &more_holes, len);
-    assert!(matches!(hash, Compared::Equal(_)));
+    assert!(matches!(hash, Comparison::Equal(_)));
     assert_eq!(compared(&zeros, &zeros, len), hash);
     assert_eq!(compared(&holes, &zeros, len), hash);
     assert_eq!(compared(&zeros, &holes, len), hash);
@@ -134,7 +141,7 @@ fn it_stops_when_it_is_told_to() {
         }
     };
     let result = compare(one.as_fd(), one.as_fd(), 3 * MIB, &mut tick);
-    assert_eq!(result, Ok(Compared::Stopped));
+    assert_eq!(result, Ok(Comparison::Stopped));
     assert_eq!(ticks, [MIB, MIB]);
 }
 
@@ -156,5 +163,8 @@ fn a_forgotten_file_reads_the_same() {
     let one = file(folder.path(), "one", &[3; 100_000]);
     one.sync_all().unwrap();
     forget_pages(one.as_fd());
-    assert!(matches!(compared(&one, &one, 100_000), Compared::Equal(_)));
+    assert!(matches!(
+        compared(&one, &one, 100_000),
+        Comparison::Equal(_)
+    ));
 }

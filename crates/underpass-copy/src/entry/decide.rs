@@ -5,24 +5,24 @@ use std::cmp::Ordering;
 use rustix::fs::{FileType, Stat};
 
 use crate::entry::ExistingDestination;
-use crate::entry::same_file::{Pair, Sameness, sameness};
+use crate::entry::same_file::{FilePair, Sameness, sameness};
 use crate::fs::stat::{file_type, is_folder};
 use crate::options::{
-    Backup, Existing, FolderLinks, Links, MakingWay, Manner, Options, Placement, Recursion,
-    Specials, Update, Wish,
+    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
+    RemoveExisting,
 };
-use crate::report::problem::What;
+use crate::report::problem::ProblemKind;
 use crate::tree::task::Role;
 
 /// What the options say of one entry.
-impl Options {
+impl CopyOptions {
     /// Whether symbolic links are followed on the way to a source.
     pub(crate) fn follows(&self, role: Role) -> bool {
-        match self.links {
-            Links::Kept => false,
-            Links::FollowedOnCommandLine => role != Role::Inside,
-            Links::Followed => true,
-            Links::Unsaid => self.recursion == Recursion::Off || self.manner == Manner::HardLink,
+        match self.dereference {
+            Dereference::Never => false,
+            Dereference::CommandLine => role != Role::Inside,
+            Dereference::Always => true,
+            Dereference::Default => !self.recursive || self.copy_mode == CopyMode::HardLink,
         }
     }
 
@@ -36,11 +36,11 @@ impl Options {
 
     /// Whether a special file becomes a regular one.
     pub(crate) fn reads_specials(&self) -> bool {
-        self.recursion == Recursion::Off || self.specials == Specials::Read
+        !self.recursive || self.copy_contents
     }
 
     pub(crate) fn removes_first(&self) -> bool {
-        self.making_way == MakingWay::Everything
+        self.remove_existing == RemoveExisting::Always
     }
 
     /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
@@ -48,12 +48,12 @@ impl Options {
     pub(crate) fn follows_destination(&self, source: &Stat, role: Role) -> bool {
         let becomes_file = match file_type(source) {
             FileType::RegularFile => true,
-            FileType::Directory => return self.folder_links == FolderLinks::Followed,
+            FileType::Directory => return self.keep_directory_symlink,
             FileType::Symlink => false,
             _ => self.reads_specials(),
         };
         becomes_file
-            && !matches!(self.manner, Manner::HardLink | Manner::SymbolicLink)
+            && !matches!(self.copy_mode, CopyMode::HardLink | CopyMode::SymbolicLink)
             && *self.backup_of(role) == Backup::None
             && !self.removes_first()
     }
@@ -65,32 +65,28 @@ impl Options {
             FileType::Symlink => *self.backup_of(role) == Backup::None,
             _ => self.reads_specials(),
         };
-        can_be && self.placement == Placement::Atomic && self.manner == Manner::Copy
+        can_be && self.atomic && self.copy_mode == CopyMode::Copy
     }
 
     /// Whether destinations stay whatever they are.
     pub(crate) fn keeps_existing(&self) -> bool {
-        matches!(self.existing, Existing::Kept | Existing::KeptAsError)
+        matches!(
+            self.overwrite,
+            OverwritePolicy::Keep | OverwritePolicy::Fail
+        )
     }
 }
 
 /// What is known of an existing destination.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct DestinationFacts {
     pub(crate) dest: ExistingDestination,
     /// Source and destination, where they may be the same file.
-    pub(crate) pair: Option<Pair>,
+    pub(crate) pair: Option<FilePair>,
     /// It is the copy of an earlier operand, and not to be overwritten by another one.
     pub(crate) is_just_created: bool,
     /// Its backup would replace the source.
     pub(crate) backup_is_source: bool,
-}
-
-/// An action, and whether the user has to agree to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
-    pub(crate) asks: bool,
-    pub(crate) action: Action,
 }
 
 /// What becomes of an entry.
@@ -115,23 +111,20 @@ pub(crate) enum Action {
     /// Source and destination are the same, as it is wanted.
     Nothing,
     /// Nothing is done, which is an error.
-    Refuse(What),
-}
-
-impl From<Action> for Decision {
-    fn from(action: Action) -> Self {
-        Self {
-            asks: false,
-            action,
-        }
-    }
+    Refuse(ProblemKind),
+    /// If the user agrees this action, otherwise the destination stays.
+    Ask(Box<Action>),
 }
 
 /// What forbids copying a source, whatever the destination is.
-pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options) -> Option<What> {
+pub(crate) fn refuse_source(
+    source: &Stat,
+    is_repeated: bool,
+    options: &CopyOptions,
+) -> Option<ProblemKind> {
     match is_folder(source) {
-        true if options.recursion == Recursion::Off => Some(What::OmittedDirectory),
-        false if is_repeated => Some(What::FileTwice),
+        true if !options.recursive => Some(ProblemKind::OmittedDirectory),
+        false if is_repeated => Some(ProblemKind::FileTwice),
         _ => None,
     }
 }
@@ -139,49 +132,52 @@ pub(crate) fn refuse_source(source: &Stat, is_repeated: bool, options: &Options)
 /// What becomes of a source whose destination is as `facts` say, or not there.
 pub(crate) fn decide(
     source: &Stat,
-    facts: Option<&Facts>,
-    options: &Options,
+    facts: Option<&DestinationFacts>,
+    options: &CopyOptions,
     role: Role,
-) -> Decision {
+) -> Action {
     let Some(facts) = facts else {
-        return Action::Create.into();
+        return Action::Create;
     };
     let pair = facts.pair.as_ref();
     let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
-    if sameness == Sameness::SameFile {
-        return Action::Refuse(What::SameFile).into();
-    }
-    let mut asks = false;
-    if !is_folder(source) {
-        let newer = newer(&facts.dest.stat, source, options.preserve.timestamps);
-        match fate(options.existing, newer) {
-            Fate::Overwrite => (),
-            Fate::Ask => asks = true,
-            Fate::Keep => return Action::Keep.into(),
-            Fate::KeepNewer => return Action::KeepLinked.into(),
-            Fate::KeepAsError => return Action::Refuse(What::NotReplacing).into(),
-        }
-    }
-    let action = match sameness {
+    let overwrite = || match sameness {
         Sameness::NothingToDo => Action::Nothing,
-        _ => overwrite(source, facts, options, role),
+        Sameness::SameFile => Action::Refuse(ProblemKind::SameFile),
+        Sameness::Proceed => overwrite(source, facts, options, role),
     };
-    Decision { asks, action }
+    if is_folder(source) || sameness == Sameness::SameFile {
+        return overwrite();
+    }
+    let is_older = || {
+        let timestamps = options.preserve.timestamps;
+        newer(&facts.dest.stat, source, timestamps).is_lt()
+    };
+    match options.overwrite {
+        OverwritePolicy::Overwrite => overwrite(),
+        OverwritePolicy::Keep => Action::Keep,
+        OverwritePolicy::Fail => Action::Refuse(ProblemKind::NotReplacing),
+        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older) if !is_older() => {
+            Action::KeepLinked
+        }
+        OverwritePolicy::UpdateOlder => overwrite(),
+        OverwritePolicy::Ask(_) => Action::Ask(Box::new(overwrite())),
+    }
 }
 
 /// How a source gets into the place of an existing destination.
-fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Action {
+fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
-        (true, false) => return Action::Refuse(What::OverNonDirectory),
-        (false, true) => return Action::Refuse(What::OverDirectory),
-        (false, false) if facts.is_just_created => return Action::Refuse(What::JustCreated),
+        (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
+        (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
+        (false, false) if facts.is_just_created => return Action::Refuse(ProblemKind::JustCreated),
         (false, false) => (),
     }
     let renames_over = options.renames_over(source, role);
     if *options.backup_of(role) != Backup::None {
         return match facts.backup_is_source {
-            true => Action::Refuse(What::BackupWouldDestroy),
+            true => Action::Refuse(ProblemKind::BackupWouldDestroy),
             false if renames_over => Action::BackUpAndReplace,
             false => Action::BackUp,
         };
@@ -189,7 +185,7 @@ fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Act
     let link_in_the_way = !options.follows(role) && file_type(source) != FileType::RegularFile;
     let has_other_names = options.preserve.links.is_wanted() && facts.dest.stat.st_nlink > 1;
     let is_in_the_way =
-        options.manner != Manner::AttributesOnly && (has_other_names || link_in_the_way);
+        options.copy_mode != CopyMode::AttributesOnly && (has_other_names || link_in_the_way);
     match options.removes_first() || is_in_the_way {
         true if renames_over => Action::Replace,
         true => Action::Remove,
@@ -197,35 +193,9 @@ fn overwrite(source: &Stat, facts: &Facts, options: &Options, role: Role) -> Act
     }
 }
 
-/// What the options say of an existing destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Overwrite,
-    Ask,
-    Keep,
-    /// It stays because it is not older.
-    KeepNewer,
-    KeepAsError,
-}
-
-/// What becomes of an existing destination that a file would replace. `newer` compares the
-/// destination's time of change with the source's.
-fn fate(existing: Existing, newer: Ordering) -> Fate {
-    match existing {
-        Existing::Overwritten => Fate::Overwrite,
-        Existing::Kept => Fate::Keep,
-        Existing::KeptAsError => Fate::KeepAsError,
-        Existing::KeptUnlessOlder | Existing::Asked(Update::Older) if newer.is_ge() => {
-            Fate::KeepNewer
-        }
-        Existing::KeptUnlessOlder => Fate::Overwrite,
-        Existing::Asked(_) => Fate::Ask,
-    }
-}
-
 /// Compares the destination's time of change with the source's. Where times go along, a
 /// destination whose time was cut by its file system when it was copied is not older for that.
-fn newer(dest: &Stat, source: &Stat, timestamps: Wish) -> Ordering {
+fn newer(dest: &Stat, source: &Stat, timestamps: PreserveLevel) -> Ordering {
     let step = if timestamps.is_wanted() {
         granularity(dest)
     } else {
@@ -267,8 +237,8 @@ mod tests {
         stat
     }
 
-    fn facts(kind: FileType) -> Facts {
-        Facts {
+    fn facts(kind: FileType) -> DestinationFacts {
+        DestinationFacts {
             dest: ExistingDestination {
                 stat: stat(kind),
                 link: None,
@@ -284,41 +254,41 @@ mod tests {
     const FOLDER: FileType = FileType::Directory;
 
     /// What becomes of a file or folder in the place of another one.
-    fn action(source: FileType, facts: &Facts, options: &Options) -> Action {
-        decide(&stat(source), Some(facts), options, Role::Operand).action
+    fn action(source: FileType, facts: &DestinationFacts, options: &CopyOptions) -> Action {
+        decide(&stat(source), Some(facts), options, Role::Operand)
     }
 
     #[test]
     fn files_go_over_files_and_folders_over_folders() {
-        let plain = Options::default();
+        let plain = CopyOptions::default();
         for (source, dest, expected) in [
             (FILE, FILE, Action::Write),
             (FOLDER, FOLDER, Action::Write),
-            (FILE, FOLDER, Action::Refuse(What::OverDirectory)),
-            (FOLDER, FILE, Action::Refuse(What::OverNonDirectory)),
+            (FILE, FOLDER, Action::Refuse(ProblemKind::OverDirectory)),
+            (FOLDER, FILE, Action::Refuse(ProblemKind::OverNonDirectory)),
         ] {
             assert_eq!(action(source, &facts(dest), &plain), expected);
         }
         let created = decide(&stat(FILE), None, &plain, Role::Operand);
-        assert_eq!(created, Action::Create.into());
+        assert_eq!(created, Action::Create);
     }
 
     #[test]
     fn what_is_there_makes_way_as_the_options_say() {
-        let plain = Options::default;
+        let plain = CopyOptions::default;
         let backup = || Backup::Simple("~".into());
         for (options, expected, atomic) in [
             (plain(), Action::Write, Action::Write),
             (
-                Options {
-                    making_way: MakingWay::Everything,
+                CopyOptions {
+                    remove_existing: RemoveExisting::Always,
                     ..plain()
                 },
                 Action::Remove,
                 Action::Replace,
             ),
             (
-                Options {
+                CopyOptions {
                     backup: backup(),
                     ..plain()
                 },
@@ -326,8 +296,8 @@ mod tests {
                 Action::BackUpAndReplace,
             ),
             (
-                Options {
-                    existing: Existing::Kept,
+                CopyOptions {
+                    overwrite: OverwritePolicy::Keep,
                     ..plain()
                 },
                 Action::Keep,
@@ -336,8 +306,8 @@ mod tests {
         ] {
             let facts = facts(FILE);
             assert_eq!(action(FILE, &facts, &options), expected);
-            let options = Options {
-                placement: Placement::Atomic,
+            let options = CopyOptions {
+                atomic: true,
                 ..options
             };
             assert_eq!(action(FILE, &facts, &options), atomic);
@@ -346,36 +316,32 @@ mod tests {
 
     #[test]
     fn nothing_is_overwritten_that_would_be_lost() {
-        let just_created = Facts {
+        let just_created = DestinationFacts {
             is_just_created: true,
             ..facts(FILE)
         };
-        let got = action(FILE, &just_created, &Options::default());
-        assert_eq!(got, Action::Refuse(What::JustCreated));
-        let source_is_backup = Facts {
+        let got = action(FILE, &just_created, &CopyOptions::default());
+        assert_eq!(got, Action::Refuse(ProblemKind::JustCreated));
+        let source_is_backup = DestinationFacts {
             backup_is_source: true,
             ..facts(FILE)
         };
-        let options = Options {
+        let options = CopyOptions {
             backup: Backup::Simple("~".into()),
-            ..Options::default()
+            ..CopyOptions::default()
         };
         let got = action(FILE, &source_is_backup, &options);
-        assert_eq!(got, Action::Refuse(What::BackupWouldDestroy));
+        assert_eq!(got, Action::Refuse(ProblemKind::BackupWouldDestroy));
     }
 
     #[test]
     fn the_user_is_asked_before_a_destination_is_overwritten() {
-        let options = Options {
-            existing: Existing::Asked(Update::All),
-            ..Options::default()
+        let options = CopyOptions {
+            overwrite: OverwritePolicy::Ask(AskWhen::Always),
+            ..CopyOptions::default()
         };
-        let decision = decide(&stat(FILE), Some(&facts(FILE)), &options, Role::Operand);
-        let expected = Decision {
-            asks: true,
-            action: Action::Write,
-        };
-        assert_eq!(decision, expected);
+        let expected = Action::Ask(Box::new(Action::Write));
+        assert_eq!(action(FILE, &facts(FILE), &options), expected);
     }
 
     #[test]
@@ -383,25 +349,39 @@ mod tests {
         let (mut source, mut dest) = (stat(FILE), stat(FILE));
         (source.st_mtime, source.st_mtime_nsec) = (100, 123_456_789);
         (dest.st_mtime, dest.st_mtime_nsec) = (100, 123_456_000);
-        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Equal);
-        assert_eq!(newer(&dest, &source, Wish::Unsaid), Ordering::Less);
+        assert_eq!(
+            newer(&dest, &source, PreserveLevel::Required),
+            Ordering::Equal
+        );
+        assert_eq!(newer(&dest, &source, PreserveLevel::Unset), Ordering::Less);
         dest.st_mtime = 99;
-        assert_eq!(newer(&dest, &source, Wish::Required), Ordering::Less);
+        assert_eq!(
+            newer(&dest, &source, PreserveLevel::Required),
+            Ordering::Less
+        );
     }
 
     #[test]
     fn options_decide_about_old_files() {
-        use Existing::{Asked, Kept, KeptAsError, KeptUnlessOlder, Overwritten};
-        for (existing, older, newer) in [
-            (Overwritten, Fate::Overwrite, Fate::Overwrite),
-            (Kept, Fate::Keep, Fate::Keep),
-            (KeptAsError, Fate::KeepAsError, Fate::KeepAsError),
-            (KeptUnlessOlder, Fate::Overwrite, Fate::KeepNewer),
-            (Asked(Update::All), Fate::Ask, Fate::Ask),
-            (Asked(Update::Older), Fate::Ask, Fate::KeepNewer),
+        use OverwritePolicy::{Ask, Fail, Keep, Overwrite, UpdateOlder};
+        let ask = || Action::Ask(Box::new(Action::Write));
+        let fail = Action::Refuse(ProblemKind::NotReplacing);
+        for (overwrite, older, not_older) in [
+            (Overwrite, Action::Write, Action::Write),
+            (Keep, Action::Keep, Action::Keep),
+            (Fail, fail.clone(), fail),
+            (UpdateOlder, Action::Write, Action::KeepLinked),
+            (Ask(AskWhen::Always), ask(), ask()),
+            (Ask(AskWhen::Older), ask(), Action::KeepLinked),
         ] {
-            assert_eq!(fate(existing, Ordering::Less), older, "{existing:?}");
-            assert_eq!(fate(existing, Ordering::Equal), newer, "{existing:?}");
+            let options = CopyOptions {
+                overwrite,
+                ..CopyOptions::default()
+            };
+            let mut facts = facts(FILE);
+            assert_eq!(action(FILE, &facts, &options), not_older, "{overwrite:?}");
+            facts.dest.stat.st_mtime -= 1;
+            assert_eq!(action(FILE, &facts, &options), older, "{overwrite:?}");
         }
     }
 }

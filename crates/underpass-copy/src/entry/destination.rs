@@ -7,15 +7,13 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat, readlin
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
-use crate::fs::atomic_file::{AtomicFile, Over};
+use crate::fs::atomic_file::{AtomicFile, CommitMode};
 use crate::fs::backup;
 use crate::fs::fifo;
 use crate::fs::stat::{changed_at, file_type, identity, is_regular};
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::{
-    Dangling, Leftovers, MakingWay, Manner, Placement, Preserve, Verification, Wish,
-};
-use crate::report::problem::{Problem, What};
+use crate::options::{CopyMode, Preserve, PreserveLevel, RemoveExisting};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::DestinationOrigin;
 use crate::tree::task::Role;
@@ -33,7 +31,7 @@ pub(crate) struct OpenDestination {
 /// How a complete file gets its name.
 struct PendingName {
     file: AtomicFile,
-    over: Over,
+    over: CommitMode,
     /// What it replaces is backed up first.
     backs_up: bool,
 }
@@ -62,10 +60,10 @@ impl OpenDestination {
         let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
         if backs_up && let Err(errno) = backup::keep(folder, name, entry.backup()) {
             file.discard(folder);
-            return Err(entry.at_dest(What::Backup, errno));
+            return Err(entry.at_dest(ProblemKind::Backup, errno));
         }
         file.commit(&self.fd, folder, name, over)
-            .map_err(|errno| entry.at_dest(What::Rename, errno))
+            .map_err(|errno| entry.at_dest(ProblemKind::Rename, errno))
     }
 
     /// The copy failed. What `cp` leaves in such a case stays: a part under its own name, but
@@ -74,7 +72,9 @@ impl OpenDestination {
         let folder = entry.task.folders.dest.fd();
         match (self.pending, self.creation) {
             (Some(pending), _) => pending.file.discard(folder),
-            (None, Creation::New(_)) if matches!(problem.what, What::Clone | What::Refused) => {
+            (None, Creation::New(_))
+                if matches!(problem.kind, ProblemKind::Clone | ProblemKind::Refused) =>
+            {
                 let _gone = unlinkat(folder, &entry.task.dest, AtFlags::empty());
             }
             (None, _) => (),
@@ -96,7 +96,7 @@ pub(crate) fn open(
             there.replaced != Replaced::KeepsAttributes || is_regular(&there.stat)
         }
     };
-    let is_atomic = options.placement == Placement::Atomic && options.manner == Manner::Copy;
+    let is_atomic = options.atomic && options.copy_mode == CopyMode::Copy;
     if is_atomic && is_replaceable {
         return create_nameless(entry, source, &dest);
     }
@@ -109,7 +109,8 @@ pub(crate) fn open(
             create(entry, source).map_err(|_| problem)
         }
         Err(problem)
-            if options.making_way == MakingWay::Unwritable && problem.what == What::CreateFile =>
+            if options.remove_existing == RemoveExisting::IfUnwritable
+                && problem.kind == ProblemKind::CreateFile =>
         {
             entry.remove(events)?;
             create(entry, source)
@@ -121,7 +122,7 @@ pub(crate) fn open(
 /// Reading is needed where the copy is compared with its source.
 fn access(entry: &Entry<'_>) -> OFlags {
     let options = entry.run.options;
-    let reads = options.verification == Verification::On || options.leftovers == Leftovers::Resumed;
+    let reads = options.verify || options.resume;
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     access | OFlags::NOCTTY | OFlags::CLOEXEC
 }
@@ -138,10 +139,10 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
     let flags = access(entry) | OFlags::CREATE;
     let created = match openat(folder, name, flags | OFlags::EXCL, bits) {
         Err(Errno::EXIST) => match link_in_the_way(entry) {
-            Some(What::Dangling) if entry.run.options.dangling == Dangling::WrittenThrough => {
+            Some(ProblemKind::Dangling) if entry.run.options.write_through_dangling => {
                 openat(folder, name, flags, bits)
             }
-            Some(what) => return Err(Problem::said(what, entry.dest_shown())),
+            Some(kind) => return Err(Problem::new(kind, entry.dest_shown())),
             None => Err(Errno::EXIST),
         },
         Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => Err(Errno::NOTDIR),
@@ -149,16 +150,16 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
     };
     created
         .and_then(|fd| OpenDestination::new(fd, Creation::New(mode)))
-        .map_err(|errno| entry.at_dest(What::CreateFile, errno))
+        .map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
 }
 
 /// What a symbolic link is that keeps a file from being created.
-fn link_in_the_way(entry: &Entry<'_>) -> Option<What> {
+fn link_in_the_way(entry: &Entry<'_>) -> Option<ProblemKind> {
     let task = entry.task;
     readlinkat(task.folders.dest.fd(), &task.dest, Vec::new()).ok()?;
     match (task.role, task.folders.origin) {
-        (Role::Inside, DestinationOrigin::Fresh) => Some(What::Planted),
-        _ => Some(What::Dangling),
+        (Role::Inside, DestinationOrigin::Fresh) => Some(ProblemKind::Planted),
+        _ => Some(ProblemKind::Dangling),
     }
 }
 
@@ -168,7 +169,7 @@ fn open_existing(
     there: &ExistingDestination,
 ) -> Result<OpenDestination, Problem> {
     let options = entry.run.options;
-    let failed = |errno| entry.at_dest(What::CreateFile, errno);
+    let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
     let mut flags = access(entry);
     if there.link.is_none() {
         flags |= OFlags::NOFOLLOW;
@@ -185,9 +186,9 @@ fn open_existing(
     })?;
     let mut opened = OpenDestination::new(fd, Creation::Existing).map_err(failed)?;
     if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
-        return Err(Problem::said(What::Replaced, entry.dest_shown()));
+        return Err(Problem::new(ProblemKind::Replaced, entry.dest_shown()));
     }
-    let keeps = options.manner == Manner::AttributesOnly || options.leftovers == Leftovers::Resumed;
+    let keeps = options.copy_mode == CopyMode::AttributesOnly || options.resume;
     if is_regular(&opened.stat) && !keeps {
         ftruncate(&opened.fd, 0).map_err(failed)?;
         (opened.stat.st_size, opened.stat.st_blocks) = (0, 0);
@@ -219,15 +220,15 @@ fn create_nameless(
         Destination::Existing(there) => Some(there),
     };
     if existing.is_none()
-        && let Some(what) = link_in_the_way(entry)
+        && let Some(kind) = link_in_the_way(entry)
     {
-        return Err(Problem::said(what, entry.dest_shown()));
+        return Err(Problem::new(kind, entry.dest_shown()));
     }
-    let failed = |errno| entry.at_dest(What::CreateFile, errno);
-    let (fd, file) = match run.options.leftovers {
-        Leftovers::Resumed => AtomicFile::resume(folder, name, bits, run.process.user)
-            .map_err(|errno| entry.at_dest(What::Resume, errno))?,
-        Leftovers::Overwritten => AtomicFile::create(folder, bits).map_err(failed)?,
+    let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
+    let (fd, file) = match run.options.resume {
+        true => AtomicFile::resume(folder, name, bits, run.process.user)
+            .map_err(|errno| entry.at_dest(ProblemKind::Resume, errno))?,
+        false => AtomicFile::create(folder, bits).map_err(failed)?,
     };
     let mut opened = OpenDestination::new(fd, Creation::New(mode)).map_err(failed)?;
     match existing {
@@ -240,8 +241,8 @@ fn create_nameless(
     opened.pending = Some(PendingName {
         file,
         over: match existing {
-            Some(_) => Over::Anything,
-            None => Over::Nothing,
+            Some(_) => CommitMode::Anything,
+            None => CommitMode::Nothing,
         },
         backs_up: existing.is_some_and(|there| matches!(there.replaced, Replaced::BackedUp(_))),
     });
@@ -250,8 +251,8 @@ fn create_nameless(
 
 fn inherit(entry: &Entry<'_>, there: &ExistingDestination, opened: &mut OpenDestination) {
     let keep = Preserve {
-        mode: Wish::Tried,
-        ownership: Wish::Tried,
+        mode: PreserveLevel::BestEffort,
+        ownership: PreserveLevel::BestEffort,
         ..Preserve::default()
     };
     let old = MetadataTarget::Named(entry.task.folders.dest.fd(), &entry.task.dest);

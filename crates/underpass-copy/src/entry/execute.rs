@@ -5,31 +5,33 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
-use underpass::drive::blocking::Shielded;
+use underpass::drive::blocking::SigxfszGuard;
 
-use crate::entry::decide::{Action, Facts, decide, refuse_source};
+use crate::entry::decide::{Action, DestinationFacts, decide, refuse_source};
 use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
 use crate::entry::{file, look, special};
 use crate::fs::backup;
 use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
 use crate::fs::temporary::replace;
-use crate::options::{Effect, MakingWay, Manner};
-use crate::report::event::{Curiosity, EntryKind, Event, Finished, Outcome, Overwriting};
-use crate::report::problem::{Problem, What};
+use crate::options::{CopyMode, RemoveExisting};
+use crate::report::event::{
+    EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
+};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::run::{Run, Sources};
+use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
 use crate::tree::task::Task;
 use crate::workers::pool::Batch;
 
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
-    pub(crate) run: &'a Run<'a>,
-    shielded: Shielded,
+    pub(crate) run: &'a CopyRun<'a>,
+    sigxfsz_guard: SigxfszGuard,
 }
 
 /// How far an entry has come.
-pub(crate) enum Progressed {
+pub(crate) enum EntryProgress {
     /// It is done, well or not.
     Done,
     /// It is a folder: its copy is still to be made or found, and its entries to be copied.
@@ -37,7 +39,7 @@ pub(crate) enum Progressed {
 }
 
 /// Where the copy goes, if there is to be one.
-enum Way {
+enum Prepared {
     To(Destination),
     /// The destination stays.
     Kept,
@@ -49,10 +51,10 @@ enum Way {
 
 impl<'a> CopyWorker<'a> {
     /// The calling thread.
-    pub(crate) fn of(run: &'a Run<'a>) -> Self {
+    pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
         Self {
             run,
-            shielded: Shielded::thread(),
+            sigxfsz_guard: SigxfszGuard::thread(),
         }
     }
 
@@ -75,7 +77,7 @@ impl<'a> CopyWorker<'a> {
         Entry {
             run: self.run,
             task,
-            shielded: &self.shielded,
+            sigxfsz_guard: &self.sigxfsz_guard,
         }
     }
 
@@ -83,8 +85,8 @@ impl<'a> CopyWorker<'a> {
     fn copy(&self, task: Task) {
         let mut events = self.run.reporter.buffer(task.sequence);
         let entry = self.entry(&task);
-        if let Progressed::Folder(_) = entry.execute(&mut events) {
-            events.problem(Problem::said(What::Replaced, entry.source_shown()));
+        if let EntryProgress::Folder(_) = entry.execute(&mut events) {
+            events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         events.submit();
         self.run.child_done(&task.level);
@@ -93,73 +95,77 @@ impl<'a> CopyWorker<'a> {
 
 impl Entry<'_> {
     /// Does all that can be done without entering a folder.
-    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> Progressed {
+    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> EntryProgress {
         if self.run.stopped() {
-            return Progressed::Done;
+            return EntryProgress::Done;
         }
         let source = match self.admitted_source() {
             Ok(source) => source,
             Err(problem) => {
                 events.problem(problem);
-                return Progressed::Done;
+                return EntryProgress::Done;
             }
         };
         let result = match self.make_way(&source, events) {
-            Ok(Way::To(dest)) if is_folder(&source) => {
-                return Progressed::Folder(Box::new((source, dest)));
+            Ok(Prepared::To(dest)) if is_folder(&source) => {
+                return EntryProgress::Folder(Box::new((source, dest)));
             }
-            Ok(Way::To(dest)) => self.create(&source, dest, events),
+            Ok(Prepared::To(dest)) => self.create(&source, dest, events),
             Ok(way) => {
-                if !matches!(way, Way::Same) {
+                if !matches!(way, Prepared::Same) {
                     events.counts.skipped += 1;
-                    events.counts.declined += u64::from(matches!(way, Way::Declined));
+                    events.counts.declined += u64::from(matches!(way, Prepared::Declined));
                     self.skipped(&source, events);
                 }
-                Ok(EntryResult::of(Outcome::Skipped))
+                Ok(EntryResult::of(EntryOutcome::Skipped))
             }
             Err(problem) => Err(problem),
         };
         let result = result.unwrap_or_else(|problem| {
             events.problem(problem);
-            EntryResult::of(Outcome::Failed)
+            EntryResult::of(EntryOutcome::Failed)
         });
         self.finished(&source, result, events);
-        Progressed::Done
+        EntryProgress::Done
     }
 
     fn admitted_source(&self) -> Result<Stat, Problem> {
         let source = look::source(self)?;
         let is_repeated = look::is_repeated(self, &source);
         match refuse_source(&source, is_repeated, self.run.options) {
-            Some(what) => Err(self.refusal(what)),
+            Some(kind) => Err(self.refusal(kind)),
             None => Ok(source),
         }
     }
 
     /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Way, Problem> {
+    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Prepared, Problem> {
         let (run, task) = (self.run, self.task);
         let facts = look::destination(self, source)?;
-        let decision = decide(source, facts.as_ref(), run.options, task.role);
-        let Some(Facts { dest, .. }) = facts else {
-            return Ok(Way::To(Destination::New { backup: None }));
+        let action = decide(source, facts.as_ref(), run.options, task.role);
+        let Some(DestinationFacts { dest, .. }) = facts else {
+            return Ok(Prepared::To(Destination::New { backup: None }));
         };
-        if decision.asks && !self.may_overwrite(&dest) {
-            return Ok(Way::Declined);
-        }
-        let is_real = run.options.effect == Effect::Real;
+        let action = match action {
+            Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
+            Action::Ask(_) => return Ok(Prepared::Declined),
+            action => action,
+        };
+        let is_real = !run.options.dry_run;
         let folder = task.folders.dest.fd();
-        let failed = |errno| Problem::of(What::Backup, self.dest_shown(), errno);
+        let failed = |errno| Problem::failed(ProblemKind::Backup, self.dest_shown(), errno);
         let existing = |replaced| {
             let dest = ExistingDestination { replaced, ..dest };
-            Ok(Way::To(Destination::Existing(Box::new(dest))))
+            Ok(Prepared::To(Destination::Existing(Box::new(dest))))
         };
-        let new = |backup| Ok(Way::To(Destination::New { backup }));
-        match decision.action {
-            Action::Nothing => Ok(Way::Same),
-            Action::Keep => Ok(Way::Kept),
-            Action::KeepLinked => self.keep_linked(source, &dest.stat).map(|()| Way::Kept),
-            Action::Refuse(what) => Err(self.refusal(what)),
+        let new = |backup| Ok(Prepared::To(Destination::New { backup }));
+        match action {
+            Action::Nothing => Ok(Prepared::Same),
+            Action::Keep => Ok(Prepared::Kept),
+            Action::KeepLinked => self
+                .keep_linked(source, &dest.stat)
+                .map(|()| Prepared::Kept),
+            Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
             Action::Replace => existing(Replaced::Discarded),
             Action::BackUpAndReplace => {
@@ -175,48 +181,55 @@ impl Entry<'_> {
                 self.remove(events)?;
                 new(None)
             }
-            Action::Create | Action::BackUp | Action::Remove => new(None),
+            Action::Create | Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
     }
 
-    fn refusal(&self, what: What) -> Problem {
+    fn refusal(&self, kind: ProblemKind) -> Problem {
         let (source, dest) = (self.source_shown(), self.dest_shown());
-        match what {
-            What::FileTwice => Problem::said(what, source).warning(),
-            What::OmittedDirectory => Problem::said(what, source),
-            What::SameFile => Problem::said(what, source).and(dest),
-            What::NotReplacing => Problem::said(what, dest),
-            _ => Problem::said(what, dest).and(source),
+        match kind {
+            ProblemKind::FileTwice => Problem::new(kind, source).warning(),
+            ProblemKind::OmittedDirectory => Problem::new(kind, source),
+            ProblemKind::SameFile => Problem::new(kind, source).with_other(dest),
+            ProblemKind::NotReplacing => Problem::new(kind, dest),
+            _ => Problem::new(kind, dest).with_other(source),
         }
     }
 
-    fn may_overwrite(&self, dest: &ExistingDestination) -> bool {
+    fn confirm_overwrite(&self, dest: &ExistingDestination) -> bool {
         let task = self.task;
         let is_writable =
             is_link(&dest.stat) || special::is_writable(&task.folders.dest, &task.dest);
-        self.run.reporter.observer().may_overwrite(&Overwriting {
-            dest: self.dest_shown(),
-            unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
-            replaces: self.run.options.making_way != MakingWay::Nothing,
-        })
+        self.run
+            .reporter
+            .observer()
+            .confirm_overwrite(&OverwriteQuestion {
+                dest: self.dest_shown(),
+                unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
+                replaces: self.run.options.remove_existing != RemoveExisting::Never,
+            })
     }
 
     /// Removes what is in the place of the copy.
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
-            Ok(()) if events.wants(Curiosity::Changes) => {
+            Ok(()) if events.wants(EventDetail::Changes) => {
                 events.push(Event::Removed(self.dest_shown()));
                 Ok(())
             }
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Problem::of(What::Remove, self.dest_shown(), errno)),
+            Err(errno) => Err(Problem::failed(
+                ProblemKind::Remove,
+                self.dest_shown(),
+                errno,
+            )),
         }
     }
 
     /// The destination stays; where names of one file stay names of one file, it is one of them.
     fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
-        if self.keeps_links_of(source) && self.run.options.effect == Effect::Real {
+        if self.keeps_links_of(source) && !self.run.options.dry_run {
             match self.run.inodes.begin_file(identity(source)) {
                 Some(copied) => self.link_to(&copied)?,
                 None => {
@@ -237,8 +250,8 @@ impl Entry<'_> {
     ) -> Result<EntryResult, Problem> {
         let renamed = dest.renamed().map(CStr::to_owned);
         self.say_making(dest.backup(), events);
-        if self.run.options.effect == Effect::ToldOnly {
-            return Ok(EntryResult::of(Outcome::Planned));
+        if self.run.options.dry_run {
+            return Ok(EntryResult::of(EntryOutcome::Planned));
         }
         match self.link_or_make(source, dest, events) {
             Ok(result) => {
@@ -249,7 +262,7 @@ impl Entry<'_> {
             Err(problem) => {
                 events.problem(problem);
                 self.restore(renamed.as_deref(), events);
-                Ok(EntryResult::of(Outcome::Failed))
+                Ok(EntryResult::of(EntryOutcome::Failed))
             }
         }
     }
@@ -267,7 +280,7 @@ impl Entry<'_> {
         if let Some(copied) = inodes.begin_file(identity(source)) {
             self.link_to(&copied)?;
             events.counts.hard_links += 1;
-            return Ok(EntryResult::of(Outcome::Linked));
+            return Ok(EntryResult::of(EntryOutcome::Linked));
         }
         let made = self.make(source, dest, events);
         let task = self.task;
@@ -286,16 +299,16 @@ impl Entry<'_> {
     ) -> Result<EntryResult, Problem> {
         let options = self.run.options;
         let kind = file_type(source);
-        match options.manner {
-            Manner::SymbolicLink => return special::link_to_source(self, source, events),
-            Manner::HardLink => return special::hard_link(self),
-            Manner::Copy | Manner::AttributesOnly => (),
+        match options.copy_mode {
+            CopyMode::SymbolicLink => return special::link_to_source(self, source, events),
+            CopyMode::HardLink => return special::hard_link(self),
+            CopyMode::Copy | CopyMode::AttributesOnly => (),
         }
         match kind {
             FileType::RegularFile => file::copy(self, source, dest, events),
             FileType::Symlink => special::symlink(self, source, &dest, events),
             _ if options.reads_specials() => file::copy(self, source, dest, events),
-            FileType::Unknown => Err(Problem::said(What::UnknownType, self.source_shown())),
+            FileType::Unknown => Err(Problem::new(ProblemKind::UnknownType, self.source_shown())),
             _ => special::node(self, source, events),
         }
     }
@@ -304,7 +317,9 @@ impl Entry<'_> {
     fn keeps_links_of(&self, source: &Stat) -> bool {
         let options = self.run.options;
         let may_come_again = source.st_nlink > 1 || self.follows();
-        options.preserve.links.is_wanted() && options.manner != Manner::HardLink && may_come_again
+        options.preserve.links.is_wanted()
+            && options.copy_mode != CopyMode::HardLink
+            && may_come_again
     }
 
     fn copied_file(&self, dest: &Stat) -> CopiedFile {
@@ -329,8 +344,8 @@ impl Entry<'_> {
             linked => linked,
         };
         linked.map_err(|errno| {
-            let problem = Problem::of(What::CreateHardLink, self.dest_shown(), errno);
-            problem.and(copied.shown())
+            let problem = Problem::failed(ProblemKind::CreateHardLink, self.dest_shown(), errno);
+            problem.with_other(copied.shown())
         })
     }
 
@@ -338,7 +353,7 @@ impl Entry<'_> {
     pub(crate) fn note_created(&self) {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if self.is_operand()
-            && self.run.sources == Sources::IntoFolder
+            && self.run.sources == SourceCount::IntoFolder
             && let Ok(stat) = folder.look_at(name)
         {
             let named = NamedFile::new(folder, name, &stat);
@@ -351,7 +366,7 @@ impl Entry<'_> {
         if self.is_operand()
             && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
         {
-            events.problem(Problem::of(What::Sync, self.dest_shown(), errno));
+            events.problem(Problem::failed(ProblemKind::Sync, self.dest_shown(), errno));
         }
     }
 
@@ -360,19 +375,23 @@ impl Entry<'_> {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
-            Ok(()) if events.wants(Curiosity::Changes) => events.push(Event::Restored {
+            Ok(()) if events.wants(EventDetail::Changes) => events.push(Event::Restored {
                 backup: self.beside_dest_shown(backup),
                 dest: self.dest_shown(),
             }),
             Ok(()) => (),
             Err(errno) => {
-                events.problem(Problem::of(What::Restore, self.dest_shown(), errno));
+                events.problem(Problem::failed(
+                    ProblemKind::Restore,
+                    self.dest_shown(),
+                    errno,
+                ));
             }
         }
     }
 
     pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
-        if events.wants(Curiosity::Changes) {
+        if events.wants(EventDetail::Changes) {
             events.push(Event::Making {
                 source: self.source_shown(),
                 dest: self.dest_shown(),
@@ -383,7 +402,7 @@ impl Entry<'_> {
 
     fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
         self.run.context.progress.passed_over(source);
-        if events.wants(Curiosity::Changes) {
+        if events.wants(EventDetail::Changes) {
             events.push(Event::Skipped {
                 source: self.source_shown(),
                 dest: self.dest_shown(),
@@ -399,10 +418,10 @@ impl Entry<'_> {
         events: &mut EventBuffer<'_>,
     ) {
         let kind = EntryKind::of(source);
-        if result.outcome == Outcome::Copied {
+        if result.outcome == EntryOutcome::Copied {
             events.counts.count_copied(kind);
         }
-        if !events.wants(Curiosity::Everything) {
+        if !events.wants(EventDetail::Everything) {
             return;
         }
         events.push(Event::Finished(Box::new(Finished {

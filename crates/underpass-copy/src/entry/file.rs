@@ -16,15 +16,15 @@ use underpass::{
     Owed, Plan, Policy, Side, Sink, Source,
 };
 
-use crate::compare::{self, Compared};
+use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::fifo::{self, Waited};
+use crate::fs::fifo::{self, FifoWait};
 use crate::fs::stat::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
-use crate::options::{Durability, Leftovers, Manner, Verification};
-use crate::report::event::{HolesSought, Outcome, Travel};
-use crate::report::problem::{Problem, What};
+use crate::options::{CopyMode, Fsync};
+use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
 /// Copies what can be read from the source into a regular file, or whatever is in its place.
@@ -73,20 +73,20 @@ impl OpenSource {
             // What has taken the place of a file since may be a FIFO, which would block.
             flags |= OFlags::NONBLOCK;
         }
-        let failed = |errno| entry.at_source(What::Open, errno);
+        let failed = |errno| entry.at_source(ProblemKind::Open, errno);
         let folder = entry.task.folders.source.fd();
         let fd = openat(folder, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
-        let stat = fstat(&fd).map_err(|errno| failed(errno).by("fstat"))?;
+        let stat = fstat(&fd).map_err(|errno| failed(errno).by_call("fstat"))?;
         if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
-            return Err(Problem::said(What::Replaced, entry.source_shown()));
+            return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         if file_type(&stat) == FileType::Fifo {
             let waited = fifo::until_readable(&fd, || entry.run.stopped())
                 .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
             match waited {
-                Ok(Waited::Ready) => (),
-                Ok(Waited::Stopped) => return Err(entry.stopped(0)),
-                Err(errno) => return Err(failed(errno).by("poll")),
+                Ok(FifoWait::Ready) => (),
+                Ok(FifoWait::Stopped) => return Err(entry.stopped(0)),
+                Err(errno) => return Err(failed(errno).by_call("poll")),
             }
         }
         let mut as_file = stat;
@@ -104,10 +104,10 @@ struct FileCopy<'a> {
 
 impl FileCopy<'_> {
     fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<EntryResult, Problem> {
-        let mut result = EntryResult::of(Outcome::Copied);
+        let mut result = EntryResult::of(EntryOutcome::Copied);
         let options = self.entry.run.options;
-        if options.manner != Manner::AttributesOnly {
-            if options.leftovers == Leftovers::Resumed {
+        if options.copy_mode != CopyMode::AttributesOnly {
+            if options.resume {
                 result.resumed = self.keep_equal()?;
                 events.counts.resumed_bytes += result.resumed;
             }
@@ -116,7 +116,7 @@ impl FileCopy<'_> {
             result.travel = Some(Box::new(travel));
         }
         self.finish(events)?;
-        if options.verification == Verification::On && options.manner != Manner::AttributesOnly {
+        if options.verify && options.copy_mode != CopyMode::AttributesOnly {
             result.hash = self.verify(events)?;
         }
         Ok(result)
@@ -131,14 +131,14 @@ impl FileCopy<'_> {
         }
         let both = there.min(size(&self.source.stat));
         let equal = match self.compare(both)? {
-            Compared::Equal(_) => both,
-            Compared::DifferentAt(offset) => offset,
-            Compared::Stopped => return Err(entry.stopped(there)),
+            Comparison::Equal(_) => both,
+            Comparison::DifferentAt(offset) => offset,
+            Comparison::Stopped => return Err(entry.stopped(there)),
         };
         let dest = &mut self.dest;
         if equal < there {
-            let failed = |errno| entry.at_dest(What::Resume, errno);
-            ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by("ftruncate"))?;
+            let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);
+            ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by_call("ftruncate"))?;
             dest.stat = fstat(&dest.fd).map_err(failed)?;
         }
         entry.run.context.progress.advanced(equal);
@@ -146,18 +146,18 @@ impl FileCopy<'_> {
     }
 
     /// Transfers the bytes from `kept` on.
-    fn transfer(&self, kept: u64) -> Result<Travel, Problem> {
+    fn transfer(&self, kept: u64) -> Result<TransferReport, Problem> {
         let (entry, source, dest) = (self.entry, &self.source, &self.dest);
         let input = match is_regular(&source.stat) {
             true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
             false => Source::whole(source.fd.as_fd())
-                .map_err(|errno| entry.at_source(What::Open, errno))?,
+                .map_err(|errno| entry.at_source(ProblemKind::Open, errno))?,
         };
         let input = from(input, kept);
         let output = match is_regular(&dest.stat) {
             true => Sink::of(dest.fd.as_fd(), endpoint(&dest.stat)),
             false => Sink::new(dest.fd.as_fd())
-                .map_err(|errno| entry.at_dest(What::CreateFile, errno))?,
+                .map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))?,
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
@@ -170,7 +170,7 @@ impl FileCopy<'_> {
             .plan(&input, &output);
         let account =
             drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
-        Ok(Travel {
+        Ok(TransferReport {
             plan,
             holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
             account,
@@ -187,15 +187,15 @@ impl FileCopy<'_> {
             dest.creation,
             (events, &|| entry.dest_shown()),
         );
-        let synced = match options.durability {
-            Durability::File | Durability::Folder => fsync(&dest.fd),
-            _ if options.verification == Verification::On => fsync(&dest.fd),
-            Durability::Unsaid | Durability::End => Ok(()),
+        let synced = match options.fsync {
+            Fsync::File | Fsync::Folder => fsync(&dest.fd),
+            _ if options.verify => fsync(&dest.fd),
+            Fsync::Never | Fsync::End => Ok(()),
         };
         match synced {
             // Pipes and some devices have nothing to sync.
             Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
-            Err(errno) => Err(entry.at_dest(What::Sync, errno)),
+            Err(errno) => Err(entry.at_dest(ProblemKind::Sync, errno)),
         }
     }
 
@@ -206,7 +206,7 @@ impl FileCopy<'_> {
             return Ok(None);
         }
         compare::forget_pages(dest.fd.as_fd());
-        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(What::Read, errno))?;
+        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(ProblemKind::Read, errno))?;
         let copied = size(&is_now);
         let end = endpoint(&self.source.stat);
         // Files of /proc and /sys don't say how long they are: all that came is read again.
@@ -215,25 +215,25 @@ impl FileCopy<'_> {
             Owed::ToEnd => copied,
         };
         let offset = match self.compare(len)? {
-            Compared::Stopped => return Err(entry.stopped(len)),
-            Compared::Equal(hash) if copied == len => {
+            Comparison::Stopped => return Err(entry.stopped(len)),
+            Comparison::Equal(hash) if copied == len => {
                 events.counts.verified += 1;
                 return Ok(Some(hash));
             }
-            Compared::Equal(_) => len,
-            Compared::DifferentAt(offset) => offset,
+            Comparison::Equal(_) => len,
+            Comparison::DifferentAt(offset) => offset,
         };
-        let problem = Problem::said(What::Differs(offset), entry.dest_shown());
-        Err(problem.and(entry.source_shown()))
+        let problem = Problem::new(ProblemKind::Differs(offset), entry.dest_shown());
+        Err(problem.with_other(entry.source_shown()))
     }
 
-    fn compare(&self, len: u64) -> Result<Compared, Problem> {
+    fn compare(&self, len: u64) -> Result<Comparison, Problem> {
         let entry = self.entry;
         let (source, dest) = (self.source.fd.as_fd(), self.dest.fd.as_fd());
         let compared = compare::compare(source, dest, len, &mut |_| unless_stopped(entry));
         compared.map_err(|(side, errno)| match side {
-            Side::Source => entry.at_source(What::Read, errno),
-            Side::Sink => entry.at_dest(What::Read, errno),
+            Side::Source => entry.at_source(ProblemKind::Read, errno),
+            Side::Sink => entry.at_dest(ProblemKind::Read, errno),
         })
     }
 }
@@ -290,7 +290,7 @@ fn drive<F: AsFd, G: AsFd>(
     if let Some(throttle) = throttle {
         driver = driver.call_bytes_max(throttle.call_bytes_max());
     }
-    let driver = driver.shielded(entry.shielded);
+    let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
     let moved = driver.watch(&mut watch).follow(plan, source, sink);
     match &moved {
         Ok(account) => count(account.bytes() + account.holes, unmoved(account)),
@@ -308,21 +308,21 @@ fn unmoved(account: &Account) -> u64 {
 fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;
-    let (what, path, other) = match error.fault {
+    let (kind, path, other) = match error.fault {
         Fault::Cancelled => return entry.stopped(kept + error.moved()),
-        Fault::Truncated => (What::Shrunk, source, dest),
-        Fault::Source => (What::Read, source, dest),
-        Fault::Sink | Fault::Full => (What::Write, dest, source),
-        _ if cloning => (What::Clone, dest, source),
+        Fault::Truncated => (ProblemKind::Shrunk, source, dest),
+        Fault::Source => (ProblemKind::Read, source, dest),
+        Fault::Sink | Fault::Full => (ProblemKind::Write, dest, source),
+        _ if cloning => (ProblemKind::Clone, dest, source),
         // Refused by one mechanism for its size, a file may suit another; where no other is left, it
         // is too large.
-        Fault::Refused if error.errno == Some(Errno::FBIG) => (What::Write, dest, source),
-        Fault::Refused => (What::Refused, source, dest),
-        _ => (What::Copy, source, dest),
+        Fault::Refused if error.errno == Some(Errno::FBIG) => (ProblemKind::Write, dest, source),
+        Fault::Refused => (ProblemKind::Refused, source, dest),
+        _ => (ProblemKind::Copy, source, dest),
     };
-    let mut problem = Problem::said(what, path).and(other);
+    let mut problem = Problem::new(kind, path).with_other(other);
     // A clone that was not tried is none of two regular files.
-    let untried = (problem.what == What::Clone).then_some(Errno::INVAL);
+    let untried = (problem.kind == ProblemKind::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(Mechanism::name);
     problem.moved = Some(error.moved());
@@ -334,15 +334,15 @@ fn holes_sought(
     sink: &Endpoint,
     account: &Account,
     holes: Holes,
-) -> HolesSought {
+) -> HoleDetection {
     let files = source.kind == EndpointKind::File && sink.kind == EndpointKind::File;
     let sparse = source.allocated < source.size;
     let cloned = account.of(Mechanism::Clone).bytes > 0;
     match holes {
-        Holes::Keep if files && sparse && !cloned => HolesSought::Asked,
-        Holes::Keep | Holes::Fill => HolesSought::No,
-        Holes::Find if sparse => HolesSought::AskedAndZeros,
-        Holes::Find => HolesSought::Zeros,
+        Holes::Keep if files && sparse && !cloned => HoleDetection::Asked,
+        Holes::Keep | Holes::Fill => HoleDetection::No,
+        Holes::Find if sparse => HoleDetection::AskedAndZeros,
+        Holes::Find => HoleDetection::Zeros,
     }
 }
 
@@ -380,13 +380,13 @@ mod tests {
         let mut sparse = dense;
         sparse.allocated = 0;
         for (source, sink, holes, sought) in [
-            (&sparse, &dense, Holes::Keep, HolesSought::Asked),
-            (&dense, &dense, Holes::Keep, HolesSought::No),
-            (&sparse, &pipe, Holes::Keep, HolesSought::No),
-            (&pipe, &dense, Holes::Keep, HolesSought::No),
-            (&sparse, &dense, Holes::Fill, HolesSought::No),
-            (&sparse, &dense, Holes::Find, HolesSought::AskedAndZeros),
-            (&dense, &dense, Holes::Find, HolesSought::Zeros),
+            (&sparse, &dense, Holes::Keep, HoleDetection::Asked),
+            (&dense, &dense, Holes::Keep, HoleDetection::No),
+            (&sparse, &pipe, Holes::Keep, HoleDetection::No),
+            (&pipe, &dense, Holes::Keep, HoleDetection::No),
+            (&sparse, &dense, Holes::Fill, HoleDetection::No),
+            (&sparse, &dense, Holes::Find, HoleDetection::AskedAndZeros),
+            (&dense, &dense, Holes::Find, HoleDetection::Zeros),
         ] {
             let told = holes_sought(source, sink, &Account::default(), holes);
             assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");

@@ -8,8 +8,7 @@ use crate::entry::{Destination, Entry};
 use crate::fs::folder::{Folder, READ};
 use crate::fs::stat::identity;
 use crate::metadata::{self, Creation};
-use crate::options::Effect;
-use crate::report::problem::{Problem, What};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::DestinationOrigin;
 
@@ -41,7 +40,7 @@ impl FolderCopy {
             let folder = open(entry, dest)?;
             return Ok(copy(folder, Creation::Existing, DestinationOrigin::Old));
         }
-        if run.options.effect == Effect::ToldOnly {
+        if run.options.dry_run {
             entry.say_making(dest.renamed(), events);
             let creation = Creation::New(0o700);
             return Ok(copy(
@@ -53,7 +52,7 @@ impl FolderCopy {
         let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
         let (parent, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
         mkdirat(parent, name, Mode::from_raw_mode(mode))
-            .map_err(|errno| entry.at_dest(What::CreateDirectory, errno))?;
+            .map_err(|errno| entry.at_dest(ProblemKind::CreateDirectory, errno))?;
         entry.say_making(dest.renamed(), events);
         let folder = open(entry, dest)?;
         Ok(copy(folder, Creation::New(mode), DestinationOrigin::Fresh))
@@ -65,7 +64,7 @@ impl FolderCopy {
         if matches!(self.folder, Folder::Imagined) || self.creation == Creation::Existing {
             return Ok(());
         }
-        let failed = |errno| entry.at_dest(What::Mode, errno);
+        let failed = |errno| entry.at_dest(ProblemKind::Mode, errno);
         let mode = fstat(self.folder.fd()).map_err(failed)?.st_mode & 0o7777;
         if mode & 0o700 == 0o700 {
             return Ok(());
@@ -88,12 +87,12 @@ fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
         true => OFlags::NOFOLLOW,
         false => OFlags::empty(),
     };
-    let failed = |errno| entry.at_dest(What::CreateDirectory, errno);
+    let failed = |errno| entry.at_dest(ProblemKind::CreateDirectory, errno);
     let parent = entry.task.folders.dest.fd();
     let folder = Folder::open(parent, &entry.task.dest, flags).map_err(failed)?;
     let stat = fstat(folder.fd()).map_err(failed)?;
     if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
-        return Err(Problem::said(What::Replaced, entry.dest_shown()));
+        return Err(Problem::new(ProblemKind::Replaced, entry.dest_shown()));
     }
     Ok(folder)
 }
@@ -104,12 +103,12 @@ pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Pro
         true => READ,
         false => READ | OFlags::NOFOLLOW,
     };
-    let failed = |errno| entry.at_source(What::OpenDirectory, errno);
+    let failed = |errno| entry.at_source(ProblemKind::OpenDirectory, errno);
     let parent = entry.task.folders.source.fd();
     let opened = openat(parent, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
     let stat = fstat(&opened).map_err(failed)?;
     match identity(&stat) == identity(seen) {
         true => Ok(opened),
-        false => Err(Problem::said(What::Replaced, entry.source_shown())),
+        false => Err(Problem::new(ProblemKind::Replaced, entry.source_shown())),
     }
 }

@@ -5,15 +5,15 @@ use std::ffi::CString;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::entry::decide::Facts;
-use crate::entry::same_file::Pair;
+use crate::entry::decide::DestinationFacts;
+use crate::entry::same_file::FilePair;
 use crate::entry::{Entry, ExistingDestination, Replaced};
 use crate::fs::folder::Folder;
 use crate::fs::path::without_slashes;
 use crate::fs::stat::{identity, is_folder, is_link};
-use crate::options::{Backup, MakingWay};
-use crate::report::problem::{Problem, What};
-use crate::run::Sources;
+use crate::options::{Backup, RemoveExisting};
+use crate::report::problem::{Problem, ProblemKind};
+use crate::run::SourceCount;
 use crate::tree::inode_table::NamedFile;
 use crate::tree::level::DestinationOrigin;
 use crate::tree::task::Role;
@@ -25,27 +25,30 @@ pub(crate) fn source(entry: &Entry<'_>) -> Result<Stat, Problem> {
         true => folder.look_behind(name),
         false => folder.look_at(name),
     };
-    looked.map_err(|errno| Problem::of(What::Stat, entry.source_shown(), errno))
+    looked.map_err(|errno| Problem::failed(ProblemKind::Stat, entry.source_shown(), errno))
 }
 
 /// Whether a source other than a folder is on the command line for the second time.
 pub(crate) fn is_repeated(entry: &Entry<'_>, source: &Stat) -> bool {
     let task = entry.task;
     let counts = task.role == Role::Operand
-        && entry.run.sources == Sources::IntoFolder
+        && entry.run.sources == SourceCount::IntoFolder
         && *entry.backup() == Backup::None;
     let named = || NamedFile::new(&task.folders.source, &task.source, source);
     counts && !is_folder(source) && entry.run.inodes.is_repeated(named())
 }
 
 /// The facts about an existing destination; nothing where there is none.
-pub(crate) fn destination(entry: &Entry<'_>, source: &Stat) -> Result<Option<Facts>, Problem> {
+pub(crate) fn destination(
+    entry: &Entry<'_>,
+    source: &Stat,
+) -> Result<Option<DestinationFacts>, Problem> {
     let Some(dest) = existing(entry, source)? else {
         return Ok(None);
     };
     let is_kept = entry.run.options.keeps_existing();
     let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
-    Ok(Some(Facts {
+    Ok(Some(DestinationFacts {
         pair: match is_kept {
             true => None,
             false => pair(entry, source, &dest.stat),
@@ -66,7 +69,7 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
     if is_fresh {
         return Ok(None);
     }
-    let failed = |errno| Problem::of(What::StatDestination, entry.dest_shown(), errno);
+    let failed = |errno| Problem::failed(ProblemKind::StatDestination, entry.dest_shown(), errno);
     let found = |stat, link| ExistingDestination {
         stat,
         link,
@@ -82,12 +85,12 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
         return Ok(Some(found(stat, None)));
     }
     if task.role == Role::Inside && run.is_newer_than_run(&stat) {
-        return Err(Problem::said(What::Planted, entry.dest_shown()));
+        return Err(Problem::new(ProblemKind::Planted, entry.dest_shown()));
     }
     match folder.look_behind(&task.dest) {
         Ok(behind) => Ok(Some(found(behind, Some(stat)))),
         Err(Errno::NOENT) => Ok(None),
-        Err(Errno::LOOP) if run.options.making_way == MakingWay::Unwritable => {
+        Err(Errno::LOOP) if run.options.remove_existing == RemoveExisting::IfUnwritable => {
             Ok(Some(found(stat, None)))
         }
         Err(errno) => Err(failed(errno)),
@@ -95,7 +98,7 @@ fn existing(entry: &Entry<'_>, source: &Stat) -> Result<Option<ExistingDestinati
 }
 
 /// Source and destination, where they may be one file.
-fn pair(entry: &Entry<'_>, source: &Stat, dest: &Stat) -> Option<Pair> {
+fn pair(entry: &Entry<'_>, source: &Stat, dest: &Stat) -> Option<FilePair> {
     let task = entry.task;
     let may_be_one = identity(source) == identity(dest) || is_link(source) || is_link(dest);
     if !may_be_one {
@@ -108,7 +111,7 @@ fn pair(entry: &Entry<'_>, source: &Stat, dest: &Stat) -> Option<Pair> {
         Some((source, look(folders[1], names[1]).ok()?))
     };
     let [source_name, dest_name] = names.map(|name| without_slashes(name.to_bytes()));
-    Some(Pair {
+    Some(FilePair {
         source: *source,
         dest: *dest,
         names: both(Folder::look_at),
@@ -121,7 +124,7 @@ fn pair(entry: &Entry<'_>, source: &Stat, dest: &Stat) -> Option<Pair> {
 fn is_just_created(entry: &Entry<'_>, dest: &ExistingDestination) -> bool {
     let task = entry.task;
     let counts = task.role == Role::Operand
-        && entry.run.sources == Sources::IntoFolder
+        && entry.run.sources == SourceCount::IntoFolder
         && *entry.backup() != Backup::Numbered;
     let stat = dest.link.as_ref().unwrap_or(&dest.stat);
     let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);

@@ -4,12 +4,12 @@
 use rustix::fs::Stat;
 
 use crate::fs::stat::{identity, is_link};
-use crate::options::{Backup, Manner, Options};
+use crate::options::{Backup, CopyMode, CopyOptions};
 use crate::tree::task::Role;
 
 /// A source and an existing destination, looked at in several ways.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct FilePair {
     /// The source, followed as the copy follows it.
     pub(crate) source: Stat,
     /// The destination, followed where it would be written through.
@@ -33,10 +33,10 @@ pub(crate) enum Sameness {
     SameFile,
 }
 
-pub(crate) fn sameness(pair: &Pair, options: &Options, role: Role) -> Sameness {
+pub(crate) fn sameness(pair: &FilePair, options: &CopyOptions, role: Role) -> Sameness {
     let follows = options.follows(role);
     let same = identity(&pair.source) == identity(&pair.dest);
-    if same && options.manner == Manner::HardLink {
+    if same && options.copy_mode == CopyMode::HardLink {
         return Sameness::NothingToDo;
     }
     let names = match follows {
@@ -80,7 +80,7 @@ pub(crate) fn sameness(pair: &Pair, options: &Options, role: Role) -> Sameness {
     if links == (false, false) && !same_link {
         return Sameness::Proceed;
     }
-    if options.manner == Manner::SymbolicLink && is_link(&dest) {
+    if options.copy_mode == CopyMode::SymbolicLink && is_link(&dest) {
         return Sameness::Proceed;
     }
     if follows {
@@ -89,7 +89,7 @@ pub(crate) fn sameness(pair: &Pair, options: &Options, role: Role) -> Sameness {
     match pair.referents {
         None => Sameness::Proceed,
         Some((one, other)) if identity(&one) != identity(&other) => Sameness::Proceed,
-        Some(_) if options.manner != Manner::HardLink => Sameness::SameFile,
+        Some(_) if options.copy_mode != CopyMode::HardLink => Sameness::SameFile,
         Some(_) if is_link(&dest) => Sameness::Proceed,
         Some(_) => Sameness::NothingToDo,
     }
@@ -100,7 +100,7 @@ mod tests {
     use rustix::fs::FileType;
 
     use super::*;
-    use crate::options::{Links, MakingWay};
+    use crate::options::{Dereference, RemoveExisting};
 
     const FILE: FileType = FileType::RegularFile;
     const LINK: FileType = FileType::Symlink;
@@ -114,17 +114,17 @@ mod tests {
         stat
     }
 
-    fn following() -> Options {
-        Options {
-            links: Links::Followed,
-            ..Options::default()
+    fn following() -> CopyOptions {
+        CopyOptions {
+            dereference: Dereference::Always,
+            ..CopyOptions::default()
         }
     }
 
-    fn keeping_links() -> Options {
-        Options {
-            links: Links::Kept,
-            ..Options::default()
+    fn keeping_links() -> CopyOptions {
+        CopyOptions {
+            dereference: Dereference::Never,
+            ..CopyOptions::default()
         }
     }
 
@@ -133,13 +133,13 @@ mod tests {
         names: [Stat; 2],
         referents: [Stat; 2],
         is_same_entry: bool,
-        options: &Options,
+        options: &CopyOptions,
     ) -> Sameness {
         let [source, dest] = match options.follows(Role::Inside) {
             false => names,
             true => referents,
         };
-        let pair = Pair {
+        let pair = FilePair {
             source,
             dest,
             names: Some(names.into()),
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn another_name_may_be_replaced_but_not_the_only_one() {
         let one = stat(1, FILE);
-        let removing = Options {
-            making_way: MakingWay::Everything,
+        let removing = CopyOptions {
+            remove_existing: RemoveExisting::Always,
             ..following()
         };
-        let backing_up = Options {
+        let backing_up = CopyOptions {
             backup: Backup::Numbered,
             ..following()
         };
@@ -184,15 +184,15 @@ mod tests {
     #[test]
     fn a_link_to_the_source_is_in_the_way_and_a_wanted_one_is_there() {
         let (file, link) = (stat(1, FILE), stat(2, LINK));
-        let through = |terms: &Options| met([file, link], [file, file], false, terms);
+        let through = |terms: &CopyOptions| met([file, link], [file, file], false, terms);
         assert_eq!(through(&following()), Sameness::SameFile);
-        let symbolic = Options {
-            manner: Manner::SymbolicLink,
+        let symbolic = CopyOptions {
+            copy_mode: CopyMode::SymbolicLink,
             ..following()
         };
         assert_eq!(through(&symbolic), Sameness::Proceed);
-        let hard = Options {
-            manner: Manner::HardLink,
+        let hard = CopyOptions {
+            copy_mode: CopyMode::HardLink,
             ..following()
         };
         let again = met([file, file], [file, file], false, &hard);

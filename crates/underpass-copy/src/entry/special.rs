@@ -12,12 +12,12 @@ use crate::fs::folder::Folder;
 use crate::fs::stat::file_type;
 use crate::fs::temporary::replace;
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::{Existing, MakingWay, Placement, Update};
-use crate::report::event::Outcome;
-use crate::report::problem::{Problem, What};
+use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
+use crate::report::event::EntryOutcome;
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
-const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(Outcome::Copied));
+const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(EntryOutcome::Copied));
 
 /// Whether the process may write a file, as `access(2)` decides for its effective user.
 pub(crate) fn is_writable(folder: &Folder, name: &CStr) -> bool {
@@ -33,10 +33,10 @@ pub(crate) fn symlink(
 ) -> Result<EntryResult, Problem> {
     let task = entry.task;
     let leads_to = readlinkat(task.folders.source.fd(), &task.source, Vec::new())
-        .map_err(|errno| entry.at_source(What::ReadSymlink, errno))?;
+        .map_err(|errno| entry.at_source(ProblemKind::ReadSymlink, errno))?;
     match force_symlink(entry, &leads_to) {
         Err(Errno::EXIST) if is_the_same_link(entry, dest, &leads_to) => return COPIED,
-        made => made.map_err(|errno| entry.at_dest(What::CreateSymlink, errno))?,
+        made => made.map_err(|errno| entry.at_dest(ProblemKind::CreateSymlink, errno))?,
     }
     preserve(entry, source, Creation::New(0o777), events);
     COPIED
@@ -45,8 +45,8 @@ pub(crate) fn symlink(
 /// With `-u`, a link that leads where it should is as good as a new one.
 fn is_the_same_link(entry: &Entry<'_>, dest: &Destination, leads_to: &CStr) -> bool {
     let updates = matches!(
-        entry.run.options.existing,
-        Existing::KeptUnlessOlder | Existing::Asked(Update::Older)
+        entry.run.options.overwrite,
+        OverwritePolicy::UpdateOlder | OverwritePolicy::Ask(AskWhen::Older)
     );
     let task = entry.task;
     updates
@@ -66,19 +66,22 @@ pub(crate) fn link_to_source(
     let here = Folder::Working.identity();
     let is_here = here.is_some() && here == task.folders.dest.identity();
     if !leads_to.starts_with(b"/") && !is_here {
-        return Err(Problem::said(What::RelativeSymlink, entry.dest_shown()));
+        return Err(Problem::new(
+            ProblemKind::RelativeSymlink,
+            entry.dest_shown(),
+        ));
     }
     CString::new(leads_to)
         .map_err(|_nul| Errno::INVAL)
         .and_then(|leads_to| force_symlink(entry, &leads_to))
         .map_err(|errno| {
-            let problem = entry.at_dest(What::CreateSymlink, errno);
-            problem.and(entry.source_shown())
+            let problem = entry.at_dest(ProblemKind::CreateSymlink, errno);
+            problem.with_other(entry.source_shown())
         })?;
     if entry.run.options.preserve.timestamps.is_wanted() {
         let folder = task.folders.dest.fd();
         if let Err(errno) = metadata::set_times_of_link(folder, &task.dest, source) {
-            events.problem(entry.at_dest(What::Times, errno));
+            events.problem(entry.at_dest(ProblemKind::Times, errno));
         }
     }
     COPIED
@@ -88,8 +91,7 @@ pub(crate) fn link_to_source(
 fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
     let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
     let options = entry.run.options;
-    let replaces =
-        options.making_way == MakingWay::Unwritable || options.placement == Placement::Atomic;
+    let replaces = options.remove_existing == RemoveExisting::IfUnwritable || options.atomic;
     match symlinkat(leads_to, folder, name) {
         Err(Errno::EXIST) if replaces => {
             replace(folder, name, |name| symlinkat(leads_to, folder, name))
@@ -107,15 +109,15 @@ pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryResult, Problem> {
     };
     let folder = task.folders.dest.fd();
     let link = |name: &CStr| linkat(task.folders.source.fd(), &task.source, folder, name, flags);
-    let replaces = options.making_way == MakingWay::Unwritable
-        || matches!(options.existing, Existing::Asked(_));
+    let replaces = options.remove_existing == RemoveExisting::IfUnwritable
+        || matches!(options.overwrite, OverwritePolicy::Ask(_));
     let linked = match link(&task.dest) {
         Err(Errno::EXIST) if replaces => replace(folder, &task.dest, link),
         done => done,
     };
     linked.map_err(|errno| {
-        let problem = entry.at_dest(What::CreateHardLink, errno);
-        problem.and(entry.source_shown())
+        let problem = entry.at_dest(ProblemKind::CreateHardLink, errno);
+        problem.with_other(entry.source_shown())
     })?;
     COPIED
 }
@@ -128,17 +130,18 @@ pub(crate) fn node(
 ) -> Result<EntryResult, Problem> {
     let (task, run) = (entry.task, entry.run);
     let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process);
-    let kind = file_type(source);
-    let device = match kind {
+    let node_type = file_type(source);
+    let device = match node_type {
         FileType::BlockDevice | FileType::CharacterDevice => source.st_rdev,
         _ => 0,
     };
-    let what = match kind {
-        FileType::Fifo => What::CreateFifo,
-        _ => What::CreateSpecial,
+    let kind = match node_type {
+        FileType::Fifo => ProblemKind::CreateFifo,
+        _ => ProblemKind::CreateSpecial,
     };
     let (folder, bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
-    mknodat(folder, &task.dest, kind, bits, device).map_err(|errno| entry.at_dest(what, errno))?;
+    mknodat(folder, &task.dest, node_type, bits, device)
+        .map_err(|errno| entry.at_dest(kind, errno))?;
     preserve(entry, source, Creation::New(mode), events);
     COPIED
 }

@@ -32,7 +32,7 @@ pub(crate) enum AtomicFile {
 
 /// What may be in the place of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum CommitMode {
     Nothing,
     Anything,
 }
@@ -89,7 +89,7 @@ impl AtomicFile {
         fd: &OwnedFd,
         folder: BorrowedFd<'_>,
         name: &CStr,
-        over: Over,
+        over: CommitMode,
     ) -> Result<(), Errno> {
         let link = |name: &CStr| {
             let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -97,7 +97,7 @@ impl AtomicFile {
         };
         let committed = match &self {
             Self::Nameless => match (link(name), over) {
-                (Err(Errno::EXIST), Over::Anything) => replace(folder, name, link),
+                (Err(Errno::EXIST), CommitMode::Anything) => replace(folder, name, link),
                 (linked, _) => linked,
             },
             Self::Temporary(left) | Self::Resumable(left) => rename(folder, left, name, over),
@@ -113,11 +113,11 @@ impl AtomicFile {
     }
 }
 
-fn rename(folder: BorrowedFd<'_>, from: &CStr, to: &CStr, over: Over) -> Result<(), Errno> {
+fn rename(folder: BorrowedFd<'_>, from: &CStr, to: &CStr, over: CommitMode) -> Result<(), Errno> {
     let rename = |flags| renameat_with(folder, from, folder, to, flags);
     match over {
-        Over::Anything => rename(RenameFlags::empty()),
-        Over::Nothing => match rename(RenameFlags::NOREPLACE) {
+        CommitMode::Anything => rename(RenameFlags::empty()),
+        CommitMode::Nothing => match rename(RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
                 linkat(folder, from, folder, to, AtFlags::empty())?;
                 unlinkat(folder, from, AtFlags::empty())

@@ -114,7 +114,7 @@ fn make_numbered(dir: BorrowedFd<'_>, name: &CStr, mut number: Decimal) -> Resul
         match rename_to_nothing(dir, name, &new) {
             Ok(()) => return Ok(new),
             // Somebody else took that number.
-            Err(Errno::EXIST) if fit == Fit::Whole => {}
+            Err(Errno::EXIST) if fit == SuffixFit::Whole => {}
             Err(errno) => return Err(errno),
         }
     }
@@ -131,17 +131,17 @@ fn usable(suffix: &[u8]) -> &[u8] {
 
 /// Whether a name has its whole suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
+enum SuffixFit {
     Whole,
     Cut,
 }
 
-fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, Fit), Errno> {
+fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, SuffixFit), Errno> {
     let (new, fit) = if name.len() + suffix.len() <= NAME_BYTES_MAX {
-        ([name, suffix].concat(), Fit::Whole)
+        ([name, suffix].concat(), SuffixFit::Whole)
     } else {
         let kept = name.len().min(NAME_BYTES_MAX - TILDE.len());
-        ([&name[..kept], TILDE].concat(), Fit::Cut)
+        ([&name[..kept], TILDE].concat(), SuffixFit::Cut)
     };
     let new = CString::new(new).map_err(|_| Errno::INVAL)?;
     Ok((new, fit))

@@ -16,7 +16,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum FifoWait {
     /// There is something to read, or the end.
     Ready,
     /// Somebody wants to stop.
@@ -29,7 +29,10 @@ pub(crate) enum Waited {
 ///
 /// # Errors
 /// What `poll(2)` says.
-pub(crate) fn until_readable(pipe: impl AsFd, stopped: impl Fn() -> bool) -> Result<Waited, Errno> {
+pub(crate) fn until_readable(
+    pipe: impl AsFd,
+    stopped: impl Fn() -> bool,
+) -> Result<FifoWait, Errno> {
     let pipe = pipe.as_fd();
     let nap = Timespec {
         tv_sec: 0,
@@ -39,11 +42,11 @@ pub(crate) fn until_readable(pipe: impl AsFd, stopped: impl Fn() -> bool) -> Res
         let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::IN)];
         match poll(&mut polled, Some(&nap)) {
             Ok(0) | Err(Errno::INTR) => (),
-            Ok(_) => return Ok(Waited::Ready),
+            Ok(_) => return Ok(FifoWait::Ready),
             Err(errno) => return Err(errno),
         }
     }
-    Ok(Waited::Stopped)
+    Ok(FifoWait::Stopped)
 }
 
 /// Opens a FIFO for writing once somebody reads it: `open` is to open it with flags beside its
@@ -88,10 +91,10 @@ mod tests {
     fn a_pipe_is_ready_with_bytes_and_at_its_end() {
         let (read, write) = pipe().expect("a pipe");
         rustix::io::write(&write, b"a").expect("room");
-        assert_eq!(until_readable(&read, || false), Ok(Waited::Ready));
+        assert_eq!(until_readable(&read, || false), Ok(FifoWait::Ready));
         rustix::io::read(&read, &mut [0_u8; 8]).expect("a byte");
         drop(write);
-        assert_eq!(until_readable(&read, || false), Ok(Waited::Ready));
+        assert_eq!(until_readable(&read, || false), Ok(FifoWait::Ready));
     }
 
     #[test]
@@ -102,7 +105,7 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() == 3
         };
-        assert_eq!(until_readable(&read, third), Ok(Waited::Stopped));
+        assert_eq!(until_readable(&read, third), Ok(FifoWait::Stopped));
         asked.set(0);
         let nobody = |_| Err(Errno::NXIO);
         let opened = open_for_reader(nobody, third).map(drop);

@@ -23,15 +23,7 @@ pub(crate) struct Listing {
     names: Vec<u8>,
     /// Those left, the next one last.
     left: Vec<Listed>,
-    more: More,
-}
-
-/// Whether a folder has more names than were read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum More {
-    #[default]
-    Maybe,
-    No,
+    is_read: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +39,7 @@ impl Listing {
         &mut self,
         folder: BorrowedFd<'_>,
     ) -> Result<Option<(CString, FileType)>, Errno> {
-        if self.left.is_empty() && self.more == More::Maybe {
+        if self.left.is_empty() && !self.is_read {
             self.read(folder, BATCH_NAMES)?;
         }
         let Some(next) = self.left.pop() else {
@@ -59,9 +51,9 @@ impl Listing {
 
     /// Reads all there is, so that the folder can be closed.
     pub(crate) fn read_all(&mut self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
-        match self.more {
-            More::Maybe => self.read(folder, usize::MAX),
-            More::No => Ok(()),
+        match self.is_read {
+            false => self.read(folder, usize::MAX),
+            true => Ok(()),
         }
     }
 
@@ -71,7 +63,7 @@ impl Listing {
         }
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut entries = RawDir::new(folder, &mut buffer);
-        self.more = More::No;
+        self.is_read = true;
         let mut read = Vec::new();
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -85,7 +77,7 @@ impl Listing {
                 self.names.extend_from_slice(name.to_bytes_with_nul());
             }
             if entries.is_buffer_empty() && read.len() >= names_max {
-                self.more = More::Maybe;
+                self.is_read = false;
                 break;
             }
         }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{is_unsupported, read};
 use super::file_handle::{FileHandle, MetadataError};
-use crate::report::problem::What;
+use crate::report::problem::ProblemKind;
 
 const ACCESS: &CStr = c"system.posix_acl_access";
 const DEFAULT: &CStr = c"system.posix_acl_default";
@@ -40,13 +40,13 @@ pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
     } else {
         Ok(())
     };
-    let listed = removed.map_err(|errno| MetadataError::new(What::Acl, errno, "fsetxattr"));
+    let listed = removed.map_err(|errno| MetadataError::new(ProblemKind::Acl, errno, "fsetxattr"));
     let chmodded = mode_error(dest.chmod(mode));
     listed.err().into_iter().chain(chmodded).collect()
 }
 
 pub(super) fn mode_error(result: Result<(), Errno>) -> Option<MetadataError> {
-    let error = |errno| MetadataError::new(What::Mode, errno, "fchmod");
+    let error = |errno| MetadataError::new(ProblemKind::Mode, errno, "fchmod");
     result.err().map(error)
 }
 
@@ -56,7 +56,7 @@ fn copy_access(source: &FileHandle<'_>, dest: &FileHandle<'_>, mode: u32) -> Vec
         Ok(list) => list,
         Err(errno) if is_none(errno) => return set_only(dest, mode),
         Err(errno) => {
-            let error = MetadataError::new(What::Acl, errno, "fgetxattr");
+            let error = MetadataError::new(ProblemKind::Acl, errno, "fgetxattr");
             let more = set_only(dest, mode & !0o070);
             return [error].into_iter().chain(more).collect();
         }
@@ -64,7 +64,7 @@ fn copy_access(source: &FileHandle<'_>, dest: &FileHandle<'_>, mode: u32) -> Vec
     match dest.set(ACCESS, list) {
         Ok(()) => mode_error(dest.chmod(mode)).into_iter().collect(),
         Err(errno) => {
-            let error = MetadataError::new(What::Acl, errno, "fsetxattr");
+            let error = MetadataError::new(ProblemKind::Acl, errno, "fsetxattr");
             let more = set_only(dest, mode & !0o070 | group_bits(list) & mode);
             [error].into_iter().chain(more).collect()
         }
@@ -81,7 +81,7 @@ fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<Metada
         },
         Err(errno) => (Err(errno), "fgetxattr"),
     };
-    let error = |errno| MetadataError::new(What::Acl, errno, call);
+    let error = |errno| MetadataError::new(ProblemKind::Acl, errno, call);
     result.err().map(error)
 }
 

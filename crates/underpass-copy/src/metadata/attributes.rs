@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::io::Errno;
 
 use super::file_handle::{FileHandle, MetadataError};
-use crate::report::problem::What;
+use crate::report::problem::ProblemKind;
 
 /// What nearly every list and value fits into.
 const USUAL_BYTES: usize = 1 << 10;
@@ -18,7 +18,7 @@ const SELINUX: &CStr = c"security.selinux";
 
 /// What becomes of the security context among the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
+pub(super) enum ContextHandling {
     /// It is an attribute like the others.
     Copied,
     /// It is seen to elsewhere.
@@ -30,21 +30,21 @@ pub(super) enum Label {
 pub(super) fn copy_all(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
-    label: Label,
+    label: ContextHandling,
 ) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
     let names = match read(&mut buffer, |buffer| source.list(buffer)) {
         Ok(names) => names.to_vec(),
         Err(errno) if is_unsupported(errno) => return Vec::new(),
-        Err(errno) => return vec![MetadataError::new(What::Xattr, errno, "flistxattr")],
+        Err(errno) => return vec![MetadataError::new(ProblemKind::Xattr, errno, "flistxattr")],
     };
     let mut errors = Vec::new();
     let names = names.split_inclusive(|&byte| byte == 0);
     for name in names.filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
-        if stays(name.to_bytes()) || (label == Label::Left && name == SELINUX) {
+        if stays(name.to_bytes()) || (label == ContextHandling::Left && name == SELINUX) {
             continue;
         }
-        if let Err(error) = copy(source, dest, name, What::Xattr, &mut buffer) {
+        if let Err(error) = copy(source, dest, name, ProblemKind::Xattr, &mut buffer) {
             note(&mut errors, error);
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn copy_all(
 /// Copies the security context; a source that has none gives none.
 pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<MetadataError> {
     let mut buffer = vec![0; USUAL_BYTES];
-    let copied = copy(source, dest, SELINUX, What::Context, &mut buffer);
+    let copied = copy(source, dest, SELINUX, ProblemKind::Context, &mut buffer);
     copied.err().into_iter().collect()
 }
 
@@ -74,12 +74,12 @@ fn copy(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
     name: &CStr,
-    what: What,
+    kind: ProblemKind,
     buffer: &mut Vec<u8>,
 ) -> Result<(), MetadataError> {
     let error = |errno, call| MetadataError {
         attribute: Some(OsStr::from_bytes(name.to_bytes()).into()),
-        ..MetadataError::new(what.clone(), errno, call)
+        ..MetadataError::new(kind.clone(), errno, call)
     };
     match read(buffer, |buffer| source.get(name, buffer)) {
         Ok(value) => dest

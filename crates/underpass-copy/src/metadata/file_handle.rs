@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::fs::folder::Folder;
 use crate::fs::stat::{file_type, identity};
-use crate::report::problem::{Problem, Severity, What};
+use crate::report::problem::{Problem, ProblemKind, Severity};
 
 /// A file whose metadata is read or set.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum Creation {
 /// Something that could not be put on a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataError {
-    pub(crate) what: What,
+    pub(crate) kind: ProblemKind,
     pub(crate) errno: Errno,
     pub(crate) call: &'static str,
     /// The extended attribute it is about, if it is about one.
@@ -52,9 +52,9 @@ pub(crate) struct MetadataError {
 }
 
 impl MetadataError {
-    pub(super) fn new(what: What, errno: Errno, call: &'static str) -> Self {
+    pub(super) fn new(kind: ProblemKind, errno: Errno, call: &'static str) -> Self {
         Self {
-            what,
+            kind,
             errno,
             call,
             attribute: None,
@@ -67,7 +67,7 @@ impl MetadataError {
         Problem {
             other: self.attribute,
             severity: self.severity,
-            ..Problem::of(self.what, path, self.errno).by(self.call)
+            ..Problem::failed(self.kind, path, self.errno).by_call(self.call)
         }
     }
 }
@@ -110,7 +110,7 @@ impl<'a> FileHandle<'a> {
             MetadataTarget::Open(file) => return Ok(Self::Open(file)),
             MetadataTarget::Named(folder, name) => (folder, name),
         };
-        let replaced = |errno, call| MetadataError::new(What::Replaced, errno, call);
+        let replaced = |errno, call| MetadataError::new(ProblemKind::Replaced, errno, call);
         let file = pin(folder, name).map_err(|errno| replaced(errno, "openat"))?;
         let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno, "fstat"))?;
         if !is_meant(&now) {

@@ -36,18 +36,18 @@ fn as_ordinary_user<T: Send>(does: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
 }
 
-fn ordinary_process() -> Process {
-    Process {
+fn ordinary_process() -> ProcessFacts {
+    ProcessFacts {
         umask: 0o022,
         user: NOBODY,
-        labels: Labels::None,
+        has_selinux: false,
     }
 }
 
-fn process() -> Process {
-    Process {
+fn process() -> ProcessFacts {
+    ProcessFacts {
         umask: 0o022,
-        ..Process::read()
+        ..ProcessFacts::read()
     }
 }
 
@@ -71,12 +71,12 @@ fn wishes(wished: impl FnOnce(&mut Preserve)) -> Preserve {
 
 fn all() -> Preserve {
     Preserve {
-        mode: Wish::Required,
-        ownership: Wish::Required,
-        timestamps: Wish::Required,
-        links: Wish::Unsaid,
-        context: Wish::Unsaid,
-        xattr: Wish::Required,
+        mode: PreserveLevel::Required,
+        ownership: PreserveLevel::Required,
+        timestamps: PreserveLevel::Required,
+        links: PreserveLevel::Unset,
+        context: PreserveLevel::Unset,
+        xattr: PreserveLevel::Required,
     }
 }
 
@@ -94,7 +94,7 @@ fn put(
     dest: &Path,
     creation: Creation,
     wishes: &Preserve,
-    who: &Process,
+    who: &ProcessFacts,
 ) -> Vec<MetadataError> {
     let (from, to) = (File::open(source).unwrap(), File::open(dest).unwrap());
     let (from, to) = (
@@ -120,7 +120,7 @@ fn put_named(
 }
 
 /// A copy's empty file, as the kernel makes it under a umask of 022.
-fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &Process) -> Creation {
+fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
     fs::set_permissions(dest, Permissions::from_mode(created & !who.umask)).unwrap();
@@ -162,8 +162,8 @@ const DEFAULT: &str = "system.posix_acl_default";
 fn the_umask_is_read_and_not_touched() {
     assert_eq!(umask_of("Name:\tx\nUmask:\t0027\nState:\tR\n"), Some(0o027));
     assert_eq!(umask_of("Name:\tx\n"), None);
-    assert_eq!(Process::read().umask, Process::read().umask);
-    assert_eq!(Process::read().user, geteuid().as_raw());
+    assert_eq!(ProcessFacts::read().umask, ProcessFacts::read().umask);
+    assert_eq!(ProcessFacts::read().user, geteuid().as_raw());
 }
 
 #[test]
@@ -175,12 +175,24 @@ fn a_copy_is_private_until_it_is_done() {
         format!("{mode:o}")
     };
     assert_eq!(at_first(0o6755, |_| ()), "755");
-    assert_eq!(at_first(0o6755, |to| to.mode = Wish::Required), "700");
-    assert_eq!(at_first(0o6755, |to| to.ownership = Wish::Tried), "700");
-    assert_eq!(at_first(0o6755, |to| to.timestamps = Wish::Required), "755");
-    assert_eq!(at_first(0o4755, |to| to.mode = Wish::Refused), "666");
+    assert_eq!(
+        at_first(0o6755, |to| to.mode = PreserveLevel::Required),
+        "700"
+    );
+    assert_eq!(
+        at_first(0o6755, |to| to.ownership = PreserveLevel::BestEffort),
+        "700"
+    );
+    assert_eq!(
+        at_first(0o6755, |to| to.timestamps = PreserveLevel::Required),
+        "755"
+    );
+    assert_eq!(at_first(0o4755, |to| to.mode = PreserveLevel::Never), "666");
     assert_eq!(at_first(0o444, |_| ()), "444");
-    assert_eq!(at_first(0o444, |to| to.xattr = Wish::Tried), "644");
+    assert_eq!(
+        at_first(0o444, |to| to.xattr = PreserveLevel::BestEffort),
+        "644"
+    );
 }
 
 #[test]
@@ -194,8 +206,8 @@ fn a_folder_can_be_filled_while_it_is_private() {
         format!("{mode:o}")
     };
     assert_eq!(at_first(|_| ()), "1755");
-    assert_eq!(at_first(|to| to.mode = Wish::Required), "700");
-    assert_eq!(at_first(|to| to.mode = Wish::Refused), "1755");
+    assert_eq!(at_first(|to| to.mode = PreserveLevel::Required), "700");
+    assert_eq!(at_first(|to| to.mode = PreserveLevel::Never), "1755");
 }
 
 #[test]
@@ -208,13 +220,13 @@ fn where_nothing_is_wished_nothing_is_called() {
     for creation in [Creation::Existing, Creation::New(created)] {
         assert_eq!(preserve(nowhere, &stat, nowhere, creation, &none, &who), []);
     }
-    let links = wishes(|to| to.links = Wish::Required);
+    let links = wishes(|to| to.links = PreserveLevel::Required);
     let creation = Creation::Existing;
     assert_eq!(
         preserve(nowhere, &stat, nowhere, creation, &links, &who),
         []
     );
-    let mode = wishes(|to| to.mode = Wish::Required);
+    let mode = wishes(|to| to.mode = PreserveLevel::Required);
     assert_eq!(
         preserve(nowhere, &stat, nowhere, creation, &mode, &who).len(),
         1
@@ -275,7 +287,7 @@ fn an_owner_goes_along_or_takes_the_set_id_bits_with_it() {
 #[test]
 fn an_owner_that_root_can_not_give_is_an_error() {
     let errno = Errno::PERM;
-    let root = Process {
+    let root = ProcessFacts {
         user: 0,
         ..ordinary_process()
     };
@@ -290,9 +302,9 @@ fn a_new_mode_is_the_source_s_less_the_umask() {
     let source = file(folder.path(), "f", 0o6666);
     let who = process();
     let cases: [(Wishing, u32); 3] = [
-        (|to| to.ownership = Wish::Required, 0o644),
-        (|to| to.mode = Wish::Refused, 0o644),
-        (|to| to.xattr = Wish::Required, 0o644),
+        (|to| to.ownership = PreserveLevel::Required, 0o644),
+        (|to| to.mode = PreserveLevel::Never, 0o644),
+        (|to| to.xattr = PreserveLevel::Required, 0o644),
     ];
     for (wished, expected) in cases {
         let dest = folder.path().join("g");
@@ -317,9 +329,9 @@ fn what_was_there_keeps_its_mode_unless_it_is_wished() {
         mode(&dest)
     };
     assert_eq!(put(|_| ()), 0o604);
-    assert_eq!(put(|to| to.mode = Wish::Refused), 0o604);
-    assert_eq!(put(|to| to.ownership = Wish::Required), 0o604);
-    assert_eq!(put(|to| to.mode = Wish::Tried), 0o750);
+    assert_eq!(put(|to| to.mode = PreserveLevel::Never), 0o604);
+    assert_eq!(put(|to| to.ownership = PreserveLevel::Required), 0o604);
+    assert_eq!(put(|to| to.mode = PreserveLevel::BestEffort), 0o750);
 }
 
 #[test]
@@ -339,7 +351,7 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited() {
     let none = Preserve::default();
     assert_eq!(put(&source, &dest, creation, &none, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
-    let mode_wished = wishes(|to| to.mode = Wish::Required);
+    let mode_wished = wishes(|to| to.mode = PreserveLevel::Required);
     assert_eq!(put(&source, &dest, creation, &mode_wished, &process()), []);
     assert_eq!(mode(&dest), 0o2555);
     fs::set_permissions(&source, Permissions::from_mode(0o1555)).unwrap();
@@ -360,8 +372,11 @@ fn a_list_goes_along_with_the_mode_alone() {
         (attribute(&dest, ACCESS), mode(&dest))
     };
     let with_list = (Some(list(7)), 0o670);
-    assert_eq!(copy("a", |to| to.mode = Wish::Required), with_list);
-    assert_eq!(copy("b", |to| to.xattr = Wish::Required), (None, 0o650));
+    assert_eq!(copy("a", |to| to.mode = PreserveLevel::Required), with_list);
+    assert_eq!(
+        copy("b", |to| to.xattr = PreserveLevel::Required),
+        (None, 0o650)
+    );
     assert_eq!(copy("c", |_| ()), (None, 0o650));
 }
 
@@ -374,7 +389,7 @@ fn lists_that_the_source_lacks_are_removed() {
     fs::set_permissions(&source, Permissions::from_mode(0o705)).unwrap();
     set_attribute(&dest, ACCESS, &list(7));
     set_attribute(&dest, DEFAULT, &list(7));
-    let mode_wished = wishes(|to| to.mode = Wish::Required);
+    let mode_wished = wishes(|to| to.mode = PreserveLevel::Required);
     assert_eq!(
         put(&source, &dest, Creation::Existing, &mode_wished, &process()),
         []
@@ -395,7 +410,7 @@ fn a_mode_that_does_not_go_along_leaves_no_list() {
     let folder = scratch();
     set_attribute(folder.path(), DEFAULT, &list(7));
     let source = Path::new("/proc/version");
-    let refused = wishes(|to| to.mode = Wish::Refused);
+    let refused = wishes(|to| to.mode = PreserveLevel::Never);
     let dest = folder.path().join("g");
     File::create(&dest).unwrap();
     assert!(attribute(&dest, ACCESS).is_some());
@@ -428,18 +443,18 @@ fn refused_attributes_are_told_if_they_were_demanded() {
     };
     // procfs has none at all.
     let unsupporting = Path::new("/proc/self/comm");
-    assert_eq!(put(unsupporting, Wish::Tried), []);
+    assert_eq!(put(unsupporting, PreserveLevel::BestEffort), []);
     assert_eq!(
-        put(unsupporting, Wish::Required),
+        put(unsupporting, PreserveLevel::Required),
         [(Errno::OPNOTSUPP, None)]
     );
     as_ordinary_user(|| {
         let unwritable = Path::new("/etc/passwd");
         let refused = |name: &str| (Errno::ACCESS, Some(name.into()));
-        let mut found = put(unwritable, Wish::Required);
+        let mut found = put(unwritable, PreserveLevel::Required);
         found.sort_by(|one, other| one.1.cmp(&other.1));
         assert_eq!(found, ["user.one", "user.two"].map(refused));
-        assert_eq!(put(unwritable, Wish::Tried), []);
+        assert_eq!(put(unwritable, PreserveLevel::BestEffort), []);
     });
 }
 
@@ -508,7 +523,10 @@ fn a_folder_that_may_not_be_entered_gives_its_mode() {
         let dest_fd = File::open(&dest).unwrap();
         let from = MetadataTarget::Named(source_fd.as_fd(), c".");
         let to = MetadataTarget::Open(dest_fd.as_fd());
-        let (stat, wishes) = (stat(&source), wishes(|to| to.mode = Wish::Required));
+        let (stat, wishes) = (
+            stat(&source),
+            wishes(|to| to.mode = PreserveLevel::Required),
+        );
         let creation = Creation::New(0o700);
         let found = preserve(from, &stat, to, creation, &wishes, &ordinary_process());
         assert_eq!(found, []);
@@ -545,8 +563,8 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
     let stale = |found: Vec<MetadataError>| {
         assert_eq!(found.len(), 1);
         assert_eq!(
-            (&found[0].what, found[0].errno),
-            (&What::Replaced, Errno::STALE)
+            (&found[0].kind, found[0].errno),
+            (&ProblemKind::Replaced, Errno::STALE)
         );
     };
     stale(put_named(&source, &dest, Creation::New(0o600), &all()));

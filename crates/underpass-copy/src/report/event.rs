@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use rustix::fs::{FileType, Stat};
+use serde::Serialize;
 use underpass::{Account, Plan};
 
 use crate::fs::stat::file_type;
@@ -12,18 +13,18 @@ use crate::report::problem::Problem;
 /// many files are copied at once; with one job every event comes at once.
 pub trait Observer: Sync {
     /// Something happened. Never called twice at the same time.
-    fn told(&self, event: Event);
+    fn on_event(&self, event: Event);
 
     /// Whether an existing destination may be overwritten (`-i`). Asked with one job only.
-    fn may_overwrite(&self, overwriting: &Overwriting) -> bool;
+    fn confirm_overwrite(&self, overwriting: &OverwriteQuestion) -> bool;
 
     /// How much detail is of use: paths and plans cost time to put down.
-    fn curiosity(&self) -> Curiosity;
+    fn event_detail(&self) -> EventDetail;
 }
 
 /// How much detail an observer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Curiosity {
+pub enum EventDetail {
     /// Problems only.
     Problems,
     /// Also what was made or removed (`-v`).
@@ -81,13 +82,13 @@ pub struct Finished {
     /// The destination, as it is shown.
     pub dest: OsString,
     /// What has become of it.
-    pub outcome: Outcome,
+    pub outcome: EntryOutcome,
     /// What kind of thing it is.
     pub kind: EntryKind,
     /// A regular file's size in bytes.
     pub size: u64,
     /// How its bytes were to travel, and how they did: of regular files that were copied.
-    pub travel: Option<Box<Travel>>,
+    pub travel: Option<Box<TransferReport>>,
     /// Bytes of the destination that were there already and equal (`--resume`).
     pub resumed: u64,
     /// The hash of source and copy, which were found equal (`--verify`), in hexadecimal: BLAKE3 of
@@ -98,18 +99,19 @@ pub struct Finished {
 
 /// How the bytes of a file travelled.
 #[derive(Clone, Debug)]
-pub struct Travel {
+pub struct TransferReport {
     /// What was planned.
     pub plan: Plan,
     /// What happened.
     pub account: Account,
     /// Whether the source was asked where its holes are.
-    pub holes_sought: HolesSought,
+    pub holes_sought: HoleDetection,
 }
 
 /// Whether holes were looked for, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HolesSought {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoleDetection {
     /// Not at all: the source has as many blocks as it has bytes, or its holes are of no interest.
     No,
     /// By asking the file system (`SEEK_HOLE`).
@@ -121,8 +123,9 @@ pub enum HolesSought {
 }
 
 /// What has become of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryOutcome {
     /// It was copied.
     Copied,
     /// It has become another name of a file copied before.
@@ -136,7 +139,8 @@ pub enum Outcome {
 }
 
 /// What kind of thing a name is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EntryKind {
     /// A regular file.
     File,
@@ -161,7 +165,7 @@ impl EntryKind {
 
 /// A question of `-i`.
 #[derive(Clone, Debug)]
-pub struct Overwriting {
+pub struct OverwriteQuestion {
     /// The destination, as it is shown.
     pub dest: OsString,
     /// Its permission bits, if they keep us from writing it.

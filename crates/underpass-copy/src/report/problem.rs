@@ -1,57 +1,57 @@
-//! What can go wrong with one name, in the words that users of `cp` know.
+//! What can go wrong with one entry, in GNU's words.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
+use serde::Serialize;
 
-use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, Word};
+use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 
-/// Something that went wrong, or that somebody has to know, about one name.
+/// An error or a warning about one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What could not be done. Its `Display` is the message of GNU `cp`, without the prefix and
-    /// without the kernel's words.
-    pub what: What,
-    /// The name it is about, as it would be shown.
+    /// What could not be done.
+    pub kind: ProblemKind,
+    /// The path it is about, as it is shown.
     pub path: OsString,
-    /// The other name that the message mentions, if it mentions one.
+    /// The other path, or the attribute, that the message names.
     pub other: Option<OsString>,
-    /// What the kernel said.
+    /// The error of the kernel.
     pub errno: Option<Errno>,
-    /// The call that said it.
+    /// The call that failed.
     pub call: Option<&'static str>,
-    /// Bytes of the content that had reached the destination, holes included: of a copy that broke
-    /// off on the way.
+    /// Of an incomplete copy, the bytes that had reached the destination, holes included.
     pub moved: Option<u64>,
-    /// Whether the copy has failed by it.
+    /// Whether it is an error.
     pub severity: Severity,
 }
 
-/// Whether a copy has failed by a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a problem is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It has: the exit code is 1.
+    /// It is: the exit code is 1.
     Error,
-    /// It hasn't.
+    /// It is not.
     Warning,
 }
 
 impl Problem {
     /// An error of a call about one name.
-    pub(crate) fn of(what: What, path: impl Into<OsString>, errno: Errno) -> Self {
+    pub(crate) fn failed(kind: ProblemKind, path: impl Into<OsString>, errno: Errno) -> Self {
         Self {
             errno: Some(errno),
-            ..Self::said(what, path)
+            ..Self::new(kind, path)
         }
     }
 
-    /// An error that no call told.
-    pub(crate) fn said(what: What, path: impl Into<OsString>) -> Self {
+    /// An error without an errno.
+    pub(crate) fn new(kind: ProblemKind, path: impl Into<OsString>) -> Self {
         Self {
-            call: what.call(),
-            what,
+            call: kind.call(),
+            kind,
             path: path.into(),
             other: None,
             errno: None,
@@ -60,12 +60,12 @@ impl Problem {
         }
     }
 
-    pub(crate) fn and(mut self, other: impl Into<OsString>) -> Self {
+    pub(crate) fn with_other(mut self, other: impl Into<OsString>) -> Self {
         self.other = Some(other.into());
         self
     }
 
-    pub(crate) fn by(mut self, call: &'static str) -> Self {
+    pub(crate) fn by_call(mut self, call: &'static str) -> Self {
         self.call = Some(call);
         self
     }
@@ -76,180 +76,181 @@ impl Problem {
     }
 }
 
-/// The file at the other end of content that did not get there.
+/// The file at the other end of an incomplete transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherEnd<'a> {
-    /// It came from this one.
+    /// The source.
     From(&'a OsStr),
-    /// It was to get into this one.
+    /// The destination.
     To(&'a OsStr),
 }
 
-/// What could not be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The last of several operands, or with `-t`, is no folder.
-    Target,
-    /// The operand of `-t` is no folder.
-    TargetDirectory,
-    /// The source is not to be seen.
-    Stat,
-    /// The destination is not to be seen.
-    StatDestination,
+/// Declares [`ProblemKind`]: of each kind, GNU's words, where GNU has any, and the call that usually
+/// fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the kind. Two
+/// messages quote the path otherwise.
+macro_rules! problem_kinds {
+    ($($(#[$doc:meta])* $kind:ident $(($value:ty))?: $words:literal $(, $call:literal)?;)*) => {
+        /// What could not be done.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum ProblemKind {
+            $($(#[$doc])* $kind $(($value))?,)*
+        }
+
+        impl ProblemKind {
+            fn words(&self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => $words,)*
+                }
+            }
+
+            fn call(&self) -> Option<&'static str> {
+                match self {
+                    $($(Self::$kind { .. } => Some($call),)?)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+problem_kinds! {
+    /// The last of several operands can't be opened as a folder.
+    Target: "target {a}", "openat";
+    /// The argument of `-t` can't be opened as a folder.
+    TargetDirectory: "target directory {a}", "openat";
+    /// The source can't be looked up.
+    Stat: "cannot stat {a}", "fstatat";
+    /// The destination can't be looked up.
+    StatDestination: "cannot stat {a}", "fstatat";
     /// A folder without `-r`.
-    OmittedDirectory,
+    OmittedDirectory: "-r not specified; omitting directory {a}";
     /// The same source twice on the command line.
-    FileTwice,
+    FileTwice: "warning: source file {a} specified more than once";
     /// The same folder twice on the command line.
-    DirectoryTwice,
+    DirectoryTwice: "warning: source directory {a} specified more than once";
     /// A folder would be copied into itself: source, destination.
-    IntoItself,
-    /// A folder was met again below itself through a symbolic link.
-    Cycle,
+    IntoItself: "cannot copy a directory, {a}, into itself, {b}";
+    /// A symbolic link leads to a folder above it.
+    Cycle: "cannot copy cyclic symbolic link {a}";
     /// Source and destination are one file.
-    SameFile,
-    /// An existing file is in the place of a folder: destination, source.
-    OverNonDirectory,
+    SameFile: "{a} and {b} are the same file";
+    /// A file is in the place of a folder: destination, source.
+    OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
     /// A folder is in the place of a file: destination.
-    OverDirectory,
-    /// What this run has made would be overwritten by something else: destination, source.
-    JustCreated,
+    OverDirectory: "cannot overwrite directory {a} with non-directory";
+    /// The copy of an earlier operand would be overwritten: destination, source.
+    JustCreated: "will not overwrite just-created {a} with {b}";
     /// Making a backup would rename the source: destination, source.
-    BackupWouldDestroy,
+    BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";
     /// The old destination could not be renamed.
-    Backup,
+    Backup: "cannot backup {a}", "renameat2";
     /// The old destination could not get its name back.
-    Restore,
+    Restore: "cannot un-backup {a}", "renameat2";
     /// The destination is a symbolic link that leads nowhere.
-    Dangling,
+    Dangling: "not writing through dangling symlink {a}";
     /// The destination stays (`--update=none-fail`).
-    NotReplacing,
-    /// Something that was to make way.
-    Remove,
-    /// A file to read.
-    Open,
-    /// A folder to read.
-    OpenDirectory,
-    /// A folder's entries.
-    ReadDirectory,
-    /// What was opened is not what was seen before.
-    Replaced,
-    /// A new file.
-    CreateFile,
-    /// A new folder.
-    CreateDirectory,
-    /// A new symbolic link: link, what it leads to.
-    CreateSymlink,
-    /// A new name of a file: name, file.
-    CreateHardLink,
-    /// A new FIFO.
-    CreateFifo,
-    /// A new device or socket.
-    CreateSpecial,
-    /// Several names of one folder.
-    HardLinkToDirectory,
-    /// A symbolic link's content.
-    ReadSymlink,
-    /// Something that is neither file nor folder nor anything known.
-    UnknownType,
-    /// Relative symbolic links lead astray in another folder.
-    RelativeSymlink,
-    /// Shared blocks that were demanded: destination, source.
-    Clone,
-    /// Reading the source: it, and the destination if content was on its way.
-    Read,
-    /// Writing the destination: it, and the source.
-    Write,
-    /// Bytes did not get there, and neither side is known to be at fault.
-    Copy,
-    /// The source ended before its end.
-    Shrunk,
-    /// Owner or group of the copy.
-    Ownership,
-    /// Times of the copy.
-    Times,
-    /// Permission bits of the copy.
-    Mode,
-    /// Access control lists of the copy.
-    Acl,
-    /// An extended attribute.
-    Xattr,
-    /// The security context.
-    Context,
-    /// A file or folder that should be on disk.
-    Sync,
-    /// The name a complete file should get.
-    Rename,
+    NotReplacing: "not replacing {a}";
+    /// ProblemKind is in the place of the copy can't be removed.
+    Remove: "cannot remove {a}", "unlinkat";
+    /// A source can't be opened.
+    Open: "cannot open {a} for reading", "openat";
+    /// A source folder can't be opened.
+    OpenDirectory: "cannot access {a}", "openat";
+    /// The entries of a folder can't be read.
+    ReadDirectory: "cannot access {a}", "getdents64";
+    /// ProblemKind was opened is not what was seen before.
+    Replaced: "skipping file {a}, as it was replaced while being copied";
+    /// A file can't be created, or opened for writing.
+    CreateFile: "cannot create regular file {a}", "openat";
+    /// A folder can't be made.
+    CreateDirectory: "cannot create directory {a}", "mkdirat";
+    /// A symbolic link can't be made: link, what it leads to.
+    CreateSymlink: "cannot create symbolic link {a}{ to b}", "symlinkat";
+    /// A hard link can't be made: link, file.
+    CreateHardLink: "cannot create hard link {a} to {b}", "linkat";
+    /// A FIFO can't be made.
+    CreateFifo: "cannot create fifo {a}", "mknodat";
+    /// A device or socket can't be made.
+    CreateSpecial: "cannot create special file {a}", "mknodat";
+    /// A folder can't have several names.
+    HardLinkToDirectory: "will not create hard link {a} to directory {b}";
+    /// A symbolic link can't be read.
+    ReadSymlink: "cannot read symbolic link {a}", "readlinkat";
+    /// The source is of no known type.
+    UnknownType: "{a} has unknown file type";
+    /// Relative symbolic links can be made in the working directory only.
+    RelativeSymlink: "{a bare}: can make relative symbolic links only in current directory";
+    /// The file can't be cloned, as demanded: destination, source.
+    Clone: "failed to clone {a} from {b}", "ioctl FICLONE";
+    /// Reading the source failed: source, and destination if a transfer had begun.
+    Read: "error reading {a}";
+    /// Writing the destination failed: destination, source.
+    Write: "error writing {a}";
+    /// The transfer failed, and neither side is known to be at fault.
+    Copy: "error copying {a} to {b}";
+    /// The source has become shorter.
+    Shrunk: "{a} became shorter while it was copied";
+    /// Owner or group can't be set.
+    Ownership: "failed to preserve ownership for {a}", "fchownat";
+    /// Times can't be set.
+    Times: "preserving times for {a}", "utimensat";
+    /// Permission bits can't be set.
+    Mode: "preserving permissions for {a in prose}", "fchmod";
+    /// Access control lists can't be set.
+    Acl: "preserving permissions for {a in prose}", "fsetxattr";
+    /// Extended attributes can't be set; the other name is one of them.
+    Xattr: "setting attribute{s or b} for {a}", "fsetxattr";
+    /// The security context can't be set.
+    Context: "failed to set the security context of {a}", "fsetxattr";
+    /// A file or folder can't be written to disk.
+    Sync: "failed to sync {a}", "fsync";
+    /// A complete file can't get its name.
+    Rename: "cannot rename the finished copy to {a}", "renameat2";
     /// The copy differs from the source from this offset on.
-    Differs(u64),
-    /// What an earlier copy left can't be gone on with.
-    Resume,
+    Differs(u64): "{a} differs from its source at byte {n}";
+    /// An incomplete copy can't be resumed.
+    Resume: "cannot go on with {a}";
     /// A folder was moved while it was copied; what was left in it was not copied.
-    Moved,
+    Moved: "{a} was moved while it was copied; the rest of it was not copied";
     /// A symbolic link appeared in the place of the destination while the copy went on.
-    Planted,
-    /// A pattern that makes no sense, and why.
-    Pattern(String),
-    /// Attributes of a folder of `--parents`.
-    ParentAttributes,
-    /// A folder of `--parents` that can't be made.
-    MakeParent,
-    /// What is in the place of a folder of `--parents` is none.
-    ParentNotDirectory,
-    /// Somebody asked to stop before the file was complete: source, destination. So many of its
-    /// bytes are there.
-    Stopped(u64),
+    Planted: "not writing through {a}, which has become a symbolic link";
+    /// A pattern is invalid, and why.
+    Pattern(String): "{why}";
+    /// A source folder of `--parents` can't be looked at.
+    ParentAttributes: "failed to get attributes of {a}";
+    /// A folder of `--parents` can't be made.
+    MakeParent: "cannot make directory {a}";
+    /// ProblemKind is in the place of a folder of `--parents` is no folder.
+    ParentNotDirectory: "{a} exists but is not a directory";
+    /// The copy was stopped: source, destination. So many bytes are in place.
+    Stopped(u64): "stopped copying {a} after {n} bytes";
     /// The mechanism that was demanded can't copy this: source, destination.
-    Refused,
+    Refused: "cannot copy {a} to {b} by the only way allowed";
 }
 
-impl What {
-    /// The call that usually tells it.
-    fn call(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Target | Self::TargetDirectory | Self::Open | Self::OpenDirectory => "openat",
-            Self::Stat | Self::StatDestination => "fstatat",
-            Self::Backup | Self::Restore | Self::Rename => "renameat2",
-            Self::Remove => "unlinkat",
-            Self::ReadDirectory => "getdents64",
-            Self::CreateFile => "openat",
-            Self::CreateDirectory => "mkdirat",
-            Self::CreateSymlink => "symlinkat",
-            Self::CreateHardLink => "linkat",
-            Self::CreateFifo | Self::CreateSpecial => "mknodat",
-            Self::ReadSymlink => "readlinkat",
-            Self::Clone => "ioctl FICLONE",
-            Self::Ownership => "fchownat",
-            Self::Times => "utimensat",
-            Self::Mode => "fchmod",
-            Self::Acl | Self::Xattr | Self::Context => "fsetxattr",
-            Self::Sync => "fsync",
-            _ => return None,
-        })
-    }
-}
-
-/// A problem in words, with names quoted for a charset.
+/// A problem as a message, with paths quoted for a charset.
 #[derive(Clone, Copy, Debug)]
-pub struct Worded<'a> {
+pub struct ProblemMessage<'a> {
     problem: &'a Problem,
     charset: Charset,
 }
 
 impl Problem {
-    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call told,
-    /// the C library's words for that.
-    pub fn worded(&self, charset: Charset) -> Worded<'_> {
+    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call failed,
+    /// the C library's words for the errno.
+    pub fn message(&self, charset: Charset) -> ProblemMessage<'_> {
         let problem = self;
-        Worded { problem, charset }
+        ProblemMessage { problem, charset }
     }
 
-    /// The other file of a copy that broke off, where the words name one only.
+    /// The other file of an incomplete transfer, where the message names only one.
     pub fn other_end(&self) -> Option<OtherEnd<'_>> {
         let other = self.other.as_deref()?;
-        match self.what {
-            What::Write => Some(OtherEnd::From(other)),
-            What::Read | What::Shrunk | What::Stopped(_) => Some(OtherEnd::To(other)),
+        match self.kind {
+            ProblemKind::Write => Some(OtherEnd::From(other)),
+            ProblemKind::Read | ProblemKind::Shrunk | ProblemKind::Stopped(_) => {
+                Some(OtherEnd::To(other))
+            }
             _ => None,
         }
     }
@@ -257,25 +258,31 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.worded(Charset::Utf8).fmt(f)
+        self.message(Charset::Utf8).fmt(f)
     }
 }
 
-impl fmt::Display for Worded<'_> {
+impl fmt::Display for ProblemMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { problem, charset } = *self;
         let path = problem.path.as_bytes();
         let other = problem.other.as_deref().map(OsStrExt::as_bytes);
-        let mut parts = problem.what.words(other.is_some()).split('{');
+        let mut parts = problem.kind.words().split('{');
         f.write_str(parts.next().unwrap_or_default())?;
         for part in parts {
             let (place, rest) = part.split_once('}').unwrap_or((part, ""));
             match place {
                 "a" => Quoted(path, charset).fmt(f)?,
                 "b" => Quoted(other.unwrap_or_default(), charset).fmt(f)?,
-                "a in prose" => Word(path, charset).fmt(f)?,
+                " to b" if other.is_none() => (),
+                " to b" => write!(f, " to {}", Quoted(other.unwrap_or_default(), charset))?,
+                "s or b" => match other {
+                    Some(other) => write!(f, " {}", Quoted(other, charset))?,
+                    None => f.write_char('s')?,
+                },
+                "a in prose" => QuotedWord(path, charset).fmt(f)?,
                 "a bare" => QuotedIfNeeded(path, charset).fmt(f)?,
-                _ => problem.what.detail(f)?,
+                _ => problem.kind.detail(f)?,
             }
             f.write_str(rest)?;
         }
@@ -295,73 +302,8 @@ fn meaning(errno: Errno) -> String {
     }
 }
 
-impl What {
-    /// GNU's words, where GNU has any. `{a}` is the path, `{b}` the other one, `{n}` a number,
-    /// `{why}` a reason; two messages quote the path as others don't.
-    fn words(&self, names_other: bool) -> &'static str {
-        match self {
-            Self::Target => "target {a}",
-            Self::TargetDirectory => "target directory {a}",
-            Self::Stat | Self::StatDestination => "cannot stat {a}",
-            Self::OmittedDirectory => "-r not specified; omitting directory {a}",
-            Self::FileTwice => "warning: source file {a} specified more than once",
-            Self::DirectoryTwice => "warning: source directory {a} specified more than once",
-            Self::IntoItself => "cannot copy a directory, {a}, into itself, {b}",
-            Self::Cycle => "cannot copy cyclic symbolic link {a}",
-            Self::SameFile => "{a} and {b} are the same file",
-            Self::OverNonDirectory => "cannot overwrite non-directory {a} with directory {b}",
-            Self::OverDirectory => "cannot overwrite directory {a} with non-directory",
-            Self::JustCreated => "will not overwrite just-created {a} with {b}",
-            // Two blanks: GNU has them.
-            Self::BackupWouldDestroy => "backing up {a} might destroy source;  {b} not copied",
-            Self::Backup => "cannot backup {a}",
-            Self::Restore => "cannot un-backup {a}",
-            Self::Dangling => "not writing through dangling symlink {a}",
-            Self::NotReplacing => "not replacing {a}",
-            Self::Remove => "cannot remove {a}",
-            Self::Open => "cannot open {a} for reading",
-            Self::OpenDirectory | Self::ReadDirectory => "cannot access {a}",
-            Self::Replaced => "skipping file {a}, as it was replaced while being copied",
-            Self::CreateFile => "cannot create regular file {a}",
-            Self::CreateDirectory => "cannot create directory {a}",
-            Self::CreateSymlink if names_other => "cannot create symbolic link {a} to {b}",
-            Self::CreateSymlink => "cannot create symbolic link {a}",
-            Self::CreateHardLink => "cannot create hard link {a} to {b}",
-            Self::CreateFifo => "cannot create fifo {a}",
-            Self::CreateSpecial => "cannot create special file {a}",
-            Self::HardLinkToDirectory => "will not create hard link {a} to directory {b}",
-            Self::ReadSymlink => "cannot read symbolic link {a}",
-            Self::UnknownType => "{a} has unknown file type",
-            Self::RelativeSymlink => {
-                "{a bare}: can make relative symbolic links only in current directory"
-            }
-            Self::Clone => "failed to clone {a} from {b}",
-            Self::Read => "error reading {a}",
-            Self::Write => "error writing {a}",
-            Self::Copy => "error copying {a} to {b}",
-            Self::Shrunk => "{a} became shorter while it was copied",
-            Self::Ownership => "failed to preserve ownership for {a}",
-            Self::Times => "preserving times for {a}",
-            Self::Mode | Self::Acl => "preserving permissions for {a in prose}",
-            Self::Xattr if names_other => "setting attribute {b} for {a}",
-            Self::Xattr => "setting attributes for {a}",
-            Self::Context => "failed to set the security context of {a}",
-            Self::Sync => "failed to sync {a}",
-            Self::Rename => "cannot rename the finished copy to {a}",
-            Self::Differs(_) => "{a} differs from its source at byte {n}",
-            Self::Resume => "cannot go on with {a}",
-            Self::Moved => "{a} was moved while it was copied; the rest of it was not copied",
-            Self::Planted => "not writing through {a}, which has become a symbolic link",
-            Self::Pattern(_) => "{why}",
-            Self::ParentAttributes => "failed to get attributes of {a}",
-            Self::MakeParent => "cannot make directory {a}",
-            Self::ParentNotDirectory => "{a} exists but is not a directory",
-            Self::Stopped(_) => "stopped copying {a} after {n} bytes",
-            Self::Refused => "cannot copy {a} to {b} by the only way allowed",
-        }
-    }
-
-    /// What the words leave a place for, beside names.
+impl ProblemKind {
+    /// The value of the kind.
     fn detail(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Differs(number) | Self::Stopped(number) => write!(f, "{number}"),
@@ -377,32 +319,41 @@ mod tests {
 
     #[test]
     fn the_other_file_is_told_where_the_words_name_one() {
-        let problem = |what| Problem::said(what, "a").and("b");
-        let other = |what| problem(what).other_end().map(|end| format!("{end:?}"));
-        assert_eq!(other(What::Write).as_deref(), Some(r#"From("b")"#));
-        for what in [What::Read, What::Shrunk, What::Stopped(3)] {
-            assert_eq!(other(what).as_deref(), Some(r#"To("b")"#));
+        let problem = |kind| Problem::new(kind, "a").with_other("b");
+        let other = |kind| problem(kind).other_end().map(|end| format!("{end:?}"));
+        assert_eq!(other(ProblemKind::Write).as_deref(), Some(r#"From("b")"#));
+        for kind in [
+            ProblemKind::Read,
+            ProblemKind::Shrunk,
+            ProblemKind::Stopped(3),
+        ] {
+            assert_eq!(other(kind).as_deref(), Some(r#"To("b")"#));
         }
-        for what in [What::Copy, What::Clone, What::Refused, What::SameFile] {
+        for kind in [
+            ProblemKind::Copy,
+            ProblemKind::Clone,
+            ProblemKind::Refused,
+            ProblemKind::SameFile,
+        ] {
             assert!(
-                problem(what.clone()).to_string().contains("'b'"),
-                "{what:?}"
+                problem(kind.clone()).to_string().contains("'b'"),
+                "{kind:?}"
             );
-            assert_eq!(other(what), None);
+            assert_eq!(other(kind), None);
         }
-        assert_eq!(Problem::said(What::Read, "a").other_end(), None);
+        assert_eq!(Problem::new(ProblemKind::Read, "a").other_end(), None);
     }
 
     #[test]
     fn a_problem_reads_as_gnu_words_it() {
-        let problem = Problem::of(What::Open, "a", Errno::ACCESS);
+        let problem = Problem::failed(ProblemKind::Open, "a", Errno::ACCESS);
         let expected = "cannot open 'a' for reading: Permission denied";
         assert_eq!(problem.to_string(), expected);
         assert_eq!(problem.call, Some("openat"));
-        let problem = Problem::said(What::SameFile, "a b").and("it's");
+        let problem = Problem::new(ProblemKind::SameFile, "a b").with_other("it's");
         assert_eq!(problem.to_string(), r#"'a b' and "it's" are the same file"#);
-        let problem = Problem::of(What::Acl, "é", Errno::IO);
+        let problem = Problem::failed(ProblemKind::Acl, "é", Errno::IO);
         let expected = r"preserving permissions for '\303\251': Input/output error";
-        assert_eq!(problem.worded(Charset::Ascii).to_string(), expected);
+        assert_eq!(problem.message(Charset::Ascii).to_string(), expected);
     }
 }

@@ -8,7 +8,7 @@ use crate::fs::stat::{is_regular, size};
 
 /// Counters that only grow. Read them whenever you like; they say nothing of each other's order.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct CopyProgress {
     /// Regular files that a [`survey`](crate::survey) has found so far.
     pub files_found: AtomicU64,
     /// Regular files done with.
@@ -21,7 +21,7 @@ pub struct Progress {
     pub all_found: AtomicU64,
 }
 
-impl Progress {
+impl CopyProgress {
     pub(crate) fn found(&self, bytes: u64) {
         self.files_found.fetch_add(1, Relaxed);
         self.bytes_found.fetch_add(bytes, Relaxed);

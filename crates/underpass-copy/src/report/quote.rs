@@ -32,12 +32,12 @@ pub struct QuotedIfNeeded<'a>(pub &'a [u8], pub Charset);
 /// Shows a word of a command line in the quotes of prose: `‘word’`, and `'word'` in the C locale.
 ///
 /// ```
-/// use underpass_copy::{Charset, Word};
-/// assert_eq!(Word(b"a\n", Charset::Utf8).to_string(), r"‘a\n’");
-/// assert_eq!(Word(b"it's", Charset::Ascii).to_string(), r"'it\'s'");
+/// use underpass_copy::{Charset, QuotedWord};
+/// assert_eq!(QuotedWord(b"a\n", Charset::Utf8).to_string(), r"‘a\n’");
+/// assert_eq!(QuotedWord(b"it's", Charset::Ascii).to_string(), r"'it\'s'");
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Word<'a>(pub &'a [u8], pub Charset);
+pub struct QuotedWord<'a>(pub &'a [u8], pub Charset);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +53,7 @@ impl fmt::Display for Quoted<'_> {
         // first one ended: an empty pair of quotes comes out in front, or a dollar is missing.
         let ends_escaped = pieces(name, charset)
             .last()
-            .is_some_and(|piece| matches!(piece, Piece::Byte(_)));
+            .is_some_and(|piece| matches!(piece, QuotedPiece::Byte(_)));
         let quoting = match ends_escaped {
             true => Quoting::Escaped,
             false => Quoting::Outside,
@@ -70,7 +70,7 @@ impl fmt::Display for QuotedIfNeeded<'_> {
             b'{' | b'}' => name.len() == 1,
             byte => b" !\"$&'()*;<=>?[^`|\\".contains(byte),
         };
-        let prints = pieces(name, charset).all(|piece| matches!(piece, Piece::Char(_)));
+        let prints = pieces(name, charset).all(|piece| matches!(piece, QuotedPiece::Char(_)));
         if name.is_empty() || !prints || name.iter().enumerate().any(special) {
             return Quoted(name, charset).fmt(f);
         }
@@ -78,7 +78,7 @@ impl fmt::Display for QuotedIfNeeded<'_> {
     }
 }
 
-impl fmt::Display for Word<'_> {
+impl fmt::Display for QuotedWord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(word, charset) = *self;
         let (opening, closing) = match charset {
@@ -88,9 +88,11 @@ impl fmt::Display for Word<'_> {
         f.write_char(opening)?;
         for piece in pieces(word, charset) {
             match piece {
-                Piece::Char(char) if char == closing || char == '\\' => write!(f, "\\{char}")?,
-                Piece::Char(char) => f.write_char(char)?,
-                Piece::Byte(byte) => escaped(f, byte)?,
+                QuotedPiece::Char(char) if char == closing || char == '\\' => {
+                    write!(f, "\\{char}")?;
+                }
+                QuotedPiece::Char(char) => f.write_char(char)?,
+                QuotedPiece::Byte(byte) => escaped(f, byte)?,
             }
         }
         f.write_char(closing)
@@ -116,21 +118,21 @@ fn single_quoted(
     for piece in pieces(name, charset) {
         match (piece, quoting) {
             // Inside `$'` the quote that ends it is the one that begins the next string.
-            (Piece::Char('\''), _) => {
+            (QuotedPiece::Char('\''), _) => {
                 f.write_str("'\\''")?;
                 quoting = Quoting::Outside;
             }
-            (Piece::Char(char), Quoting::Outside) => f.write_char(char)?,
-            (Piece::Char(char), Quoting::Escaped) => {
+            (QuotedPiece::Char(char), Quoting::Outside) => f.write_char(char)?,
+            (QuotedPiece::Char(char), Quoting::Escaped) => {
                 write!(f, "''{char}")?;
                 quoting = Quoting::Outside;
             }
-            (Piece::Byte(byte), Quoting::Outside) => {
+            (QuotedPiece::Byte(byte), Quoting::Outside) => {
                 f.write_str("'$'")?;
                 escaped(f, byte)?;
                 quoting = Quoting::Escaped;
             }
-            (Piece::Byte(byte), Quoting::Escaped) => escaped(f, byte)?,
+            (QuotedPiece::Byte(byte), Quoting::Escaped) => escaped(f, byte)?,
         }
     }
     f.write_char('\'')
@@ -154,24 +156,24 @@ fn reads_the_same_in_double_quotes(name: &[u8], charset: Charset) -> bool {
     pieces(name, charset)
         .enumerate()
         .all(|(at, piece)| match piece {
-            Piece::Char('#' | '~') => at == 0,
-            Piece::Char(char) => {
+            QuotedPiece::Char('#' | '~') => at == 0,
+            QuotedPiece::Char(char) => {
                 !char.is_ascii() || char.is_ascii_alphanumeric() || " %'+,-./:@]_".contains(char)
             }
-            Piece::Byte(_) => false,
+            QuotedPiece::Byte(_) => false,
         })
 }
 
 /// What a name is made of.
 #[derive(Clone, Copy)]
-enum Piece {
+enum QuotedPiece {
     /// A character that prints.
     Char(char),
     /// A byte that does not print, or is a part of something that does not.
     Byte(u8),
 }
 
-fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = Piece> + '_ {
+fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = QuotedPiece> + '_ {
     let mut rest = name;
     // Bytes left of a character that does not print.
     let mut mute = 0;
@@ -182,14 +184,14 @@ fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = Piece> + '_ {
             match first {
                 Some(char) if prints(char, charset) => {
                     rest = &rest[char.len_utf8()..];
-                    return Some(Piece::Char(char));
+                    return Some(QuotedPiece::Char(char));
                 }
                 _ => mute = first.map_or(1, char::len_utf8),
             }
         }
         mute -= 1;
         rest = tail;
-        Some(Piece::Byte(byte))
+        Some(QuotedPiece::Byte(byte))
     })
 }
 
@@ -294,8 +296,8 @@ mod tests {
             (b"", "‘’", "''"),
         ];
         for (word, utf8, ascii) in table {
-            assert_eq!(Word(word, Charset::Utf8).to_string(), utf8);
-            assert_eq!(Word(word, Charset::Ascii).to_string(), ascii);
+            assert_eq!(QuotedWord(word, Charset::Utf8).to_string(), utf8);
+            assert_eq!(QuotedWord(word, Charset::Ascii).to_string(), ascii);
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::report::event::{Curiosity, Event, Observer};
+use crate::report::event::{Event, EventDetail, Observer};
 use crate::report::problem::{Problem, Severity};
-use crate::report::summary::Summary;
+use crate::report::summary::CopySummary;
 
 /// Entries that may be done before an earlier one is: their events are kept that long.
 const AHEAD_MAX: u64 = 1 << 16;
@@ -40,7 +40,7 @@ struct ReporterState {
     early: BTreeMap<SequenceNumber, Vec<Event>>,
     /// Threads in [`OrderedReporter::sequence`].
     waiting: usize,
-    summary: Summary,
+    summary: CopySummary,
 }
 
 impl<'a> OrderedReporter<'a> {
@@ -73,7 +73,7 @@ impl<'a> OrderedReporter<'a> {
             reporter: self,
             sequence,
             events: Vec::new(),
-            counts: Summary::default(),
+            counts: CopySummary::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a> OrderedReporter<'a> {
     }
 
     /// The sum of all entries.
-    pub(crate) fn finish(self) -> Summary {
+    pub(crate) fn finish(self) -> CopySummary {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).summary
     }
@@ -105,13 +105,13 @@ pub(crate) struct EventBuffer<'r> {
     sequence: SequenceNumber,
     events: Vec<Event>,
     /// What this entry adds to the sum.
-    pub(crate) counts: Summary,
+    pub(crate) counts: CopySummary,
 }
 
 impl EventBuffer<'_> {
     pub(crate) fn push(&mut self, event: Event) {
         match self.reporter.delivery {
-            Delivery::Immediate => self.reporter.observer.told(event),
+            Delivery::Immediate => self.reporter.observer.on_event(event),
             Delivery::Ordered => self.events.push(event),
         }
     }
@@ -124,8 +124,8 @@ impl EventBuffer<'_> {
         self.push(Event::Problem(Box::new(problem)));
     }
 
-    pub(crate) fn wants(&self, curiosity: Curiosity) -> bool {
-        self.reporter.observer.curiosity() >= curiosity
+    pub(crate) fn wants(&self, detail: EventDetail) -> bool {
+        self.reporter.observer.event_detail() >= detail
     }
 
     /// The entry is done: delivers its events, and those of later entries that waited for it.
@@ -140,7 +140,7 @@ impl EventBuffer<'_> {
                 break;
             };
             for event in events {
-                reporter.observer.told(event);
+                reporter.observer.on_event(event);
             }
             state.delivered += 1;
         }
@@ -155,25 +155,25 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::report::event::Overwriting;
+    use crate::report::event::OverwriteQuestion;
 
     /// The names that were removed.
     #[derive(Default)]
     struct Removals(Mutex<Vec<OsString>>);
 
     impl Observer for Removals {
-        fn told(&self, event: Event) {
+        fn on_event(&self, event: Event) {
             if let Event::Removed(name) = event {
                 self.0.lock().expect("nobody panicked").push(name);
             }
         }
 
-        fn may_overwrite(&self, _: &Overwriting) -> bool {
+        fn confirm_overwrite(&self, _: &OverwriteQuestion) -> bool {
             false
         }
 
-        fn curiosity(&self) -> Curiosity {
-            Curiosity::Changes
+        fn event_detail(&self) -> EventDetail {
+            EventDetail::Changes
         }
     }
 

@@ -1,12 +1,13 @@
 //! What a copy came to.
 
+use serde::Serialize;
 use underpass::Account;
 
 use crate::report::event::EntryKind;
 
 /// All that was done, counted.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CopySummary {
     /// Regular files copied.
     pub files: u64,
     /// Folders made.
@@ -20,6 +21,7 @@ pub struct Summary {
     /// Names whose destination stays as it is.
     pub skipped: u64,
     /// How many of them because somebody was asked and said no.
+    #[serde(skip)]
     pub declined: u64,
     /// Errors.
     pub errors: u64,
@@ -32,12 +34,13 @@ pub struct Summary {
     /// How the bytes of all files travelled.
     pub account: Account,
     /// Whether it was stopped before its end.
-    pub ended: Ended,
+    pub ended: CopyEnd,
 }
 
 /// How a copy ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyEnd {
     /// All that could be done was.
     #[default]
     ByItself,
@@ -45,7 +48,7 @@ pub enum Ended {
     Stopped,
 }
 
-impl Summary {
+impl CopySummary {
     pub(crate) fn count_copied(&mut self, kind: EntryKind) {
         let counter = match kind {
             EntryKind::File => &mut self.files,
@@ -57,7 +60,7 @@ impl Summary {
     }
 
     /// Adds the counts of another part.
-    pub(crate) fn add(&mut self, other: &Summary) {
+    pub(crate) fn add(&mut self, other: &CopySummary) {
         self.files += other.files;
         self.directories += other.directories;
         self.symlinks += other.symlinks;

@@ -18,21 +18,21 @@ use std::os::unix::ffi::OsStrExt;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{Error, Match};
 
-use crate::options::Rule;
+use crate::options::FilterRule;
 use rustix::fs::FileType;
 
 /// Patterns, read.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct NameFilter {
     patterns: Gitignore,
 }
 
-impl Filter {
+impl NameFilter {
     /// Reads patterns; none of them where there are no rules.
     ///
     /// # Errors
     /// The pattern that makes no sense, and why.
-    pub(crate) fn of(rules: &[Rule]) -> Result<Option<Self>, String> {
+    pub(crate) fn of(rules: &[FilterRule]) -> Result<Option<Self>, String> {
         if rules.is_empty() {
             return Ok(None);
         }
@@ -55,7 +55,7 @@ impl Filter {
     }
 }
 
-fn complaint(rule: &Rule, error: Error) -> String {
+fn complaint(rule: &FilterRule, error: Error) -> String {
     let reason = match error {
         Error::Glob { err, .. } => err,
         other => other.to_string(),
@@ -63,15 +63,15 @@ fn complaint(rule: &Rule, error: Error) -> String {
     format!("the pattern '{}': {reason}", pattern_of(rule))
 }
 
-fn pattern_of(rule: &Rule) -> &str {
+fn pattern_of(rule: &FilterRule) -> &str {
     match rule {
-        Rule::Exclude(pattern) | Rule::Include(pattern) => pattern,
+        FilterRule::Exclude(pattern) | FilterRule::Include(pattern) => pattern,
     }
 }
 
 /// The line of a `.gitignore` that says the same. On a command line there are no comments: a `#` in
 /// front is part of the name.
-fn line(rule: &Rule) -> Result<String, String> {
+fn line(rule: &FilterRule) -> Result<String, String> {
     let pattern = pattern_of(rule);
     if pattern.trim_end().is_empty() {
         return Err(format!("the pattern '{pattern}' is empty"));
@@ -83,9 +83,9 @@ fn line(rule: &Rule) -> Result<String, String> {
         ));
     }
     Ok(match rule {
-        Rule::Include(_) => format!("!{pattern}"),
-        Rule::Exclude(_) if pattern.starts_with('#') => format!("\\{pattern}"),
-        Rule::Exclude(_) => pattern.to_owned(),
+        FilterRule::Include(_) => format!("!{pattern}"),
+        FilterRule::Exclude(_) if pattern.starts_with('#') => format!("\\{pattern}"),
+        FilterRule::Exclude(_) => pattern.to_owned(),
     })
 }
 
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
 
     /// Rules written as lines of a `.gitignore`.
-    fn filter(lines: &[&str]) -> Filter {
+    fn filter(lines: &[&str]) -> NameFilter {
         let rule = |line: &&str| match line.strip_prefix('!') {
-            Some(pattern) => Rule::Include(pattern.into()),
-            None => Rule::Exclude((*line).into()),
+            Some(pattern) => FilterRule::Include(pattern.into()),
+            None => FilterRule::Exclude((*line).into()),
         };
         let rules: Vec<_> = lines.iter().map(rule).collect();
-        Filter::of(&rules).unwrap().unwrap()
+        NameFilter::of(&rules).unwrap().unwrap()
     }
 
     /// Whether a path takes part; one that ends in a slash is a folder.
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_pattern_without_sense_is_named() {
-        assert!(Filter::of(&[]).unwrap().is_none());
+        assert!(NameFilter::of(&[]).unwrap().is_none());
         for pattern in ["", "  ", "!a", "a{b", "[z-a]"] {
-            for rule in [Rule::Exclude, Rule::Include] {
-                let error = Filter::of(&[rule(pattern.into())]).unwrap_err();
+            for rule in [FilterRule::Exclude, FilterRule::Include] {
+                let error = NameFilter::of(&[rule(pattern.into())]).unwrap_err();
                 assert!(error.contains(&format!("'{pattern}'")), "{error}");
             }
         }

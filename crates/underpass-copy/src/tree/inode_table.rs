@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use crate::fs::folder::{Folder, PLACE};
 use crate::fs::path::{joined, without_slashes};
 use crate::fs::stat::{Identity, identity};
-use crate::tree::level::{Folders, Level};
+use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, wherever its folder is by now.
 #[derive(Clone, Debug)]
 pub(crate) struct CopiedFile {
     pub(crate) level: Arc<Level>,
-    pub(crate) folders: Weak<Folders>,
+    pub(crate) folders: Weak<FolderPair>,
     pub(crate) name: CString,
     pub(crate) identity: Identity,
 }
@@ -26,13 +26,13 @@ pub(crate) struct CopiedFile {
 /// The files with several names, and what was named on the command line or made for it.
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
-    files: Mutex<HashMap<Identity, FileState>>,
+    files: Mutex<HashMap<Identity, CopyState>>,
     changed: Condvar,
     operands: Mutex<OperandTable>,
 }
 
 #[derive(Debug)]
-enum FileState {
+enum CopyState {
     InProgress,
     Copied(Box<CopiedFile>),
 }
@@ -82,11 +82,11 @@ impl InodeTable {
         loop {
             match files.get(&source) {
                 None => {
-                    files.insert(source, FileState::InProgress);
+                    files.insert(source, CopyState::InProgress);
                     return None;
                 }
-                Some(FileState::Copied(copied)) => return Some(copied.clone()),
-                Some(FileState::InProgress) => {
+                Some(CopyState::Copied(copied)) => return Some(copied.clone()),
+                Some(CopyState::InProgress) => {
                     let woken = self.changed.wait(files);
                     files = woken.unwrap_or_else(PoisonError::into_inner);
                 }
@@ -95,7 +95,7 @@ impl InodeTable {
     }
 
     pub(crate) fn file_copied(&self, source: Identity, copied: CopiedFile) {
-        lock(&self.files).insert(source, FileState::Copied(Box::new(copied)));
+        lock(&self.files).insert(source, CopyState::Copied(Box::new(copied)));
         self.changed.notify_all();
     }
 

@@ -24,7 +24,7 @@ use crate::report::reporter::SequenceNumber;
 
 /// A folder that is copied from and the one that is copied into.
 #[derive(Debug)]
-pub(crate) struct Folders {
+pub(crate) struct FolderPair {
     pub(crate) source: Folder,
     pub(crate) dest: Folder,
     pub(crate) origin: DestinationOrigin,
@@ -45,18 +45,18 @@ pub(crate) enum DestinationOrigin {
 #[derive(Debug)]
 pub(crate) struct Level {
     up: Option<Arc<Level>>,
-    name: Name,
+    name: LevelName,
     left: AtomicUsize,
-    closing: Mutex<Option<Closing>>,
+    closing: Mutex<Option<FolderFinish>>,
 }
 
 #[derive(Debug)]
-enum Name {
+enum LevelName {
     /// The folders that an operand and its copy stand in, as they are shown, and open.
     Top {
         source: OsString,
         dest: OsString,
-        folders: Arc<Folders>,
+        folders: Arc<FolderPair>,
     },
     /// An operand that is a folder: its own name and that of its copy.
     Operand { source: CString, dest: CString },
@@ -66,8 +66,8 @@ enum Name {
 
 /// What a folder's copy gets when all in it is done.
 #[derive(Debug)]
-pub(crate) struct Closing {
-    pub(crate) folders: Arc<Folders>,
+pub(crate) struct FolderFinish {
+    pub(crate) folders: Arc<FolderPair>,
     pub(crate) stat: Stat,
     pub(crate) creation: Creation,
     /// Permission bits that it had, and gets again unless it gets others.
@@ -77,10 +77,10 @@ pub(crate) struct Closing {
 }
 
 impl Level {
-    pub(crate) fn top(source: OsString, dest: OsString, folders: Arc<Folders>) -> Arc<Self> {
+    pub(crate) fn top(source: OsString, dest: OsString, folders: Arc<FolderPair>) -> Arc<Self> {
         Arc::new(Self {
             up: None,
-            name: Name::Top {
+            name: LevelName::Top {
                 source,
                 dest,
                 folders,
@@ -94,12 +94,12 @@ impl Level {
     pub(crate) fn below(self: &Arc<Self>, source: &CStr, dest: &CStr) -> Arc<Self> {
         self.expect_child();
         let name = if self.up.is_none() {
-            Name::Operand {
+            LevelName::Operand {
                 source: plain(source),
                 dest: plain(dest),
             }
         } else {
-            Name::Inside(source.to_owned())
+            LevelName::Inside(source.to_owned())
         };
         Arc::new(Self {
             up: Some(Arc::clone(self)),
@@ -124,19 +124,19 @@ impl Level {
     }
 
     /// The folders that an operand and its copy stand in, if this is an operand.
-    pub(crate) fn above_operand(&self) -> Option<&Arc<Folders>> {
+    pub(crate) fn above_operand(&self) -> Option<&Arc<FolderPair>> {
         match &self.up.as_ref()?.name {
-            Name::Top { folders, .. } => Some(folders),
-            Name::Operand { .. } | Name::Inside(_) => None,
+            LevelName::Top { folders, .. } => Some(folders),
+            LevelName::Operand { .. } | LevelName::Inside(_) => None,
         }
     }
 
     /// What is to be done when all in it is.
-    pub(crate) fn close_with(&self, closing: Closing) {
+    pub(crate) fn close_with(&self, closing: FolderFinish) {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(closing);
     }
 
-    pub(crate) fn take_closing(&self) -> Option<Closing> {
+    pub(crate) fn take_closing(&self) -> Option<FolderFinish> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         closing.take()
     }
@@ -144,20 +144,20 @@ impl Level {
     /// The source as it is shown.
     pub(crate) fn source(&self) -> OsString {
         self.shown(|name| match name {
-            Name::Top { source, .. } => source.as_bytes(),
-            Name::Operand { source, .. } | Name::Inside(source) => source.to_bytes(),
+            LevelName::Top { source, .. } => source.as_bytes(),
+            LevelName::Operand { source, .. } | LevelName::Inside(source) => source.to_bytes(),
         })
     }
 
     /// The destination as it is shown.
     pub(crate) fn dest(&self) -> OsString {
         self.shown(|name| match name {
-            Name::Top { dest, .. } => dest.as_bytes(),
-            Name::Operand { dest, .. } | Name::Inside(dest) => dest.to_bytes(),
+            LevelName::Top { dest, .. } => dest.as_bytes(),
+            LevelName::Operand { dest, .. } | LevelName::Inside(dest) => dest.to_bytes(),
         })
     }
 
-    fn shown<'a>(&'a self, side: impl Fn(&'a Name) -> &'a [u8]) -> OsString {
+    fn shown<'a>(&'a self, side: impl Fn(&'a LevelName) -> &'a [u8]) -> OsString {
         let mut shown = Vec::new();
         for level in self.levels_from_top() {
             append(&mut shown, side(&level.name));
@@ -177,15 +177,15 @@ impl Level {
     }
 
     /// The way down to the destination: the topmost folders, and the names below.
-    pub(crate) fn way_to_dest(&self) -> (Option<&Arc<Folders>>, Vec<&CStr>) {
+    pub(crate) fn way_to_dest(&self) -> (Option<&Arc<FolderPair>>, Vec<&CStr>) {
         let levels = self.levels_from_top();
         let top = levels.first().and_then(|level| match &level.name {
-            Name::Top { folders, .. } => Some(folders),
+            LevelName::Top { folders, .. } => Some(folders),
             _ => None,
         });
         let names = levels.iter().filter_map(|level| match &level.name {
-            Name::Top { .. } => None,
-            Name::Operand { dest, .. } | Name::Inside(dest) => Some(dest.as_c_str()),
+            LevelName::Top { .. } => None,
+            LevelName::Operand { dest, .. } | LevelName::Inside(dest) => Some(dest.as_c_str()),
         });
         (top, names.collect())
     }
@@ -194,7 +194,7 @@ impl Level {
     pub(crate) fn below_operand(&self) -> Vec<u8> {
         let mut path = Vec::new();
         for level in self.levels_from_top() {
-            if let Name::Inside(name) = &level.name {
+            if let LevelName::Inside(name) = &level.name {
                 append(&mut path, name.to_bytes());
             }
         }

@@ -4,12 +4,12 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use crate::report::reporter::SequenceNumber;
-use crate::tree::level::{Folders, Level};
+use crate::tree::level::{FolderPair, Level};
 
 /// A name to copy.
 pub(crate) struct Task {
     pub(crate) level: Arc<Level>,
-    pub(crate) folders: Arc<Folders>,
+    pub(crate) folders: Arc<FolderPair>,
     pub(crate) source: CString,
     pub(crate) dest: CString,
     pub(crate) role: Role,

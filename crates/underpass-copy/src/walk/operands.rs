@@ -17,10 +17,10 @@ use crate::fs::backup;
 use crate::fs::folder::{Folder, PLACE};
 use crate::fs::path::{joined, split, without_slashes};
 use crate::fs::stat::{is_folder, is_regular};
-use crate::options::{Backup, MakingWay, Naming, Options, Slashes, Target};
-use crate::report::problem::{Problem, What};
-use crate::run::Run;
-use crate::tree::level::{DestinationOrigin, Folders, Level};
+use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
+use crate::report::problem::{Problem, ProblemKind};
+use crate::run::CopyRun;
+use crate::tree::level::{DestinationOrigin, FolderPair, Level};
 use crate::tree::task::{Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
@@ -49,7 +49,7 @@ pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
 }
 
 /// Where copies go.
-enum To {
+enum ResolvedTarget {
     /// To this name.
     Name(OsString),
     /// Into this folder.
@@ -57,62 +57,64 @@ enum To {
 }
 
 fn targets<'o>(
-    options: &Options,
+    options: &CopyOptions,
     operands: &'o [OsString],
-) -> Result<(&'o [OsString], To), Problem> {
+) -> Result<(&'o [OsString], ResolvedTarget), Problem> {
     let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
     let nothing: &[OsString] = &[];
     match (&options.target, operands.split_last()) {
-        (Target::Folder(folder), _) => {
+        (CopyTarget::Folder(folder), _) => {
             let folder = folder.as_os_str();
-            let fd =
-                open(folder).map_err(|errno| Problem::of(What::TargetDirectory, folder, errno))?;
-            Ok((operands, To::Folder(folder.to_owned(), fd)))
+            let fd = open(folder)
+                .map_err(|errno| Problem::failed(ProblemKind::TargetDirectory, folder, errno))?;
+            Ok((operands, ResolvedTarget::Folder(folder.to_owned(), fd)))
         }
-        (_, None) => Ok((nothing, To::Name(OsString::new()))),
-        (Target::LastOperandAsName, Some((last, sources))) => Ok((sources, To::Name(last.clone()))),
-        (Target::LastOperand, Some((last, sources))) => match open(last) {
-            Ok(fd) => Ok((sources, To::Folder(last.clone(), fd))),
-            Err(errno) if sources.len() > 1 || options.naming == Naming::Parents => {
-                Err(Problem::of(What::Target, last.clone(), errno))
+        (_, None) => Ok((nothing, ResolvedTarget::Name(OsString::new()))),
+        (CopyTarget::LastAsName, Some((last, sources))) => {
+            Ok((sources, ResolvedTarget::Name(last.clone())))
+        }
+        (CopyTarget::Last, Some((last, sources))) => match open(last) {
+            Ok(fd) => Ok((sources, ResolvedTarget::Folder(last.clone(), fd))),
+            Err(errno) if sources.len() > 1 || options.parents => {
+                Err(Problem::failed(ProblemKind::Target, last.clone(), errno))
             }
-            Err(_) => Ok((sources, To::Name(last.clone()))),
+            Err(_) => Ok((sources, ResolvedTarget::Name(last.clone()))),
         },
     }
 }
 
 struct OperandWalk<'a> {
-    run: &'a Run<'a>,
+    run: &'a CopyRun<'a>,
     worker: &'a CopyWorker<'a>,
-    to: To,
+    to: ResolvedTarget,
     /// Names of copies that may not be done yet, in small letters: some file systems see no
     /// difference.
     in_progress: HashSet<Vec<u8>>,
     /// The folders of the operand before: mostly they are the next one's, too.
-    last: Option<(Vec<u8>, Arc<Level>, Arc<Folders>)>,
+    last: Option<(Vec<u8>, Arc<Level>, Arc<FolderPair>)>,
 }
 
 impl OperandWalk<'_> {
     fn copy(&mut self, source: &OsString) {
         let mut path = source.as_bytes();
-        let into_folder = matches!(self.to, To::Folder(..));
-        if into_folder && self.run.options.slashes == Slashes::Stripped {
+        let into_folder = matches!(self.to, ResolvedTarget::Folder(..));
+        if into_folder && self.run.options.strip_trailing_slashes {
             path = without_slashes(path);
         }
         let (prefix, last) = split(path);
-        let made = match (&self.to, self.run.options.naming) {
-            (To::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
+        let made = match (&self.to, self.run.options.parents) {
+            (ResolvedTarget::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
                 self.own_backup((prefix, last))
             }
-            (To::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
-            (To::Folder(folder, fd), Naming::Parents) => {
+            (ResolvedTarget::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
+            (ResolvedTarget::Folder(folder, fd), true) => {
                 let (folder, fd) = (folder.clone(), Arc::clone(fd));
                 return self.below_parents(path, &folder, &fd);
             }
-            (To::Folder(folder, _), _) if without_slashes(last) == b".." => {
+            (ResolvedTarget::Folder(folder, _), _) if without_slashes(last) == b".." => {
                 self.pair((prefix, last), split(folder.as_bytes()))
             }
-            (To::Folder(folder, fd), _) => {
+            (ResolvedTarget::Folder(folder, fd), _) => {
                 let (folder, fd) = (folder.clone(), Arc::clone(fd));
                 let dest = match without_slashes(last) {
                     b"" if last.is_empty() => b"".as_slice(),
@@ -125,7 +127,7 @@ impl OperandWalk<'_> {
         match made {
             Ok(task) => self.begin(task),
             Err(errno) => {
-                let problem = Problem::of(What::Stat, source.clone(), errno);
+                let problem = Problem::failed(ProblemKind::Stat, source.clone(), errno);
                 self.run.reporter.problem(problem);
             }
         }
@@ -135,7 +137,7 @@ impl OperandWalk<'_> {
     fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
-        let folders = Arc::new(Folders {
+        let folders = Arc::new(FolderPair {
             source: source_folder,
             dest: dest_folder,
             origin: DestinationOrigin::Old,
@@ -147,7 +149,7 @@ impl OperandWalk<'_> {
     /// Whether an operand that is its own destination is a wish for a backup, as with `cp` it is.
     fn backs_itself_up(&self) -> bool {
         let options = self.run.options;
-        options.making_way == MakingWay::Unwritable && options.backup != Backup::None
+        options.remove_existing == RemoveExisting::IfUnwritable && options.backup != Backup::None
     }
 
     /// A regular file is copied to the name of its backup; anything else is an error that the copy
@@ -182,7 +184,7 @@ impl OperandWalk<'_> {
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;
-        let folders = Arc::new(Folders {
+        let folders = Arc::new(FolderPair {
             source: source_folder,
             dest: Folder::Target(Arc::clone(fd)),
             origin: DestinationOrigin::Old,
@@ -198,7 +200,7 @@ impl OperandWalk<'_> {
     fn task(
         &self,
         level: &Arc<Level>,
-        folders: &Arc<Folders>,
+        folders: &Arc<FolderPair>,
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
@@ -234,7 +236,7 @@ impl OperandWalk<'_> {
 
     /// Whether the source may be what an earlier operand is becoming.
     fn copies_from_target(&self, task: &Task) -> bool {
-        let Folders { source, dest, .. } = &*task.folders;
+        let FolderPair { source, dest, .. } = &*task.folders;
         self.run.pool.has_others() && source.identity() == dest.identity()
     }
 

@@ -13,22 +13,21 @@ use crate::fs::folder::{Folder, PLACE, READ};
 use crate::fs::path::append;
 use crate::fs::stat::is_folder;
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::Effect;
-use crate::report::event::{Curiosity, Event};
-use crate::report::problem::{Problem, What};
+use crate::report::event::{Event, EventDetail};
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::run::Run;
-use crate::tree::level::{DestinationOrigin, Folders, Level};
+use crate::run::CopyRun;
+use crate::tree::level::{DestinationOrigin, FolderPair, Level};
 
 /// Folders that were walked through, source beside destination.
 pub(crate) struct Parents {
     pub(crate) level: Arc<Level>,
-    pub(crate) folders: Arc<Folders>,
+    pub(crate) folders: Arc<FolderPair>,
     /// Outermost first.
-    passed: Vec<Passed>,
+    passed: Vec<ParentFolder>,
 }
 
-struct Passed {
+struct ParentFolder {
     source: OwnedFd,
     stat: Stat,
     dest: Folder,
@@ -41,7 +40,7 @@ struct Passed {
 impl Parents {
     /// Goes down `path` below the working folder and below `target`, and makes what lacks there.
     pub(crate) fn make(
-        run: &Run<'_>,
+        run: &CopyRun<'_>,
         (path, last): (&[u8], &[u8]),
         target: &OsStr,
         fd: &Arc<OwnedFd>,
@@ -61,10 +60,10 @@ impl Parents {
     }
 
     /// All that is in them is done.
-    pub(crate) fn finish(self, run: &Run<'_>) {
+    pub(crate) fn finish(self, run: &CopyRun<'_>) {
         let mut events = run.reporter.buffer(run.reporter.sequence());
-        let real = run.options.effect == Effect::Real;
-        let copies = |passed: &&Passed| real && !passed.is_dots;
+        let real = !run.options.dry_run;
+        let copies = |passed: &&ParentFolder| real && !passed.is_dots;
         for passed in self.passed.iter().rev().filter(copies) {
             run.preserve(
                 MetadataTarget::Open(passed.source.as_fd()),
@@ -79,8 +78,8 @@ impl Parents {
 }
 
 struct Descent<'a> {
-    run: &'a Run<'a>,
-    passed: Vec<Passed>,
+    run: &'a CopyRun<'a>,
+    passed: Vec<ParentFolder>,
     /// Both, as they are shown.
     source: Vec<u8>,
     dest: Vec<u8>,
@@ -113,14 +112,14 @@ impl Descent<'_> {
             None => Folder::Place(self.root()?),
         };
         let (dest, origin) = match self.passed.last() {
-            Some(Passed {
+            Some(ParentFolder {
                 dest: Folder::Open(fd) | Folder::Place(fd),
                 ..
             }) => (Folder::Place(self.again(fd)?), DestinationOrigin::Old),
             Some(_) => (Folder::Imagined, DestinationOrigin::Imagined),
             None => (Folder::Target(Arc::clone(target)), DestinationOrigin::Old),
         };
-        let folders = Arc::new(Folders {
+        let folders = Arc::new(FolderPair {
             source,
             dest,
             origin,
@@ -147,11 +146,12 @@ impl Descent<'_> {
     ) -> Result<(), Problem> {
         let shown = OsString::from_vec(self.dest.clone());
         let is_dots = matches!(name, b"." | b"..");
-        let name = CString::new(name)
-            .map_err(|_nul| Problem::of(What::MakeParent, shown.clone(), Errno::INVAL))?;
+        let name = CString::new(name).map_err(|_nul| {
+            Problem::failed(ProblemKind::MakeParent, shown.clone(), Errno::INVAL)
+        })?;
         let place = match self.passed.last() {
             None => Some(target.as_fd()),
-            Some(Passed {
+            Some(ParentFolder {
                 dest: Folder::Imagined,
                 ..
             }) => None,
@@ -161,18 +161,23 @@ impl Descent<'_> {
             statat(place, &name, AtFlags::empty())
         });
         if there.is_ok_and(|there| !is_folder(&there)) {
-            return Err(Problem::said(What::ParentNotDirectory, shown));
+            return Err(Problem::new(ProblemKind::ParentNotDirectory, shown));
         }
         let source = self.open_source(path, &name).map_err(|errno| match there {
             // Where the target has such a folder, nobody has asked for the source's yet.
-            Ok(_) => Problem::of(What::Stat, OsString::from_vec(self.operand.clone()), errno),
-            Err(_) => Problem::of(What::ParentAttributes, self.source_shown(), errno),
+            Ok(_) => Problem::failed(
+                ProblemKind::Stat,
+                OsString::from_vec(self.operand.clone()),
+                errno,
+            ),
+            Err(_) => Problem::failed(ProblemKind::ParentAttributes, self.source_shown(), errno),
         })?;
-        let stat = fstat(&source)
-            .map_err(|errno| Problem::of(What::ParentAttributes, self.source_shown(), errno))?;
-        let (dest, creation) = match (place, self.run.options.effect) {
-            (Some(place), Effect::Real) => self.make_or_open(place, &name, &stat)?,
-            (Some(place), Effect::ToldOnly) if there.is_ok() => {
+        let stat = fstat(&source).map_err(|errno| {
+            Problem::failed(ProblemKind::ParentAttributes, self.source_shown(), errno)
+        })?;
+        let (dest, creation) = match (place, self.run.options.dry_run) {
+            (Some(place), false) => self.make_or_open(place, &name, &stat)?,
+            (Some(place), true) if there.is_ok() => {
                 let opened = open(place, &name);
                 (
                     opened.map_or(Folder::Imagined, Folder::Place),
@@ -181,13 +186,13 @@ impl Descent<'_> {
             }
             _ => (Folder::Imagined, Creation::New(0)),
         };
-        if matches!(creation, Creation::New(_)) && events.wants(Curiosity::Changes) {
+        if matches!(creation, Creation::New(_)) && events.wants(EventDetail::Changes) {
             events.push(Event::MadeParent {
                 source: self.source_shown(),
                 dest: shown.clone(),
             });
         }
-        self.passed.push(Passed {
+        self.passed.push(ParentFolder {
             source,
             stat,
             dest,
@@ -218,12 +223,12 @@ impl Descent<'_> {
         let creation = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
             Ok(()) => Creation::New(mode),
             Err(Errno::EXIST) => Creation::Existing,
-            Err(errno) => return Err(Problem::of(What::MakeParent, shown(), errno)),
+            Err(errno) => return Err(Problem::failed(ProblemKind::MakeParent, shown(), errno)),
         };
         match open(place, name) {
             Ok(dest) => Ok((Folder::Open(dest), creation)),
-            Err(Errno::NOTDIR) => Err(Problem::said(What::ParentNotDirectory, shown())),
-            Err(errno) => Err(Problem::of(What::MakeParent, shown(), errno)),
+            Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown())),
+            Err(errno) => Err(Problem::failed(ProblemKind::MakeParent, shown(), errno)),
         }
     }
 
@@ -232,13 +237,13 @@ impl Descent<'_> {
     }
 
     fn root(&self) -> Result<OwnedFd, Problem> {
-        open(CWD, c"/").map_err(|errno| Problem::of(What::Stat, "/", errno))
+        open(CWD, c"/").map_err(|errno| Problem::failed(ProblemKind::Stat, "/", errno))
     }
 
     fn again(&self, fd: &OwnedFd) -> Result<OwnedFd, Problem> {
         let shown = || OsString::from_vec(self.dest.clone());
         let cloned = rustix::io::fcntl_dupfd_cloexec(fd, 0);
-        cloned.map_err(|errno| Problem::of(What::Stat, shown(), errno))
+        cloned.map_err(|errno| Problem::failed(ProblemKind::Stat, shown(), errno))
     }
 }
 

@@ -15,28 +15,34 @@ use crate::fs::folder::READ;
 use crate::fs::listing::Listing;
 use crate::fs::path::append;
 use crate::fs::stat::{file_type, size};
-use crate::options::{Links, Options, Recursion, Target};
-use crate::report::progress::Progress;
-use crate::tree::filter::Filter;
+use crate::options::{CopyOptions, CopyTarget, Dereference};
+use crate::report::progress::CopyProgress;
+use crate::tree::filter::NameFilter;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;
 
 /// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
 /// Blocks until all is found or `stop` is set; reads folders and metadata only.
-pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, stop: &AtomicBool) {
+pub fn survey(
+    operands: &[OsString],
+    options: &CopyOptions,
+    progress: &CopyProgress,
+    stop: &AtomicBool,
+) {
     let sources = match (&options.target, operands.split_last()) {
-        (Target::Folder(_), _) => operands,
+        (CopyTarget::Folder(_), _) => operands,
         (_, Some((_, sources))) => sources,
         (_, None) => operands,
     };
     let survey = Survey {
-        filter: Filter::of(&options.rules).ok().flatten(),
-        follows: matches!(
-            (options.links, options.recursion),
-            (Links::Followed, _) | (Links::Unsaid, Recursion::Off)
-        ),
-        recursive: options.recursion == Recursion::On,
+        filter: NameFilter::of(&options.filters).ok().flatten(),
+        follows: match options.dereference {
+            Dereference::Always => true,
+            Dereference::Default => !options.recursive,
+            Dereference::Never | Dereference::CommandLine => false,
+        },
+        recursive: options.recursive,
         progress,
         stop,
     };
@@ -50,10 +56,10 @@ pub fn survey(operands: &[OsString], options: &Options, progress: &Progress, sto
 }
 
 struct Survey<'a> {
-    filter: Option<Filter>,
+    filter: Option<NameFilter>,
     follows: bool,
     recursive: bool,
-    progress: &'a Progress,
+    progress: &'a CopyProgress,
     stop: &'a AtomicBool,
 }
 
@@ -105,7 +111,7 @@ impl Survey<'_> {
         if !matches!(kind, FileType::Directory | FileType::RegularFile) {
             return;
         }
-        let admitted = |filter: &Filter| path.is_empty() || filter.admits(&path, kind);
+        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(&path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
@@ -136,12 +142,12 @@ mod tests {
         for name in ["one", "below/two"] {
             std::fs::write(folder.path().join(name), name).expect("room");
         }
-        let options = Options {
-            recursion: Recursion::On,
-            ..Options::default()
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
         };
         let operands = [folder.path().into(), OsString::from("nowhere")];
-        let progress = Progress::default();
+        let progress = CopyProgress::default();
         survey(&operands, &options, &progress, stop);
         let all = [
             &progress.files_found,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
-use crate::entry::execute::{CopyWorker, Progressed};
+use crate::entry::execute::{CopyWorker, EntryProgress};
 use crate::entry::folder::{FolderCopy, open_source};
 use crate::entry::{Destination, Entry, EntryResult};
 use crate::fs::folder::{Folder, PLACE};
@@ -19,13 +19,12 @@ use crate::fs::listing::Listing;
 use crate::fs::path::{append, plain};
 use crate::fs::stat::{Identity, file_type, identity, is_link};
 use crate::metadata::Creation;
-use crate::options::{Borders, Effect};
-use crate::report::event::Outcome;
-use crate::report::problem::{Problem, What};
+use crate::report::event::EntryOutcome;
+use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::run::Run;
+use crate::run::CopyRun;
 use crate::tree::inode_table::KnownFolder;
-use crate::tree::level::{Closing, DestinationOrigin, Folders, Level};
+use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
 use crate::tree::task::{Role, Task};
 use crate::workers::pool::BATCH_MAX;
 
@@ -40,7 +39,7 @@ const WAITS_MAX: u64 = 1024;
 
 /// A walk below one operand.
 pub(crate) struct TreeWalk<'a> {
-    run: &'a Run<'a>,
+    run: &'a CopyRun<'a>,
     worker: &'a CopyWorker<'a>,
     stack: Vec<WalkedFolder>,
     /// Folders of the stack below this one are closed.
@@ -61,7 +60,7 @@ pub(crate) struct TreeWalk<'a> {
 struct WalkedFolder {
     level: Arc<Level>,
     /// `None` while it is closed.
-    folders: Option<Arc<Folders>>,
+    folders: Option<Arc<FolderPair>>,
     listing: Listing,
     stat: Stat,
     dest: Option<Identity>,
@@ -104,7 +103,7 @@ impl<'a> TreeWalk<'a> {
         };
         let Some(folders) = top.folders.clone() else {
             // It was closed and can't be found again.
-            let moved = Problem::said(What::Moved, top.level.source());
+            let moved = Problem::new(ProblemKind::Moved, top.level.source());
             self.run.reporter.problem(moved);
             return self.leave();
         };
@@ -112,14 +111,14 @@ impl<'a> TreeWalk<'a> {
             Ok(Some((name, hint))) => self.name(&folders, name, hint),
             Ok(None) => self.leave(),
             Err(errno) => {
-                let unread = Problem::of(What::ReadDirectory, top.level.source(), errno);
+                let unread = Problem::failed(ProblemKind::ReadDirectory, top.level.source(), errno);
                 self.run.reporter.problem(unread);
                 self.leave();
             }
         }
     }
 
-    fn name(&mut self, folders: &Arc<Folders>, name: CString, hint: FileType) {
+    fn name(&mut self, folders: &Arc<FolderPair>, name: CString, hint: FileType) {
         let Some(top) = self.stack.last() else {
             return;
         };
@@ -159,7 +158,7 @@ impl<'a> TreeWalk<'a> {
     }
 
     /// What a name is, where its folder doesn't say or where links are followed.
-    fn certain(&self, folders: &Folders, name: &CStr, hint: FileType) -> FileType {
+    fn certain(&self, folders: &FolderPair, name: &CStr, hint: FileType) -> FileType {
         let looked = match (hint, self.run.options.follows(Role::Inside)) {
             (FileType::Symlink | FileType::Unknown, true) => folders.source.look_behind(name),
             (FileType::Unknown, false) => folders.source.look_at(name),
@@ -182,12 +181,12 @@ impl<'a> TreeWalk<'a> {
         let (run, worker) = (self.run, self.worker);
         let mut events = run.reporter.buffer(task.sequence);
         let entry = worker.entry(&task);
-        if let Progressed::Folder(folder) = entry.execute(&mut events) {
+        if let EntryProgress::Folder(folder) = entry.execute(&mut events) {
             let (source, dest) = *folder;
             if let Err(problem) = self.enter(&entry, &source, &dest, &mut events) {
                 events.problem(problem);
                 run.inodes.forget_folder(identity(&source));
-                entry.finished(&source, EntryResult::of(Outcome::Failed), &mut events);
+                entry.finished(&source, EntryResult::of(EntryOutcome::Failed), &mut events);
             }
         }
         events.submit();
@@ -213,17 +212,17 @@ impl<'a> TreeWalk<'a> {
             self.device = source.st_dev;
         }
         let done = match copy.origin {
-            DestinationOrigin::Imagined => EntryResult::of(Outcome::Planned),
-            _ => EntryResult::of(Outcome::Copied),
+            DestinationOrigin::Imagined => EntryResult::of(EntryOutcome::Planned),
+            _ => EntryResult::of(EntryOutcome::Copied),
         };
-        if self.run.options.borders == Borders::Kept && source.st_dev != self.device {
+        if self.run.options.one_file_system && source.st_dev != self.device {
             entry.finished(source, done, events);
             self.close_at_once(entry, source, copy);
             return Ok(());
         }
         let folder = match open_source(entry, source) {
             Ok(folder) => folder,
-            Err(problem) if problem.what == What::Replaced => return Err(problem),
+            Err(problem) if problem.kind == ProblemKind::Replaced => return Err(problem),
             Err(problem) => {
                 events.problem(problem);
                 self.close_at_once(entry, source, copy);
@@ -255,7 +254,7 @@ impl<'a> TreeWalk<'a> {
         self.filling.extend(dest_identity);
         self.stack.push(WalkedFolder {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
-            folders: Some(Arc::new(Folders {
+            folders: Some(Arc::new(FolderPair {
                 source: folder,
                 dest: copy.folder,
                 origin: copy.origin,
@@ -281,7 +280,7 @@ impl<'a> TreeWalk<'a> {
             return Err(self.copied_into_itself());
         }
         if self.above.contains(&identity(source)) {
-            return Err(Problem::said(What::Cycle, entry.source_shown()));
+            return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
         }
         let (folder, name) = match self.run.inodes.folder(identity(source)) {
             None => return Ok(true),
@@ -291,14 +290,14 @@ impl<'a> TreeWalk<'a> {
         let here = entry.task.folders.dest.identity();
         if here == Some(folder) && name == entry.task.dest.to_bytes() {
             let (operand, _) = &self.operand;
-            events.problem(Problem::said(What::DirectoryTwice, operand.clone()).warning());
+            events.problem(Problem::new(ProblemKind::DirectoryTwice, operand.clone()).warning());
             return Ok(false);
         }
         if entry.follows() {
             return Ok(true);
         }
-        let problem = Problem::said(What::HardLinkToDirectory, entry.dest_shown());
-        Err(problem.and(entry.source_shown()))
+        let problem = Problem::new(ProblemKind::HardLinkToDirectory, entry.dest_shown());
+        Err(problem.with_other(entry.source_shown()))
     }
 
     fn note_operand(&self, entry: &Entry<'_>, source: &Stat) {
@@ -341,7 +340,7 @@ impl<'a> TreeWalk<'a> {
 
     /// Reports what a real run would meet in the folder on top, which has just been entered.
     fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
-        if self.run.options.effect == Effect::Real {
+        if !self.run.options.dry_run {
             return;
         }
         let Some(top) = self.stack.last() else {
@@ -356,7 +355,7 @@ impl<'a> TreeWalk<'a> {
 
     fn copied_into_itself(&self) -> Problem {
         let (source, dest) = &self.operand;
-        Problem::said(What::IntoItself, source.clone()).and(dest.clone())
+        Problem::new(ProblemKind::IntoItself, source.clone()).with_other(dest.clone())
     }
 
     /// A folder that is not entered has its copy all the same, which gets its metadata.
@@ -364,7 +363,7 @@ impl<'a> TreeWalk<'a> {
         let task = entry.task;
         let (folder, flags) = (task.folders.source.fd(), PLACE | OFlags::NOFOLLOW);
         let opened = openat(folder, &task.source, flags, Mode::empty());
-        let folders = Arc::new(Folders {
+        let folders = Arc::new(FolderPair {
             source: opened.map_or(Folder::Imagined, Folder::Place),
             origin: match copy.folder {
                 Folder::Imagined => DestinationOrigin::Imagined,
@@ -396,12 +395,12 @@ impl<'a> TreeWalk<'a> {
     fn close_later(
         &self,
         level: &Arc<Level>,
-        folders: Arc<Folders>,
+        folders: Arc<FolderPair>,
         source: &Stat,
         (creation, narrowed): (Creation, Option<u32>),
     ) {
         let run = self.run;
-        level.close_with(Closing {
+        level.close_with(FolderFinish {
             folders,
             stat: *source,
             creation,
@@ -432,13 +431,13 @@ impl<'a> TreeWalk<'a> {
         self.open_from += 1;
         if let Err(errno) = outermost.listing.read_all(folders.source.fd()) {
             let shown = outermost.level.source();
-            let problem = Problem::of(What::ReadDirectory, shown, errno);
+            let problem = Problem::failed(ProblemKind::ReadDirectory, shown, errno);
             self.run.reporter.problem(problem);
         }
     }
 
     /// Opens the folder above the one that was left, if it was closed.
-    fn open_parent(&mut self, child: &Folders) {
+    fn open_parent(&mut self, child: &FolderPair) {
         let Some(parent) = self.stack.last_mut() else {
             return;
         };
@@ -451,7 +450,7 @@ impl<'a> TreeWalk<'a> {
             (dest, Some(identity)) => dest.parent(identity),
         };
         if let (Ok(source), Ok(dest)) = (source, dest) {
-            parent.folders = Some(Arc::new(Folders {
+            parent.folders = Some(Arc::new(FolderPair {
                 source,
                 dest,
                 origin: parent.origin,

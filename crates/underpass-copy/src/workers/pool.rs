@@ -20,20 +20,20 @@ const QUEUE_MAX: usize = 64;
 pub(crate) const BATCH_MAX: usize = 64;
 
 /// What is to be done, or the end of all.
-type Order = Option<Batch>;
+type PoolMessage = Option<Batch>;
 
 /// Names of one folder.
 pub(crate) type Batch = VecDeque<Task>;
 
 #[derive(Debug)]
-struct Queue {
-    to: Sender<Order>,
-    from: Receiver<Order>,
+struct BatchQueue {
+    to: Sender<PoolMessage>,
+    from: Receiver<PoolMessage>,
 }
 
 /// Where tasks go.
 pub(crate) struct WorkerPool {
-    queue: Option<Queue>,
+    queue: Option<BatchQueue>,
     /// Batches handed out and not done.
     under_way: Mutex<usize>,
     /// Those who wait for something to do.
@@ -46,7 +46,7 @@ impl WorkerPool {
     pub(crate) fn of(jobs: usize) -> Self {
         let queue = || {
             let (to, from) = bounded(QUEUE_MAX);
-            Queue { to, from }
+            BatchQueue { to, from }
         };
         Self {
             queue: (jobs > 1).then(queue),
@@ -116,7 +116,7 @@ impl WorkerPool {
     }
 
     fn perform(&self, mut batch: Batch, run: &dyn Fn(Task)) {
-        let _done = Done(self);
+        let _done = BatchGuard(self);
         while let Some(task) = batch.pop_front() {
             self.share(&mut batch);
             run(task);
@@ -145,9 +145,9 @@ impl WorkerPool {
 }
 
 /// A task counts as done also where it panicked: whoever waits for it must not wait for ever.
-struct Done<'c>(&'c WorkerPool);
+struct BatchGuard<'c>(&'c WorkerPool);
 
-impl Drop for Done<'_> {
+impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
         let mut under_way = self.0.under_way();
         *under_way -= 1;

@@ -1,4 +1,4 @@
-//! Lets connections in: finds out whom each is from, and whether there may be one more of them.
+//! Admits connections: reads the PROXY header, and checks the limits of the client.
 //!
 //! ```text
 //!  accepted ─► PROXY header? ─► a seat for the client? ─► the protocol
@@ -6,8 +6,8 @@
 //!                 └──────────► closed ◄───────┘
 //! ```
 //!
-//! What is not let in is closed without a word: whoever opens connections faster than they may
-//! be had should cost as little as possible, and may not speak HTTP at all.
+//! A connection that is rejected is closed without a response: clients that exceed their limit
+//! should cost as little as possible, and the protocol may not be HTTP.
 
 pub(crate) mod network;
 pub(crate) mod proxies;
@@ -26,25 +26,25 @@ use crate::log_throttle::Occurrence;
 use crate::quota::shared::TooMany;
 use crate::shutdown::phase::ShutdownPhase;
 
-/// Why a connection is closed before anything is said.
+/// Why a connection is closed before the protocol sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejected {
-    /// Its client has as many connections as it may have.
+    /// The client has reached its connection limit.
     ClientLimit,
-    /// It is no trusted proxy, where all have to be.
+    /// The peer is not a trusted proxy, and PROXY headers are required.
     Untrusted,
-    /// It ended before its PROXY header did.
+    /// The connection ended before a complete PROXY header.
     HeaderMissing,
-    /// What it began with is no PROXY header.
+    /// The first bytes are not a valid PROXY header.
     HeaderWrong(&'static str),
-    /// Its PROXY header did not come in time.
+    /// The PROXY header did not arrive in time.
     HeaderLate,
-    /// The server stopped before there was a PROXY header.
+    /// The server stopped before the PROXY header arrived.
     Stopped,
 }
 
 impl Rejected {
-    /// A word for each, in the order of [`Rejected::number`].
+    /// Labels for metrics, in the order of [`Rejected::number`].
     pub const NAMES: [&str; 6] = [
         "client_limit",
         "untrusted",
@@ -54,7 +54,7 @@ impl Rejected {
         "stopped",
     ];
 
-    /// Where it stands among all, whatever it says beside.
+    /// The index in [`Rejected::NAMES`].
     pub fn number(self) -> usize {
         match self {
             Rejected::ClientLimit => 0,
@@ -70,11 +70,11 @@ impl Rejected {
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rejected::ClientLimit => "the client has as many connections as it may have",
-            Rejected::Untrusted => "it is no trusted proxy",
-            Rejected::HeaderMissing => "its PROXY header is missing",
+            Rejected::ClientLimit => "the client has reached its connection limit",
+            Rejected::Untrusted => "the peer is not a trusted proxy",
+            Rejected::HeaderMissing => "the PROXY header is missing",
             Rejected::HeaderWrong(why) => why,
-            Rejected::HeaderLate => "its PROXY header did not come in time",
+            Rejected::HeaderLate => "the PROXY header did not arrive in time",
             Rejected::Stopped => "the server stops",
         })
     }
@@ -117,7 +117,7 @@ fn warn(connection: &Connection, why: Rejected) {
     }
 }
 
-/// Whether a connection has to begin with a header.
+/// Whether a connection must begin with a PROXY header.
 fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected> {
     let is_trusted = || match peer {
         PeerAddress::Tcp(peer) => proxies.trust(peer.ip()),
@@ -131,7 +131,7 @@ fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected>
     }
 }
 
-/// Reads the header and takes it off the input.
+/// Reads the header and removes it from the input.
 async fn read_header(connection: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
     connection.start_deadline(connection.worker.limits.proxy.timeout);
     loop {

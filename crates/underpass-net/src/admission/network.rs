@@ -1,4 +1,4 @@
-//! Who is trusted to speak for others: addresses and networks, as people write them.
+//! Networks of trusted proxies, parsed from text.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,22 +7,22 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-/// A network, an address, or everything that comes by a Unix socket: `10.0.0.0/8`, `::1`, `unix`.
+/// A network, an address, or all peers of Unix sockets: `10.0.0.0/8`, `::1`, `unix`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum Network {
-    /// Addresses that begin alike.
+    /// All addresses with this prefix.
     Ip(IpNet),
-    /// Peers on this machine that came by a Unix socket.
+    /// Local peers that connected through a Unix socket.
     Unix,
 }
 
-/// What is no network, as it was written.
+/// Text that is not a network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnknownNetwork(String);
 
 impl Network {
-    /// Whether `address` belongs to it. An IPv4 address counts as such where it comes as IPv6.
+    /// Whether the network contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match self {
             Network::Ip(network) => network.contains(&address.to_canonical()),
@@ -58,7 +58,7 @@ impl fmt::Display for UnknownNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no network; write one as 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix",
+            "{:?} is not a network; expected 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix",
             self.0
         )
     }

@@ -1,4 +1,4 @@
-//! Who may say for whom a connection or a request is.
+//! Which proxies are trusted to name the client of a connection or request.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use serde::Deserialize;
 
 use crate::admission::network::Network;
 
-/// The proxies in front of a server, and how they tell it about their clients.
+/// The proxies in front of a server, and how they name their clients.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Proxies {
-    /// The networks of the proxies. What others say about clients is not believed.
+    /// The networks of the proxies. What other peers say about clients is ignored.
     pub trusted: Vec<Network>,
     /// Whether connections begin with a header of the PROXY protocol.
     pub protocol: ProxyProtocol,
-    /// How long that header may take. A proxy sends it at once, with the connection.
+    /// The timeout of that header. A proxy sends it at once, with the connection.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-    /// The field of a request that the proxies write their clients into. One only: a proxy passes
-    /// the others on as the client wrote them.
+    /// The request field in which the proxies name the client. Only one is trusted: a proxy
+    /// forwards the others as the client sent them.
     pub forwarded: Forwarded,
 }
 
@@ -27,20 +27,20 @@ pub struct Proxies {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProxyProtocol {
-    /// None does.
+    /// No connection does.
     #[default]
     Off,
-    /// Those of trusted networks do; others are served without.
+    /// Connections from trusted networks do; others are served without a header.
     Trusted,
-    /// All do; those of other networks are closed.
+    /// All connections do; connections from other networks are closed.
     Required,
 }
 
-/// The field of a request that says whom it is from.
+/// The request field that names the client.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarded {
-    /// None is believed.
+    /// None is trusted.
     #[default]
     Off,
     /// `Forwarded`, RFC 7239.
@@ -50,7 +50,7 @@ pub enum Forwarded {
 }
 
 impl Default for Proxies {
-    /// None.
+    /// No proxies.
     fn default() -> Proxies {
         Proxies {
             trusted: Vec::new(),
@@ -62,12 +62,12 @@ impl Default for Proxies {
 }
 
 impl Proxies {
-    /// Whether what this peer says about its clients is believed.
+    /// Whether this peer is a trusted proxy.
     pub fn trust(&self, peer: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(peer))
     }
 
-    /// Whether what peers say that came by a Unix socket is believed.
+    /// Whether peers of Unix sockets are trusted proxies.
     pub fn trust_unix(&self) -> bool {
         self.trusted.contains(&Network::Unix)
     }

@@ -1,12 +1,12 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: whom a connection is really from.
+//! The PROXY protocol of HAProxy, versions 1 and 2: the real client of a connection.
 //!
 //! ```text
 //!  1   PROXY TCP4 192.0.2.7 198.51.100.1 56324 443 CR LF             at most 107 bytes
 //!  2   signature 12 │ version, command 1 │ family 1 │ length 2 │ addresses │ additions (TLV)
 //! ```
 //!
-//! A pure function from all the bytes that came to what they say. It looks at them from the front
-//! and stops where it is sure, so the answer does not depend on how they were split over reads.
+//! A pure function of all bytes received so far. It reads them from the front and stops as soon as
+//! it can decide, so the result does not depend on how they were split over reads.
 //!
 //! Specification: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Additions (TLVs)
 //! are skipped unread, a checksum among them included.
@@ -23,29 +23,29 @@ pub enum ProxyHeaderParse {
     Partial,
     /// A header.
     Complete(ProxyHeader),
-    /// No header, and why. No further byte can make it one.
+    /// Not a header, and the reason. Further bytes cannot change that.
     Malformed(&'static str),
 }
 
 /// A complete header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProxyHeader {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: usize,
-    /// Whom the connection is from.
+    /// The origin of the connection.
     pub origin: ConnectionOrigin,
 }
 
-/// Whom a connection is from.
+/// The origin of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ConnectionOrigin {
-    /// The proxy itself, or somebody it can't name: a check of health, a Unix socket, `UNKNOWN`.
+    /// The proxy itself, or a client that it cannot name: a health check, a Unix socket, `UNKNOWN`.
     Proxy,
     /// This client.
     Client(SocketAddr),
 }
 
-/// Reads the header that `input` begins with. Never blocks, takes no memory.
+/// Parses the header that `input` begins with. Does not allocate.
 pub fn parse(input: &[u8]) -> ProxyHeaderParse {
     if input.len() < SIGNATURE.len() && SIGNATURE.starts_with(input) {
         return ProxyHeaderParse::Partial;
@@ -56,7 +56,7 @@ pub fn parse(input: &[u8]) -> ProxyHeaderParse {
     let known = input.len().min(PREFIX.len());
     match input[..known] == PREFIX[..known] {
         true => line(input),
-        false => ProxyHeaderParse::Malformed("it begins with no PROXY header"),
+        false => ProxyHeaderParse::Malformed("the connection does not begin with a PROXY header"),
     }
 }
 
@@ -71,19 +71,21 @@ fn line(input: &[u8]) -> ProxyHeaderParse {
     let within = &input[..input.len().min(LINE_BYTES_MAX)];
     let Some(feed) = within.iter().position(|&byte| byte == b'\n') else {
         return match within.len() {
-            LINE_BYTES_MAX => ProxyHeaderParse::Malformed("its line is too long"),
+            LINE_BYTES_MAX => {
+                ProxyHeaderParse::Malformed("the line of the PROXY header is too long")
+            }
             _ => ProxyHeaderParse::Partial,
         };
     };
     let Some(line) = within[..feed].strip_suffix(b"\r") else {
-        return ProxyHeaderParse::Malformed("its line ends without CR");
+        return ProxyHeaderParse::Malformed("the line of the PROXY header ends without CR");
     };
     match origin(&line[PREFIX.len()..]) {
         Some(origin) => ProxyHeaderParse::Complete(ProxyHeader {
             length: feed + 1,
             origin,
         }),
-        None => ProxyHeaderParse::Malformed("its line makes no sense"),
+        None => ProxyHeaderParse::Malformed("the line of the PROXY header is malformed"),
     }
 }
 
@@ -125,23 +127,27 @@ fn binary(input: &[u8]) -> ProxyHeaderParse {
     let is_local = match version_and_command {
         0x20 => true,
         0x21 => false,
-        _ => return ProxyHeaderParse::Malformed("its version or command is unknown"),
+        _ => {
+            return ProxyHeaderParse::Malformed(
+                "the version or command of the PROXY header is unknown",
+            );
+        }
     };
     let Some(&family) = input.get(13) else {
         return ProxyHeaderParse::Partial;
     };
     let Some(needed) = addresses_bytes(family).or(is_local.then_some(0)) else {
-        return ProxyHeaderParse::Malformed("its address family is unknown");
+        return ProxyHeaderParse::Malformed("the address family of the PROXY header is unknown");
     };
     let Some(&[high, low]) = input.get(14..16) else {
         return ProxyHeaderParse::Partial;
     };
     let length = HEAD_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if length > PROXY_BYTES_MAX {
-        return ProxyHeaderParse::Malformed("it is too long");
+        return ProxyHeaderParse::Malformed("the PROXY header is too long");
     }
     if !is_local && length < HEAD_BYTES + needed {
-        return ProxyHeaderParse::Malformed("it is too short for its addresses");
+        return ProxyHeaderParse::Malformed("the PROXY header is too short for its addresses");
     }
     let Some(addresses) = input.get(HEAD_BYTES..length) else {
         return ProxyHeaderParse::Partial;

@@ -53,8 +53,8 @@ impl Connector {
         }
     }
 
-    /// A connector of the worker that `connection` is on: what it opens ends with the server, and is
-    /// used in the task of that connection.
+    /// A connector of the worker that `connection` is on: what it opens ends with the server, and
+    /// is used in the task of that connection.
     pub fn of(connection: &Connection) -> Connector {
         Connector {
             worker: Rc::clone(&connection.worker),

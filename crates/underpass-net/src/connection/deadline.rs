@@ -1,9 +1,9 @@
-//! One timer for each connection, touched only when the connection really waits.
+//! The timer of a connection, used only when the connection really waits.
 //!
-//! A request that is answered at once must not pay for a timer. So starting a deadline only notes
-//! its span; the clock is read when something is pending for the first time; and the runtime's
-//! timer is moved only if the new deadline lies *before* the one it is armed for. If it lies
-//! behind, the timer fires early once, looks, and is armed again.
+//! A request that is answered at once must not pay for a timer. So starting a deadline only stores
+//! its span; the clock is read when a wait is pending for the first time; and the runtime's timer
+//! is moved only if the new deadline lies *before* the one it is armed for. If it lies after it,
+//! the timer fires early once and is armed again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ impl Deadline {
         }
     }
 
-    /// From the next wait on, `span` is left, whatever was left before.
+    /// Restarts the deadline: `span` counts from the next wait on.
     pub(crate) fn start(&mut self, span: Duration) {
         self.span = span;
         self.due = None;
     }
 
-    /// At most `span` is left from here on.
+    /// Limits the remaining time to `span` from now.
     pub(crate) fn cut(&mut self, span: Duration) {
         let now = Instant::now();
         let due = self.due.unwrap_or_else(|| now + self.span);

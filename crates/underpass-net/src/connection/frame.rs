@@ -1,7 +1,7 @@
 //! Receiving a frame of known length into a buffer of its own.
 //!
-//! The length is the peer's word, so the buffer grows with what has arrived and never ahead of it by
-//! more than that.
+//! The length is the peer's word, so the buffer grows with what has arrived and never ahead of it
+//! by more than that.
 
 use std::future::poll_fn;
 

@@ -1,12 +1,12 @@
-//! What a peer sent and nobody took yet.
+//! Input that has been received and not consumed yet.
 
 use std::cell::RefCell;
 use std::mem;
 
 use crate::limits::INPUT_BYTES_START;
 
-/// A buffer read at its end and consumed at its front. It holds no memory while it is empty and
-/// released, which is how a connection waits while a large file is sent.
+/// A buffer that is filled at its end and consumed at its front. It holds no memory while it is
+/// empty and released, as while a large file is sent.
 #[derive(Default)]
 pub(crate) struct Input {
     buffer: Vec<u8>,
@@ -18,7 +18,7 @@ impl Input {
         &self.buffer[self.taken..]
     }
 
-    /// Takes the first `count` bytes away. Panics if there are fewer.
+    /// Removes the first `count` bytes. Panics if there are fewer.
     pub(crate) fn consume(&mut self, count: usize) {
         assert!(count <= self.bytes().len(), "consumed more than there is");
         self.taken += count;
@@ -27,7 +27,7 @@ impl Input {
         }
     }
 
-    /// Adds what has been read elsewhere.
+    /// Appends bytes that were received elsewhere.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -37,7 +37,7 @@ impl Input {
         self.taken = 0;
     }
 
-    /// The buffer with room to read into; it begins with the one that is spare.
+    /// The buffer with room to read into; the spare one of the worker if it has none.
     pub(crate) fn room(&mut self, spare: &RefCell<Vec<u8>>) -> &mut Vec<u8> {
         if self.buffer.capacity() == 0 {
             self.buffer = spare.take();
@@ -51,7 +51,7 @@ impl Input {
         &mut self.buffer
     }
 
-    /// Gives the memory to whoever reads next, if nothing is waiting.
+    /// Gives the memory to the next connection that reads, if the buffer is empty.
     pub(crate) fn lend_to(&mut self, spare: &RefCell<Vec<u8>>) {
         if self.buffer.is_empty() && self.buffer.capacity() > 0 {
             let buffer = mem::take(&mut self.buffer);
@@ -61,7 +61,7 @@ impl Input {
         }
     }
 
-    /// Gives the memory back if nothing is waiting.
+    /// Frees the memory if the buffer is empty.
     pub(crate) fn release(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = Vec::new();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unread_stays_and_an_empty_buffer_is_the_next_ones() {
+    fn unread_input_stays_and_an_empty_buffer_is_passed_on() {
         let (mut input, spare) = (Input::default(), RefCell::default());
         input.room(&spare).extend_from_slice(b"12345678");
         input.release();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_had_to_grow_is_nobodys() {
+    fn a_buffer_that_has_grown_is_not_passed_on() {
         let (mut input, spare) = (Input::default(), RefCell::default());
         let room = input.room(&spare);
         room.resize(room.capacity(), b'x');

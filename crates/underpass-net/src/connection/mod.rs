@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// The address of the peer.
     pub fn peer(&self) -> PeerAddress {
         self.peer
     }
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// What the peer sent and nobody consumed yet.
+    /// Input that has been received and not consumed yet.
     pub fn input(&self) -> &[u8] {
         self.input.bytes()
     }
@@ -235,8 +235,8 @@ impl Connection {
         self.wake.get_or_insert_default().clone()
     }
 
-    /// Waits until the connection is woken by its [`WakeHandle`]; returns at once if that was called
-    /// since the last wait. The deadline is the one that
+    /// Waits until the connection is woken by its [`WakeHandle`]; returns at once if that was
+    /// called since the last wait. The deadline is the one that
     /// [`start_deadline`](Connection::start_deadline) has set. Input that comes meanwhile waits.
     /// Cancel safe.
     ///
@@ -258,8 +258,8 @@ impl Connection {
     }
 
     /// Waits for `work` that the peer has asked for, unless the peer closes its side meanwhile. A
-    /// peer that only half-closes counts as gone too: the two look the same until something is sent.
-    /// Bytes that it sends wait. There is no deadline. Cancel safe, as far as `work` is.
+    /// peer that only half-closes counts as gone too: the two look the same until something is
+    /// sent. Bytes that it sends wait. There is no deadline. Cancel safe, as far as `work` is.
     ///
     /// # Errors
     /// `PeerGone`, `Stopped`; `work` is dropped.

@@ -46,8 +46,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reserves bytes of the client's rate and of the rate of all, where they are limited, and waits
-    /// for their time. Returns how many.
+    /// Reserves bytes of the client's rate and of the rate of all, where they are limited, and
+    /// waits for their time. Returns how many.
     async fn await_reservation(
         &mut self,
         reservation: Reservation,
@@ -84,8 +84,8 @@ impl Connection {
         Ok(Some(bytes))
     }
 
-    /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a peer
-    /// that takes nothing is refunded, and what it takes later is charged then.
+    /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a
+    /// peer that takes nothing is refunded, and what it takes later is charged then.
     async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
         let worker = &*self.worker;
         let limiters = rate_limiters(self.listener.as_deref(), self.permit.as_ref(), worker);

@@ -4,8 +4,8 @@
 //! nothing to wake on the path of a request. When the phase changes, every connection is woken
 //! once, so that those that wait see it.
 //!
-//! Connections are counted in groups, each with a maximum of its own: group 0 has the connections of
-//! clients, the others those of administrative listeners.
+//! Connections are counted in groups, each with a maximum of its own: group 0 has the connections
+//! of clients, the others those of administrative listeners.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -8,20 +8,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use socket2::SockRef;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use underpass::drive::tokio::Stream;
 
-/// A descriptor that the event loop is told of.
+/// A descriptor that is registered with the event loop.
 pub type Registered = AsyncFd<Rc<OwnedFd>>;
 
-/// Tells the event loop of a descriptor, which does not block. Whoever shares it may go on using
-/// it; closed it is not before the event loop has forgotten it.
+/// Registers a non-blocking descriptor with the event loop. Other owners may go on using it; it is
+/// closed only after deregistration.
 ///
 /// # Errors
-/// Those of `epoll_ctl`; `EPERM` for what is always ready, such as regular files.
+/// Errors of `epoll_ctl`; `EPERM` for descriptors that are always ready, such as regular files.
 pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Registered> {
     #[expect(
         deprecated,
@@ -60,14 +59,14 @@ impl PlainSocket {
         }
     }
 
-    /// The registration, if it tells of `interest`.
+    /// The registration, if it covers `interest`.
     fn known(&self, interest: Interest) -> Option<Rc<Registered>> {
         let known = self.registration.borrow();
         let known = known.as_ref().filter(|known| known.covers(interest))?;
         Some(Rc::clone(&known.registered))
     }
 
-    /// The same, made where it is missing.
+    /// The same, registered now if necessary.
     fn registered(&self, interest: Interest) -> io::Result<Rc<Registered>> {
         if let Some(known) = self.known(interest) {
             return Ok(known);
@@ -76,7 +75,7 @@ impl PlainSocket {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
         };
-        // The event loop takes a descriptor once.
+        // A descriptor can be registered once.
         self.registration.take();
         let registered = Rc::new(register(&self.descriptor, interest)?);
         self.registration.replace(Some(Registration {
@@ -112,7 +111,7 @@ impl PlainSocket {
             let Ok(read) = readable.try_io(|_| self.receive(room)) else {
                 continue;
             };
-            // Where a read ends early there was no more; what comes later is an event of its own.
+            // A short read has emptied the socket; what arrives later is another event.
             if matches!(read, Ok(bytes) if 0 < bytes && bytes < free) {
                 readable.clear_ready();
             }
@@ -125,14 +124,14 @@ impl PlainSocket {
         Ok(read)
     }
 
-    /// Ends our side; the peer reads the end of what it got.
+    /// Shuts down our side; the peer reads the end of the stream.
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         Ok(shutdown(&self.descriptor, Shutdown::Write)?)
     }
 
-    /// Has closing reset the connection. A Unix socket has no reset: its peer reads an early end.
+    /// Makes closing reset the connection. A Unix socket has no reset: its peer reads an early end.
     pub(crate) fn set_reset(&self) -> io::Result<()> {
-        SockRef::from(self).set_linger(Some(Duration::ZERO))
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 }
 

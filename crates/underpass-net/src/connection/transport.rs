@@ -68,7 +68,7 @@ impl Transport {
         }
     }
 
-    /// Ends our side; the peer reads the end of what it got.
+    /// Shuts down our side; the peer reads the end of the stream.
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         match self {
             Transport::Plain(socket) => socket.shutdown(),

@@ -1,4 +1,4 @@
-//! What all connections of a worker use.
+//! The state that all connections of a worker share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

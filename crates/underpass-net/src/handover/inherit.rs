@@ -1,5 +1,5 @@
-//! Sockets that this process did not open: from a service manager that listens for it
-//! (sd_listen_fds(3)), and from an earlier process of the same server.
+//! Sockets that this process inherits: from a service manager (sd_listen_fds(3)), and from an
+//! earlier process of the same server.
 
 use std::env;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use listenfd::ListenFd;
-use socket2::{Domain, SockRef, Type};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
@@ -18,15 +18,17 @@ use crate::listen::address::ListenAt;
 use crate::listen::listeners::{Listener, Listeners};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
 
-/// Sockets that were opened for this process before it started.
+/// Listening sockets that were opened for this process before it started.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) activated: Vec<ActivatedSocket>,
     pub(crate) listeners: Listeners,
 }
 
-/// The process that this one is to take over from. It goes on serving until it is told that this
-/// one does; if it is dropped before, it goes on for good.
+/// The process that this one succeeds. It continues until [`Server::take_over_from`] is called; if
+/// this is dropped before, it does not end.
+///
+/// [`Server::take_over_from`]: crate::Server::take_over_from
 #[derive(Debug)]
 #[must_use]
 pub struct Predecessor {
@@ -34,16 +36,16 @@ pub struct Predecessor {
 }
 
 impl Inherited {
-    /// Whether there is an earlier process that goes on until this one takes connections.
+    /// Whether a predecessor continues until this process accepts connections.
     pub fn is_succession(&self) -> bool {
         !self.listeners.is_empty()
     }
 
-    /// Takes what the environment tells of. Call it once, before there are other threads: it
-    /// removes variables that were meant for this process alone.
+    /// Takes the sockets that the environment announces. Call it once, before other threads are
+    /// started: it removes variables that concern this process only.
     ///
     /// # Errors
-    /// [`Error::Inherited`]: what was passed is no listening socket, or the predecessor has ended.
+    /// [`Error::Inherited`]: a descriptor is not a listening socket, or the predecessor has ended.
     pub fn take() -> Result<(Inherited, Option<Predecessor>), Error> {
         match env::var_os(VARIABLE) {
             Some(_) => of_predecessor()
@@ -60,14 +62,14 @@ impl Predecessor {
             .map_err(|error| unusable("the earlier process", error))
     }
 
-    /// This process will not take over, and why. The other one goes on.
+    /// Reports that this process does not take over, and why. The predecessor goes on.
     pub fn report_failure(self, why: &str) {
-        // If it is gone it has nothing to be told.
+        // If it is gone the report concerns nobody.
         let _ = self.peer_process.send(&format!("{FAILED}{why}"), None);
     }
 }
 
-const WHAT: &str = "stream socket of TCP or Unix that listens";
+const WHAT: &str = "listening stream socket of TCP or Unix";
 
 fn of_service_manager() -> Result<Inherited, Error> {
     let is_ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
@@ -79,7 +81,7 @@ fn of_service_manager() -> Result<Inherited, Error> {
         _ => return Ok(Inherited::default()),
     };
     if count > INHERITED_MAX {
-        let error = io::Error::other(format!("at most {INHERITED_MAX} can be taken over"));
+        let error = io::Error::other(format!("at most {INHERITED_MAX} sockets can be inherited"));
         return Err(unusable(&format!("LISTEN_FDS={count}"), error));
     }
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -91,11 +93,11 @@ fn of_service_manager() -> Result<Inherited, Error> {
             .next()
             .filter(|name| !name.is_empty())
             .unwrap_or("unknown");
-        let socket = passed
-            .take_custom::<OwnedFd>(number, Domain::UNIX.into(), Type::STREAM.into(), WHAT)
-            .or_else(|_| {
-                passed.take_custom(number, Domain::IPV4.into(), Type::STREAM.into(), WHAT)
-            });
+        let mut take = |family: AddressFamily| {
+            let (family, kind) = (family.as_raw().into(), SocketType::STREAM.as_raw());
+            passed.take_custom::<OwnedFd>(number, family, kind.cast_signed(), WHAT)
+        };
+        let socket = take(AddressFamily::UNIX).or_else(|_| take(AddressFamily::INET));
         let socket = socket.and_then(|socket| check(socket.ok_or(io::ErrorKind::NotFound)?));
         Ok(ActivatedSocket {
             name: name.to_owned(),
@@ -152,7 +154,7 @@ fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Err
     let file = match &at {
         ListenAt::Unix { path, .. } => {
             let file = SocketFile::of(path).map_err(|error| unusable(&at.to_string(), error))?;
-            // Until this process is to go on with it the file is another one's.
+            // Until the takeover is complete the file belongs to the predecessor.
             file.set_unlink(UnlinkPolicy::Keep);
             Some(Arc::new(file))
         }
@@ -163,13 +165,19 @@ fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Err
 }
 
 fn check(socket: OwnedFd) -> io::Result<OwnedFd> {
-    let known = SockRef::from(&socket);
-    let is_known = matches!(known.domain()?, Domain::IPV4 | Domain::IPV6 | Domain::UNIX);
-    match is_known && known.r#type()? == Type::STREAM && known.is_listener()? {
+    let family = sockopt::socket_domain(&socket)?;
+    let is_known = [
+        AddressFamily::INET,
+        AddressFamily::INET6,
+        AddressFamily::UNIX,
+    ]
+    .contains(&family);
+    let is_stream = sockopt::socket_type(&socket)? == SocketType::STREAM;
+    match is_known && is_stream && sockopt::socket_acceptconn(&socket)? {
         true => Ok(socket),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("it is no {WHAT}"),
+            format!("it is not a {WHAT}"),
         )),
     }
 }

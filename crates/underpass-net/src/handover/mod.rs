@@ -1,5 +1,5 @@
-//! Listening sockets from outside of this process: from a service manager, from an earlier process
-//! of the same server, and to the process that succeeds this one.
+//! Listening sockets that are passed between processes: from a service manager, from a predecessor,
+//! and to a successor.
 
 pub(crate) mod inherit;
 pub(crate) mod socket;

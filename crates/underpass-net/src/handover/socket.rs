@@ -1,5 +1,5 @@
-//! What a server and its successor say to each other: over a socket that keeps messages apart, a
-//! line of text and at most one descriptor each.
+//! The messages between a server and its successor: over a `SOCK_SEQPACKET` socket, a line of text
+//! and at most one descriptor each.
 //!
 //! ```text
 //!  old ──► "socket 127.0.0.1:8080" + descriptor     as many as there are
@@ -8,9 +8,8 @@
 //!  new ──► "ready", or "failed" and why
 //! ```
 //!
-//! Descriptors travel as messages (`SCM_RIGHTS`, unix(7)), not by number: nothing is inherited by
-//! accident, and no number has to be believed. Old and new may be different versions; this is the
-//! part that must not change.
+//! Descriptors are passed as messages (`SCM_RIGHTS`, unix(7)), not inherited by number: nothing is
+//! inherited by accident. The two processes may be different versions; this format must not change.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -25,7 +24,7 @@ use rustix::net::{
 
 use crate::limits::HANDOVER_BYTES_MAX;
 
-/// The variable by which the new process knows what its standard input is.
+/// The variable that announces the socket on the standard input of the new process.
 pub(crate) const VARIABLE: &str = "UNDERPASS_HANDOVER";
 
 pub(crate) const SOCKET: &str = "socket ";
@@ -51,10 +50,10 @@ impl HandoverSocket {
         )?)
     }
 
-    /// An end on which nothing waits for longer than `patience`.
-    pub(crate) fn new(socket: OwnedFd, patience: Duration) -> io::Result<HandoverSocket> {
+    /// An end whose calls block for at most `timeout`.
+    pub(crate) fn new(socket: OwnedFd, timeout: Duration) -> io::Result<HandoverSocket> {
         for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, direction, Some(patience))?;
+            sockopt::set_socket_timeout(&socket, direction, Some(timeout))?;
         }
         Ok(HandoverSocket { socket })
     }
@@ -72,7 +71,7 @@ impl HandoverSocket {
         Ok(())
     }
 
-    /// The next message; nothing if the other side is gone.
+    /// Receives the next message; none if the other process is gone.
     pub(crate) fn receive(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -105,11 +104,11 @@ mod tests {
 
     #[test]
     fn messages_arrive_one_by_one_with_their_descriptors() {
-        let patience = Duration::from_secs(10);
+        let timeout = Duration::from_secs(10);
         let (one, other) = HandoverSocket::pair().unwrap();
         let (one, other) = (
-            HandoverSocket::new(one, patience).unwrap(),
-            HandoverSocket::new(other, patience).unwrap(),
+            HandoverSocket::new(one, timeout).unwrap(),
+            HandoverSocket::new(other, timeout).unwrap(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         one.send("socket a", Some(listener.as_fd())).unwrap();

@@ -1,4 +1,4 @@
-//! Hands everything that is listened on to a new process, the successor.
+//! Passes all listening sockets to a new process, the successor.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::Listeners;
 
-/// Starts `command` and returns when it takes connections.
+/// Starts `command` and returns when it accepts connections.
 ///
 /// # Errors
 /// [`Error::Upgrade`]; the process is gone.
@@ -29,11 +29,12 @@ pub(crate) fn hand_over(
         .env_remove("LISTEN_FDNAMES");
     let program = command.get_program().to_string_lossy().into_owned();
     let started = command.spawn();
-    // With it goes our copy of the other end, or its closing would never be seen.
+    // Closes our copy of the other end: otherwise its end would never be seen.
     drop(command);
     let mut child = started.map_err(|error| failed(&program, &error))?;
-    let told = tell(&peer_process, listeners, activated).and_then(|()| peer_process.receive());
-    let why = match told {
+    let answer =
+        pass_sockets(&peer_process, listeners, activated).and_then(|()| peer_process.receive());
+    let why = match answer {
         Ok(Some((text, _))) if text == READY => return Ok(child),
         Ok(Some((text, _))) => text.strip_prefix(FAILED).unwrap_or(&text).to_owned(),
         Ok(None) => "it ended before it was ready".to_owned(),
@@ -49,7 +50,7 @@ pub(crate) fn hand_over(
     Err(Error::Upgrade { why })
 }
 
-fn tell(
+fn pass_sockets(
     peer_process: &HandoverSocket,
     listeners: &Listeners,
     activated: &[ActivatedSocket],
@@ -69,7 +70,7 @@ fn tell(
     peer_process.send(END, None)
 }
 
-/// A reset is an end with words unread.
+/// A reset is an end with unread messages.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     gone.contains(&error.kind())

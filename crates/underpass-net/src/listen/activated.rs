@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-/// A socket of the service manager's. It is kept for as long as the server lives, so that a reload
-/// can take it up again.
+/// A socket from the service manager. It stays open as long as the server lives, so that a reload
+/// can use it again.
 #[derive(Debug)]
 pub(crate) struct ActivatedSocket {
     pub(crate) name: String,

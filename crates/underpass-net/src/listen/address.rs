@@ -1,4 +1,4 @@
-//! Where a server is to listen, where it listens, and who is at the other end.
+//! Addresses: to listen on, listened on, and of peers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// A place to listen, as it is asked for.
+/// An address to listen on, as configured. It identifies the listener.
 ///
 /// # Examples
 /// ```
@@ -25,29 +25,29 @@ use serde::Deserialize;
 #[serde(try_from = "String")]
 pub enum ListenAt {
     /// `ADDR:PORT`, the address of version 6 in brackets. With port 0 the kernel chooses a port.
-    /// `[::]` takes version 4 as well, unless the same port of `0.0.0.0` is listened on beside it.
+    /// `[::]` includes IPv4, unless an IPv4 address with the same port is listened on too.
     Tcp(SocketAddr),
-    /// `unix:/path`, or `unix:/path,mode=0660`: a Unix stream socket. Whoever may write to the file
-    /// may connect.
+    /// `unix:/path`, or `unix:/path,mode=0660`: a Unix stream socket. Connecting needs write
+    /// permission for the file.
     Unix {
-        /// The socket's file. A dead server's is replaced, and ours removed at the end.
+        /// The socket's file. A stale file is replaced; the file is removed at the end.
         path: PathBuf,
-        /// Its permissions, whatever the umask is; 0666 where none are named.
+        /// Its permissions, independent of the umask; 0666 by default.
         mode: u32,
     },
     /// `systemd`, or `systemd:NAME`: sockets that the service manager has opened
-    /// (sd_listen_fds(3)), all of them or those whose `FileDescriptorName=` is NAME.
+    /// (sd_listen_fds(3)), all of them or only with `FileDescriptorName=NAME`.
     Systemd {
-        /// Which of them.
+        /// The name; all sockets without one.
         name: Option<String>,
     },
 }
 
-/// Permissions of a Unix socket's file where none are asked for: who gets to its folder may
-/// connect, as with a port of this machine.
+/// Default permissions of a Unix socket's file: every local user who can reach the folder may
+/// connect, as with a TCP port.
 const SOCKET_MODE: u32 = 0o666;
 
-/// Text that names no place to listen.
+/// Text that is not an address to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadListenAt {
     text: String,
@@ -139,7 +139,7 @@ impl fmt::Display for ListenAt {
     }
 }
 
-/// Where a server listens, with the port that the kernel chose if it was asked to.
+/// An address that is listened on, with the port that the kernel chose for port 0.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// An address and a port.
@@ -157,17 +157,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The address of a peer.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PeerAddress {
-    /// A host, here or elsewhere.
+    /// The address of a TCP peer.
     Tcp(SocketAddr),
-    /// A process of this machine, by a Unix socket, which tells no address.
+    /// A local process that connected through a Unix socket, which has no address.
     Unix,
 }
 
 impl PeerAddress {
-    /// The address, where there is one.
+    /// The IP address, if there is one.
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             PeerAddress::Tcp(address) => Some(address.ip()),

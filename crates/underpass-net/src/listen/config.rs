@@ -2,8 +2,8 @@
 
 use crate::listen::address::ListenAt;
 
-/// A socket to listen on, and what is spoken on it. The address identifies the socket: a reload that
-/// names the same address keeps the socket with its queue, whatever stands beside the address.
+/// A socket to listen on, and what is spoken on it. The address identifies the socket: a reload
+/// that names the same address keeps the socket with its queue, whatever stands beside the address.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig<S> {
     /// Where to listen.

@@ -1,22 +1,23 @@
-//! Everything that a server listens on, for as long as it lives: generations of workers come and
-//! go, and get duplicates.
+//! All listening sockets of a server. They outlive the generations of workers, which have
+//! duplicates of them.
 //!
-//! An address of TCP has a socket, and with it a queue, for each worker (`SO_REUSEPORT`): the
-//! kernel spreads connections, and no worker wakes for another one's. A socket that is closed takes
-//! the connections in its queue with it, so none is while its address is listened on: a server with
-//! fewer workers than before gives some of them several sockets.
+//! A TCP address has a socket, and with it a queue, for each worker (`SO_REUSEPORT`): the kernel
+//! distributes connections, and a worker wakes only for its own. Closing a socket resets the
+//! connections in its queue, so no socket is closed while its address is listened on: with fewer
+//! workers than before, some of them have several sockets.
 //!
-//! A Unix socket and one that a service manager opened are single; all workers wait for it, each
-//! connection wakes those that have nothing to do, and one of them gets it. That is an `accept`
-//! in vain per idle worker, which has nothing better to do; `EPOLLEXCLUSIVE` would save it at the
-//! price of waking the same worker first, whatever it has to do.
+//! A Unix socket, and one from a service manager, is a single socket. All workers wait for it; each
+//! connection wakes the idle ones, and one of them accepts it. The others have called `accept` in
+//! vain, while they were idle. `EPOLLEXCLUSIVE` would save those calls, but prefers the same
+//! worker, however busy it is.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, SockRef};
+use rustix::net::{AddressFamily, getsockname};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
@@ -27,13 +28,13 @@ use crate::listen::identity::ListenerIdentity;
 use crate::listen::tcp::{self, Ipv4Mapped};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 
-/// Duplicates of them are the same sockets.
+/// The listeners of a server. A duplicate refers to the same sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     all: Vec<Listener>,
 }
 
-/// One address that is listened on.
+/// The sockets of one address.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) at: ListenAt,
@@ -58,8 +59,8 @@ impl Listeners {
         self.all.is_empty()
     }
 
-    /// Listens wherever is `wanted`, on the sockets of `before` where they are there already, and
-    /// makes sockets for `workers`. Nothing about `before` changes where it fails.
+    /// Opens listeners for `wanted`, with the sockets of `before` where they exist, and enough
+    /// queues for `workers`. `before` does not change if it fails.
     pub(crate) fn open(
         wanted: &[ListenerConfig<()>],
         workers: usize,
@@ -91,7 +92,7 @@ impl Listeners {
         for listener in &all {
             listener.apply_limits(&limits_of(listener.access, limits))?;
         }
-        // Last of all: a queue that is opened gets connections, and loses them when it is closed.
+        // Last: a queue gets connections once it is open, and loses them when it is closed.
         for listener in &mut all {
             let limits = limits_of(listener.access, limits);
             listener.add_queues(workers, ipv4_mapped(&listener.at, &places), &limits)?;
@@ -99,7 +100,7 @@ impl Listeners {
         Ok(Listeners { all })
     }
 
-    /// Those that another server has handed over.
+    /// The listeners that a predecessor has passed.
     pub(crate) fn of(all: Vec<Listener>) -> Listeners {
         Listeners { all }
     }
@@ -122,8 +123,8 @@ impl Listeners {
             .collect()
     }
 
-    /// What each of `workers` takes connections from: at least one socket of every address, and no
-    /// socket is left out.
+    /// The sockets of each of `workers`: at least one of every address, and every socket is
+    /// assigned.
     pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<AssignedSocket>>, Error> {
         let mut shares: Vec<Vec<AssignedSocket>> = (0..workers).map(|_| Vec::new()).collect();
         for listener in &self.all {
@@ -151,7 +152,7 @@ impl Listeners {
         stay.filter_map(|listener| listener.file).collect()
     }
 
-    /// Says what becomes of the files of Unix sockets.
+    /// Sets what happens to the files of Unix sockets.
     pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
         for file in self
             .all
@@ -163,7 +164,7 @@ impl Listeners {
     }
 }
 
-/// Sockets for one entry: those of before, or new ones.
+/// The sockets of one entry: existing or new ones.
 fn open(
     at: &ListenAt,
     wanted: &[ListenAt],
@@ -213,7 +214,7 @@ fn activated_by(
     }
 }
 
-/// Whether two entries are the same place; the mode of a socket's file can change.
+/// Whether two entries name the same socket; the mode of its file can change.
 fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     match (one, other) {
         (ListenAt::Unix { path, .. }, ListenAt::Unix { path: other, .. }) => path == other,
@@ -221,7 +222,7 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     }
 }
 
-/// Version 4 is left to the listener that asks for it.
+/// IPv4 connections belong to the listener that names an IPv4 address.
 fn ipv4_mapped(at: &ListenAt, wanted: &[ListenAt]) -> Ipv4Mapped {
     let ListenAt::Tcp(SocketAddr::V6(address)) = at else {
         return Ipv4Mapped::Included;
@@ -244,7 +245,7 @@ fn duplicate(socket: &OwnedFd) -> Result<OwnedFd, Error> {
 }
 
 impl Listener {
-    /// A socket that listens already.
+    /// A listener with an existing socket.
     pub(crate) fn of(
         at: ListenAt,
         socket: OwnedFd,
@@ -295,9 +296,9 @@ impl Listener {
         })
     }
 
-    /// One socket for each worker, where this server has opened the first one. Where the kernel
-    /// refuses more after a reload or an upgrade, because the process has another user or fewer
-    /// rights than the one that took the port, workers share those that are there.
+    /// Opens one socket for each worker, if this server has opened the first one. Where the kernel
+    /// refuses more after a reload or an upgrade, because the process runs as another user or with
+    /// fewer privileges than the one that bound the port, workers share the existing ones.
     fn add_queues(
         &mut self,
         workers: usize,
@@ -317,10 +318,10 @@ impl Listener {
         Ok(())
     }
 
-    /// What may have changed since the socket was made.
+    /// Applies limits that may have changed since the sockets were opened.
     fn apply_limits(&self, limits: &ConnectionLimits) -> Result<(), Error> {
         for socket in &self.sockets {
-            let set = tcp::set_options(&SockRef::from(socket), limits);
+            let set = tcp::set_options(socket, limits);
             set.map_err(|source| Error::Inherited {
                 what: self.at.to_string(),
                 source,
@@ -333,7 +334,7 @@ impl Listener {
     }
 }
 
-/// Of the limits, those that hold on a listener.
+/// The limits that apply to a listener.
 fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLimits {
     match access {
         ListenerAccess::Clients => limits.clone(),
@@ -345,18 +346,12 @@ fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLim
     }
 }
 
-fn address_of(socket: &OwnedFd) -> std::io::Result<Address> {
-    let socket = SockRef::from(socket);
-    if socket.domain()? == Domain::UNIX {
-        return Ok(Address::Unix(unix::path_of(&socket)?));
+fn address_of(socket: &OwnedFd) -> io::Result<Address> {
+    let address = getsockname(socket)?;
+    if address.address_family() == AddressFamily::UNIX {
+        return Ok(Address::Unix(unix::path_of(address)?));
     }
-    let address = socket.local_addr()?.as_socket();
-    address.map(Address::Tcp).ok_or_else(|| {
-        std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            "it is neither a TCP nor a Unix socket",
-        )
-    })
+    Ok(Address::Tcp(address.try_into()?))
 }
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
-//! Takes the port: one listener for each worker, all on the same address.
+//! TCP listeners: one socket for each worker, all on the same address.
 //!
-//! The kernel spreads connections over listeners that share a port by `SO_REUSEPORT`. It would
+//! The kernel distributes connections over listeners that share a port by `SO_REUSEPORT`. It would
 //! also let a second instance of this program, started by the same user, share the port silently
-//! and take half of the connections. So the first listener takes the port *without* that option,
-//! which fails if anybody has it, and turns the option on afterwards, for its siblings only.
+//! and get half of the connections. So the first listener binds *without* that option, which fails
+//! if the port is in use, and sets the option afterwards, for its siblings only.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::sockopt;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use rustix::io::ioctl_fionbio;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
 
-/// Which addresses of version 4 a listener on one of version 6 takes.
+/// Whether an IPv6 listener accepts IPv4 connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ipv4Mapped {
-    /// Those of the same port, where it listens on all addresses.
+    /// It does, if it listens on all addresses.
     Included,
-    /// None: another listener has them.
+    /// It does not: another listener accepts them.
     Excluded,
 }
 
-/// Takes `address`: nobody else has it. Where port 0 is asked for, the kernel chooses one.
+/// Binds `address` exclusively. For port 0 the kernel chooses a port.
 pub(crate) fn bind_first(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
@@ -32,10 +32,8 @@ pub(crate) fn bind_first(
 ) -> Result<OwnedFd, Error> {
     let socket = socket(address, ipv4_mapped, limits)?;
     bind(&socket, address, limits)?;
-    socket
-        .set_reuse_port(true)
-        .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
-    Ok(socket.into())
+    share_port(&socket, address)?;
+    Ok(socket)
 }
 
 /// One more listener on the address of a [`first`] one, with its own queue.
@@ -45,27 +43,22 @@ pub(crate) fn bind_sibling(
     limits: &ConnectionLimits,
 ) -> Result<OwnedFd, Error> {
     let socket = socket(address, ipv4_mapped, limits)?;
-    socket
-        .set_reuse_port(true)
-        .map_err(|source| sorted(address, "setsockopt(SO_REUSEPORT)", source))?;
+    share_port(&socket, address)?;
     bind(&socket, address, limits)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
-/// Sets what accepted connections inherit, which saves setting it on each.
-pub(crate) fn set_options(socket: &SockRef<'_>, limits: &ConnectionLimits) -> io::Result<()> {
-    socket.set_nonblocking(true)?;
-    if socket.domain()? == Domain::UNIX {
+/// Sets options that accepted connections inherit, which saves a call for each.
+pub(crate) fn set_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
+    ioctl_fionbio(&socket, true)?;
+    if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
         return Ok(());
     }
-    set_stream_options(&**socket, limits)?;
-    Ok(underpass::tcp::defer_accept(
-        &**socket,
-        limits.defer_accept,
-    )?)
+    set_stream_options(&socket, limits)?;
+    Ok(underpass::tcp::defer_accept(&socket, limits.defer_accept)?)
 }
 
-/// Sets what every connection of TCP has.
+/// Sets the options of every TCP connection.
 pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     // Without a limit too: a reload may have removed one.
@@ -80,27 +73,33 @@ fn socket(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
     limits: &ConnectionLimits,
-) -> Result<Socket, Error> {
-    let make = || -> io::Result<Socket> {
-        let (domain, protocol) = (Domain::for_address(address), Some(Protocol::TCP));
-        let socket = Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
-        socket.set_reuse_address(true)?;
+) -> Result<OwnedFd, Error> {
+    let make = || -> io::Result<OwnedFd> {
+        let family = match address.is_ipv6() {
+            true => AddressFamily::INET6,
+            false => AddressFamily::INET,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
         if address.is_ipv6() {
-            socket.set_only_v6(ipv4_mapped == Ipv4Mapped::Excluded)?;
+            sockopt::set_ipv6_v6only(&socket, ipv4_mapped == Ipv4Mapped::Excluded)?;
         }
-        set_options(&SockRef::from(&socket), limits)?;
+        set_options(&socket, limits)?;
         Ok(socket)
     };
     make().map_err(|source| sorted(address, "socket", source))
 }
 
-fn bind(socket: &Socket, address: SocketAddr, limits: &ConnectionLimits) -> Result<(), Error> {
-    socket
-        .bind(&address.into())
-        .map_err(|source| sorted(address, "bind", source))?;
-    socket
-        .listen(limits.backlog)
-        .map_err(|source| sorted(address, "listen", source))
+fn share_port(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
+    sockopt::set_socket_reuseport(socket, true)
+        .map_err(|errno| sorted(address, "setsockopt(SO_REUSEPORT)", errno.into()))
+}
+
+fn bind(socket: &OwnedFd, address: SocketAddr, limits: &ConnectionLimits) -> Result<(), Error> {
+    rustix::net::bind(socket, &address).map_err(|errno| sorted(address, "bind", errno.into()))?;
+    rustix::net::listen(socket, limits.backlog)
+        .map_err(|errno| sorted(address, "listen", errno.into()))
 }
 
 fn sorted(address: SocketAddr, call: &'static str, source: io::Error) -> Error {
@@ -180,11 +179,8 @@ mod tests {
         let listeners = listen(any_port(), 1, &limits).unwrap();
         let _client = TcpStream::connect(listeners[0].local_addr().unwrap()).unwrap();
         let (accepted, _) = listeners[0].accept().unwrap();
-        let accepted = SockRef::from(&accepted);
-        assert!(accepted.tcp_nodelay().unwrap());
-        assert_eq!(
-            accepted.tcp_user_timeout().unwrap(),
-            Some(limits.acknowledge_timeout)
-        );
+        assert!(accepted.nodelay().unwrap());
+        let timeout = sockopt::tcp_user_timeout(&accepted).unwrap();
+        assert_eq!(u128::from(timeout), limits.acknowledge_timeout.as_millis());
     }
 }

@@ -1,42 +1,48 @@
-//! Unix sockets: their listeners, and the files by which they are found.
+//! Unix listeners and the files of their sockets.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with,
+};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
 
-/// Listens on `path`, whose file gets the permissions `mode` before anybody can connect.
+/// Listens on `path`, whose file has the permissions `mode` before connections are accepted.
 pub(crate) fn listen(
     path: &Path,
     mode: u32,
     limits: &ConnectionLimits,
 ) -> Result<(OwnedFd, SocketFile), Error> {
-    let failed = |call| move |source| unusable(path, call, source);
-    let socket =
-        Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(failed("socket"))?;
-    let address = SockAddr::unix(path).map_err(failed("the path"))?;
-    match socket.bind(&address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            replace(path, || socket.bind(&address).map_err(failed("bind")))?;
+    let failed = |call| move |source: Errno| unusable(path, call, source.into());
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.map_err(failed("socket"))?;
+    let address = SocketAddrUnix::new(path).map_err(failed("the path"))?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            replace(path, || bind(&socket, &address).map_err(failed("bind")))?;
         }
         bound => bound.map_err(failed("bind"))?,
     }
-    let file = SocketFile::of(path).map_err(failed("stat"))?;
+    let file = SocketFile::of(path).map_err(|source| unusable(path, "stat", source))?;
     set_mode(path, mode)?;
-    socket.listen(limits.backlog).map_err(failed("listen"))?;
-    Ok((socket.into(), file))
+    rustix::net::listen(&socket, limits.backlog).map_err(failed("listen"))?;
+    Ok((socket, file))
 }
 
-/// Gives the file of a socket its permissions.
+/// Sets the permissions of a socket's file.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
     let is_set = fs::symlink_metadata(path).is_ok_and(|known| known.mode() & 0o7777 == mode);
     // A process that has become another user may not change what need not be changed.
@@ -47,8 +53,8 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
         .map_err(|source| unusable(path, "chmod", source))
 }
 
-/// Removes what a dead server has left at `path` and calls `bind`. The folder is locked meanwhile:
-/// of two servers that find the same remains, the later one would remove the socket of the first.
+/// Removes a stale socket at `path` and calls `bind`. The folder is locked meanwhile: of two
+/// servers that find the same stale file, the later one would remove the socket of the first.
 fn replace(path: &Path, bind: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     let failed = |call| move |source| unusable(path, call, source);
     let parent = path.parent().unwrap_or(Path::new("/"));
@@ -64,7 +70,7 @@ fn replace(path: &Path, bind: impl FnOnce() -> Result<(), Error>) -> Result<(), 
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
         Ok(_) => return Err(Error::PathTaken { path: path.into() }),
-        // A full queue is somebody's.
+        // A full queue belongs to a running server.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             return Err(Error::PathTaken { path: path.into() });
         }
@@ -82,23 +88,24 @@ fn unusable(path: &Path, call: &'static str, source: io::Error) -> Error {
     }
 }
 
-/// The path of a Unix listener, empty where it has none.
-pub(crate) fn path_of(socket: &SockRef<'_>) -> io::Result<PathBuf> {
-    let address = socket.local_addr()?;
-    Ok(address.as_pathname().map(PathBuf::from).unwrap_or_default())
+/// The path in the address of a Unix listener, empty where it has none.
+pub(crate) fn path_of(address: SocketAddrAny) -> io::Result<PathBuf> {
+    let address = SocketAddrUnix::try_from(address)?;
+    let path = address.path_bytes().unwrap_or_default();
+    Ok(OsStr::from_bytes(path).into())
 }
 
-/// What becomes of a socket's file when this process listens no more.
+/// What happens to a socket's file when this process closes the listener.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum UnlinkPolicy {
-    /// It goes.
+    /// It is removed.
     Unlink,
-    /// Another process goes on with it.
+    /// It stays: another process uses it.
     Keep,
 }
 
-/// The file of a socket that this server listens on. Whoever drops it last takes it away, unless
-/// it is another one by then, or a successor goes on with it.
+/// The file of a listening socket. It is removed when the last reference is dropped, unless it has
+/// been replaced by then, or a successor uses it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -125,8 +132,8 @@ impl SocketFile {
 }
 
 impl Drop for SocketFile {
-    /// Not in an explicit end: a listener may go because another one could not be had, because a
-    /// configuration has it no more, or because the server stops.
+    /// Not in an explicit end: a listener is closed because another one could not be opened,
+    /// because a configuration does not list it any more, or because the server stops.
     fn drop(&mut self) {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
@@ -134,7 +141,7 @@ impl Drop for SocketFile {
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode));
         if is_ours {
-            // A file that stays is replaced by the next server.
+            // A file that cannot be removed is replaced by the next server.
             let _ = fs::remove_file(&self.path);
         }
     }

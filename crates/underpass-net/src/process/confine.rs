@@ -1,4 +1,4 @@
-//! Workers give up what serving does not need, by Landlock (landlock(7)).
+//! Confines workers with Landlock (landlock(7)) to what serving needs.
 //!
 //! A worker confines its own thread, and with it every thread that it makes; the main thread keeps
 //! its rights, so that it can go on reading configurations and starting programs. What is given up
@@ -34,23 +34,23 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confine {
-    /// As far as this kernel can.
+    /// As far as this kernel supports it.
     #[default]
     Auto,
-    /// They are, at least in all that concerns files, or nothing starts.
+    /// Workers are confined, at least in all that concerns files, or the server does not start.
     Required,
-    /// They are not.
+    /// Workers are not confined.
     Off,
 }
 
-/// What holds for a worker.
+/// How far a worker is confined.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Confinement {
-    /// Nothing, as was asked for.
+    /// Not at all, as configured.
     Off,
-    /// Nothing, and why.
+    /// Not at all, and the reason.
     Impossible(String),
-    /// What this ABI of Landlock has.
+    /// As far as this ABI of Landlock reaches.
     Holds {
         /// The version, at least 1.
         abi: i32,
@@ -67,7 +67,7 @@ const REQUIRED: i32 = ABI::V3 as i32;
 /// It cannot be undone.
 ///
 /// # Errors
-/// [`Error::Confine`] where it is [`Confine::Required`] and not to be had. The thread may be
+/// [`Error::Confine`] where `how` is [`Confine::Required`] and the kernel cannot. The thread may be
 /// confined in part.
 pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Error> {
     if how == Confine::Off {
@@ -78,11 +78,11 @@ pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Er
             abi: effective_abi as i32,
         },
         Ok(LandlockStatus::NotEnabled) => {
-            Confinement::Impossible("Landlock is not switched on (lsm= of the kernel)".into())
+            Confinement::Impossible("Landlock is not enabled (lsm= of the kernel)".into())
         }
-        Ok(LandlockStatus::NotImplemented) => {
-            Confinement::Impossible("this kernel has no Landlock, or a filter forbids it".into())
-        }
+        Ok(LandlockStatus::NotImplemented) => Confinement::Impossible(
+            "this kernel has no Landlock, or a system call filter forbids it".into(),
+        ),
         Err(error) => Confinement::Impossible(error.to_string()),
     };
     match (how, &holds) {
@@ -97,7 +97,7 @@ pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Er
 }
 
 impl Confine {
-    /// Finds out what would hold, by confining a thread that ends at once.
+    /// Finds out how far workers can be confined, by confining a thread that ends at once.
     ///
     /// # Errors
     /// As [`confine`].
@@ -141,7 +141,7 @@ impl FromStr for Confine {
             "auto" => Ok(Confine::Auto),
             "required" => Ok(Confine::Required),
             "off" => Ok(Confine::Off),
-            _ => Err("it is one of auto, required, off".into()),
+            _ => Err("expected one of auto, required, off".into()),
         }
     }
 }
@@ -149,16 +149,16 @@ impl FromStr for Confine {
 impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Confinement::Off => f.write_str("workers are not confined, as asked"),
+            Confinement::Off => f.write_str("workers are not confined, as configured"),
             Confinement::Impossible(why) => write!(f, "workers are not confined: {why}"),
             Confinement::Holds { abi } => {
                 write!(f, "workers are confined by Landlock (ABI {abi}): ")?;
-                f.write_str("they can read what is served, and write or execute nothing")?;
+                f.write_str("they can only read what is served")?;
                 if *abi >= ABI::V4 as i32 {
-                    f.write_str("; nor connect to anybody")?;
+                    f.write_str("; they cannot connect")?;
                 }
                 if *abi >= ABI::V6 as i32 {
-                    f.write_str("; nor signal other processes")?;
+                    f.write_str("; they cannot signal other processes")?;
                 }
                 Ok(())
             }

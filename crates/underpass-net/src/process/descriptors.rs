@@ -1,4 +1,4 @@
-//! How many descriptors this process may have, and how many connections that carries.
+//! The descriptor limit of the process, and how many connections fit into it.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,5 +1,5 @@
-//! Tells a service manager how the server is (sd_notify(3)): lines of text in a datagram to the
-//! socket that it names. The protocol is stable and small enough to need no library.
+//! Reports the state of the server to a service manager (sd_notify(3)): lines of text in a datagram
+//! to the socket that it names. The protocol is stable and small enough to need no library.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,54 +10,54 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The way to the service manager, or to nobody.
+/// Sends notifications to the service manager, if there is one.
 #[derive(Debug)]
 pub struct Notifier {
     manager: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl Notifier {
-    /// To whoever `NOTIFY_SOCKET` names. Where it is not set, or cannot be used, nobody is told.
+    /// A notifier for the socket in `NOTIFY_SOCKET`. Where it is not set, or cannot be used,
+    /// notifications are discarded.
     pub fn from_environment() -> Notifier {
         let name = env::var_os("NOTIFY_SOCKET");
         let manager = name.filter(|name| !name.is_empty()).map(|name| of(&name));
         let manager = manager.transpose().inspect_err(|error| {
-            tracing::warn!("the service manager is not told anything: NOTIFY_SOCKET: {error}");
+            tracing::warn!("cannot notify the service manager: NOTIFY_SOCKET: {error}");
         });
         Notifier {
             manager: manager.ok().flatten(),
         }
     }
 
-    /// It takes connections; also the end of a reload.
+    /// Connections are accepted; also the end of a reload.
     pub fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={}", one_line(status)));
+        self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// It begins to read its configuration anew. The time tells the service manager which of
-    /// several requests this answers.
+    /// A reload begins. The time shows the service manager which of several requests this answers.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
-    /// Another process goes on with the service.
+    /// Another process continues the service.
     pub fn succeeded_by(&self, process: u32) {
-        self.tell(&format!("MAINPID={process}\nREADY=1"));
+        self.send(&format!("MAINPID={process}\nREADY=1"));
     }
 
-    /// It begins to stop.
+    /// The server begins to stop.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    fn tell(&self, text: &str) {
+    fn send(&self, text: &str) {
         let Some((socket, manager)) = &self.manager else {
             return;
         };
         if let Err(error) = socket.send_to_addr(text.as_bytes(), manager) {
-            tracing::warn!("the service manager was not told: {error}");
+            tracing::warn!("cannot notify the service manager: {error}");
         }
     }
 }
@@ -68,7 +68,7 @@ fn of(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
         _ => SocketAddr::from_pathname(name)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A service manager that does not listen holds up nobody.
+    // A service manager that does not read must not block the server.
     socket.set_nonblocking(true)?;
     Ok((socket, manager))
 }

@@ -1,4 +1,4 @@
-//! What signals ask for.
+//! Actions requested by signals.
 
 use std::io;
 use std::thread;
@@ -7,25 +7,25 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
 
-/// What a signal asks for.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SignalAction {
-    /// SIGINT, SIGTERM: stop; once more: at once.
+    /// SIGINT, SIGTERM: stop; a second one: at once.
     Stop,
-    /// SIGHUP: read the configuration anew.
+    /// SIGHUP: reload the configuration.
     Reload,
-    /// SIGUSR1: open logs anew.
+    /// SIGUSR1: reopen logs.
     Reopen,
-    /// SIGUSR2: let the program's file take over.
+    /// SIGUSR2: replace this process by a new one of the same program.
     Upgrade,
 }
 
-/// From now on these signals call `obey` instead of ending the process, one after another on a
-/// thread of their own, which must not be held up. Signals that come while it is busy are one.
-/// Returns at once; the thread lives as long as the process.
+/// Calls `obey` for each of these signals instead of ending the process. The calls are made one
+/// after another on a separate thread and should not block; signals that arrive during a call are
+/// merged. Returns at once; the thread lives as long as the process.
 ///
 /// # Errors
-/// [`Error::Worker`] if the thread cannot be made or the signals not be taken.
+/// [`Error::Worker`] if the thread cannot be created or the signals cannot be watched.
 pub fn watch_signals(obey: impl FnMut(SignalAction) + Send + 'static) -> Result<(), Error> {
     let failed = |source| Error::Worker {
         doing: "watch for signals",

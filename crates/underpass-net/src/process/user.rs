@@ -1,4 +1,4 @@
-//! Becomes somebody with fewer rights, for good.
+//! Switches the process to a user with fewer privileges, permanently.
 
 use std::ffi::CString;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 
-/// Who a server runs as: `NAME` or `NAME:GROUP`, each a name or a number.
+/// The user that a server runs as: `NAME` or `NAME:GROUP`, each a name or a number.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct User {
@@ -29,12 +29,13 @@ struct UserIds {
 }
 
 impl User {
-    /// The whole process, with all of its threads, becomes this user, and cannot go back. With a
-    /// group it has that group only, without it those of the user. Does nothing if it is the user
-    /// already. May read the data bases of users and block on them.
+    /// Switches the whole process, with all threads, to this user; it cannot switch back. With a
+    /// group, the process has only that group; without one, it has the groups of the user. Does
+    /// nothing if it runs as the user already. May block while it reads the databases of users and
+    /// groups.
     ///
     /// # Errors
-    /// [`Error::User`]. The process may have changed in part and must not go on.
+    /// [`Error::User`]. The process may have switched in part and must not go on.
     pub fn assume(&self) -> Result<(), Error> {
         let failed = |why: String| Error::User {
             name: self.to_string(),
@@ -42,20 +43,20 @@ impl User {
         };
         let identity = self.identity().map_err(failed)?;
         if identity.user.is_root() {
-            return Err(failed("root has all rights; name another user".into()));
+            return Err(failed("root has all privileges; name another user".into()));
         }
         if identity.is_ours() {
             return Ok(());
         }
         if !unistd::geteuid().is_root() {
-            return Err(failed("only root can become another user".into()));
+            return Err(failed("only root can switch to another user".into()));
         }
         identity.assume().map_err(|why| failed(why.to_owned()))
     }
 
     fn identity(&self) -> Result<UserIds, String> {
-        // Numbers need no data base: where there is none, and where a static binary could not ask
-        // those that libraries bring.
+        // Numbers need no database, which may be missing, or need libraries that a static binary
+        // cannot load.
         if let (Ok(number), Some(Ok(group))) = (
             self.name.parse(),
             self.group.as_ref().map(|group| group.parse()),
@@ -73,7 +74,7 @@ impl User {
             (Some(known), None) => UserIds::with_groups(&known),
             (None, group) => {
                 let number = self.name.parse().map_err(|_| "there is no such user")?;
-                let group = group.ok_or("there is no such user, and no group is named")?;
+                let group = group.ok_or("there is no such user, and no group is given")?;
                 Ok(UserIds::alone(Uid::from_raw(number), group))
             }
         }
@@ -91,11 +92,11 @@ fn group(name: &str) -> Result<Gid, String> {
     }
 }
 
-/// Why a name was not found. Containers have no names, and numbers do.
+/// Why a name was not found. Containers often have no databases; numbers work there.
 fn unread(whose: &str, errno: Errno) -> String {
     match errno {
-        Errno::ENOENT => format!("there is no list of {whose} here; write numbers, UID:GID"),
-        errno => format!("the data base of {whose}: {errno}"),
+        Errno::ENOENT => format!("there is no database of {whose} here; use numbers, UID:GID"),
+        errno => format!("the database of {whose}: {errno}"),
     }
 }
 
@@ -136,10 +137,10 @@ impl UserIds {
         setgid(self.group).map_err(refused)?;
         setuid(self.user).map_err(refused)?;
         if !self.is_ours() {
-            return Err("it took no effect");
+            return Err("the switch had no effect");
         }
         match setuid(Uid::from_raw(0)) {
-            Ok(()) => Err("it could become root again"),
+            Ok(()) => Err("the process could switch back to root"),
             Err(_) => Ok(()),
         }
     }
@@ -154,7 +155,9 @@ impl FromStr for User {
             None => (text, None),
         };
         if name.is_empty() || group.is_some_and(str::is_empty) {
-            return Err(format!("{text:?} is no user; write NAME or NAME:GROUP"));
+            return Err(format!(
+                "{text:?} is not a user; expected NAME or NAME:GROUP"
+            ));
         }
         Ok(User {
             name: name.to_owned(),
@@ -204,7 +207,7 @@ mod tests {
     fn who_does_not_exist_or_is_root_is_refused_by_name() {
         let told = refused("nobody-of-that-name");
         assert!(told.contains("nobody-of-that-name") && told.contains("no such user"));
-        assert!(refused("0").contains("root has all rights"));
+        assert!(refused("0").contains("root has all privileges"));
         assert!(refused("0:no-group-of-that-name").contains("no group"));
     }
 }

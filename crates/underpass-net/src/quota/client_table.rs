@@ -1,8 +1,8 @@
-//! What each client has, over all workers: how many connections, and which bandwidth.
+//! The connections and the rate limiter of each client, over all workers.
 //!
-//! The one table that workers share. It is locked when a connection begins and when it ends, for
-//! the time of a look-up, and does not exist unless a limit is set. It has an entry for each client
-//! that is connected, so connections bound it, and for a bounded number of those that have left.
+//! The one table that workers share. It is locked for a lookup when a connection begins and when it
+//! ends, and does not exist unless a limit is set. It has an entry for each connected client, so
+//! the connection limit bounds it, and for a bounded number of departed clients.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -19,14 +19,14 @@ pub(crate) struct ClientTable {
     table: Mutex<ClientEntries>,
 }
 
-/// What a client may have, if anything of it is limited.
+/// The limits of each client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PerClientLimits {
     connections_max: Option<NonZeroUsize>,
     rate_max: Option<NonZeroU64>,
 }
 
-/// A connection that is counted. It no longer is when this is dropped.
+/// Counts a connection of a client until it is dropped.
 pub(crate) struct ClientPermit {
     table: Arc<ClientTable>,
     client: ClientKey,
@@ -36,20 +36,20 @@ pub(crate) struct ClientPermit {
 #[derive(Default)]
 struct ClientEntries {
     clients: HashMap<ClientKey, ClientUsage>,
-    /// Who has left with bandwidth that is sold, and until when that is. Somebody may have come
-    /// back, and stand here several times.
+    /// Departed clients whose rate is reserved ahead, and until when. A client that has come back
+    /// meanwhile may be listed several times.
     departed: VecDeque<(ClientKey, Instant)>,
 }
 
-/// What a client has.
+/// What a client uses.
 #[derive(Default)]
 struct ClientUsage {
     connections: usize,
     rate_limiter: Option<Arc<RateLimiter>>,
 }
 
-/// Who counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that one customer
-/// of a provider has to himself, and changes the rest of at will.
+/// What counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address, since one
+/// customer of a provider can choose the rest.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum ClientKey {
     V4(Ipv4Addr),
@@ -57,7 +57,7 @@ enum ClientKey {
 }
 
 impl PerClientLimits {
-    /// None where nothing is limited.
+    /// The limits; none where nothing is limited.
     pub(crate) fn by(limits: &ConnectionLimits) -> Option<PerClientLimits> {
         let limits_each = PerClientLimits {
             connections_max: limits.connections_per_client_max,
@@ -80,7 +80,7 @@ impl ClientTable {
         self.each
     }
 
-    /// A seat for one more connection of `address`, if it may have one.
+    /// A permit for one more connection of `address`; none if it has reached its limit.
     pub(crate) fn permit(self: &Arc<ClientTable>, address: IpAddr) -> Option<ClientPermit> {
         let client = ClientKey::of(address);
         let mut table = self.lock();
@@ -103,13 +103,13 @@ impl ClientTable {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ClientEntries> {
-        // Nothing panics while it is locked; a count is right after every step.
+        // Nothing panics while it is locked; the counts are consistent after every step.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ClientPermit {
-    /// What the client's connections may send together, where that is limited.
+    /// The rate limiter of the client, if its rate is limited.
     pub(crate) fn rate_limiter(&self) -> Option<&RateLimiter> {
         self.rate_limiter.as_deref()
     }
@@ -122,7 +122,7 @@ impl Drop for ClientPermit {
 }
 
 impl ClientEntries {
-    /// One connection of a client less.
+    /// Removes one connection of a client.
     fn leave(&mut self, client: ClientKey, now: Instant) {
         if let Entry::Occupied(mut entry) = self.clients.entry(client) {
             let usage = entry.get_mut();
@@ -136,8 +136,8 @@ impl ClientEntries {
         self.forget(now);
     }
 
-    /// Forgets who has left and owes nothing, one after the other, and whoever is too many. Each is
-    /// looked at once for each time it has left.
+    /// Removes departed clients whose reservations are over, and the first ones if there are too
+    /// many. Each entry is looked at once.
     fn forget(&mut self, now: Instant) {
         while let Some((client, until)) = self.departed.front().copied()
             && (until <= now || self.departed.len() > DEPARTED_CLIENTS_MAX)
@@ -145,7 +145,7 @@ impl ClientEntries {
             self.departed.pop_front();
             if let Entry::Occupied(entry) = self.clients.entry(client)
                 && entry.get().connections == 0
-                // Whoever has come back and left again stands further behind.
+                // A client that has come back and departed again has a later entry.
                 && entry.get().reserved_until().is_none_or(|reserved| reserved <= until)
             {
                 entry.remove();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_seats_and_no_more() {
+    fn each_client_has_its_permits_and_no_more() {
         let table = table(2);
         let one = table.permit(ip("192.0.2.1"));
         let _two = table.permit(ip("192.0.2.1")).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_leaves_nothing_behind() {
+    fn a_departed_client_leaves_nothing_behind() {
         let table = table(3);
         let usage: Vec<_> = (0..3).map(|_| table.permit(ip("192.0.2.1"))).collect();
         assert!(table.permit(ip("192.0.2.1")).is_none());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_with_bandwidth_sold_is_remembered_as_long_as_that_lasts() {
+    fn a_client_that_departs_with_a_reservation_is_remembered_as_long_as_that_lasts() {
         let table = limited(1000);
         let hour = Duration::from_secs(3_600);
         let permit = table.permit(ip("192.0.2.1")).unwrap();
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(wait, Duration::ZERO);
         drop(other);
         drop(again);
-        // The first time it left is over, the second is not.
+        // The first reservation is over, the second is not.
         let now = Instant::now();
         table.lock().forget(now + hour);
         assert_eq!(table.lock().clients.len(), 1);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_one_client_have_one_bandwidth() {
+    fn connections_of_one_client_have_one_rate_limiter() {
         let table = limited(1000);
         let permit = |text: &str| table.permit(ip(text)).unwrap();
         let (one, two) = (permit("2001:db8:0:1::1"), permit("2001:db8:0:1:ffff::2"));

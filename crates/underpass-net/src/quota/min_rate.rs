@@ -1,33 +1,33 @@
-//! The least that a peer has to take: who reads a byte a minute must not keep a connection.
+//! Minimum rate: a peer that reads a byte a minute must not keep a connection.
 //!
-//! What counts is what the peer has acknowledged, since the socket's buffer takes megabytes from us
-//! before anything shows. It is looked at once in a window, and only after the first one: answers
-//! that are sent within a window cost nothing. Not the peer's fault, and not counted:
+//! The rate is measured in acknowledged bytes, since the socket's buffer takes megabytes before a
+//! slow peer shows. It is checked once per window, and not in the first one: responses that are
+//! sent within a window cost nothing. Not counted, since the peer is not responsible:
 //!
-//! - time in which everything sent is acknowledged: then our disk is what is waited for;
-//! - time in which the connection waits for its share of a bandwidth.
+//! - time in which everything sent is acknowledged: then the server waits for its disk;
+//! - time in which the connection waits for its turn of a limited rate.
 
 use std::time::{Duration, Instant};
 
 use underpass::tcp::{Outstanding, Reached};
 
-/// Watches one answer.
+/// Monitors one transfer.
 #[derive(Debug)]
 pub(crate) struct MinRateMonitor {
     min_rate: MinRate,
     began: Instant,
-    /// What was acknowledged when the window began; nobody has asked in the first one.
+    /// What was acknowledged when the window began; unknown in the first one.
     acknowledged: Option<u64>,
 }
 
-/// What has to be acknowledged, and over how long that is averaged.
+/// The minimum rate, and the window of its average.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MinRate {
     pub(crate) bytes_per_second: u64,
     pub(crate) window: Duration,
 }
 
-/// What a look at a peer came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub(crate) enum RateJudgement {
@@ -44,18 +44,18 @@ impl MinRateMonitor {
         }
     }
 
-    /// How long until the next look.
+    /// How long until the next check.
     pub(crate) fn until_due(&self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.began);
         self.min_rate.window.saturating_sub(passed)
     }
 
-    /// Leaves out `span`, in which nothing was to be sent.
+    /// Excludes `span`, in which nothing was to be sent.
     pub(crate) fn exclude(&mut self, span: Duration) {
         self.began += span;
     }
 
-    /// Looks at the peer at the end of a window, and begins the next one.
+    /// Judges the peer at the end of a window, and begins the next one.
     pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> RateJudgement {
         let span = now.saturating_duration_since(self.began);
         let before = self.acknowledged.replace(reached.acknowledged);

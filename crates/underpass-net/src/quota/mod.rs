@@ -1,4 +1,4 @@
-//! What a client may take: connections, and bytes per second.
+//! Quotas of clients: connections and bytes per second.
 
 pub(crate) mod client_table;
 pub(crate) mod min_rate;

@@ -1,49 +1,47 @@
-//! What several connections may send together: all of them, or those of one client, whatever worker
-//! they are at.
+//! Limits the rate of several connections together: of all, or of one client, on any worker.
 //!
-//! Time is sold: at R bytes per second a byte costs 1/R of a second, and each turn gets the next
-//! stretch that nobody has. Whoever comes early waits for its stretch, so nobody is passed over and
-//! nobody is woken in vain; what a turn did not use goes back to those who come next. One atomic
-//! word is all that the workers share.
+//! Time is reserved: at R bytes per second a byte takes 1/R of a second, and each turn reserves the
+//! next free interval and waits for its beginning. So turns are served in order, and none is woken
+//! in vain; what a turn did not use is refunded. One atomic word is all that the workers share.
 //!
 //! ```text
-//!  paid up to ──────────────┐
-//!  ── time ──► [turn][turn][turn]│ free from here on; at most BURST of the past is ever sold
+//!  reserved up to ──────────┐
+//!  ── time ──► [turn][turn][turn]│ free from here on; at most BURST of the past is ever reserved
 //! ```
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A rate that is shared.
+/// A rate that connections share.
 pub(crate) struct RateLimiter {
     bytes_per_second: NonZeroU64,
     began: Instant,
-    /// Nanoseconds since then that are sold.
+    /// Nanoseconds since then that are reserved.
     reserved: AtomicU64,
 }
 
-/// Which slot of an answer is asked for.
+/// Which reservation of a response is made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reservation {
-    /// Its first. Whatever time has passed unsold was idle.
+    /// The first one. Unreserved time before it was idle.
     First,
-    /// One more. Time has passed unsold because somebody was late.
+    /// A later one. Unreserved time before it is due to a late timer.
     Next,
 }
 
-/// The bandwidths that a connection has its slots of: its client's, and that of all.
+/// The limiters of a connection: its client's, and that of all connections.
 #[derive(Clone, Copy)]
 pub(crate) struct RateLimiters<'b>(pub(crate) [Option<&'b RateLimiter>; 2]);
 
-/// What was not used for so long is lost: idle seconds don't add up to a flood.
+/// Unused time is lost after this long: idle seconds do not add up to a burst.
 const BURST: Duration = Duration::from_millis(100);
 
-/// So much is made up for where timers and workers are late, as on a busy machine.
+/// How much is made up for where timers and workers are late, as on a busy machine.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes sold at once: fifty slots in a second, but neither so small that calls cost more than
-/// bytes, nor so large that one peer has the line for long.
+/// Bytes of one reservation: fifty reservations per second, but neither so small that calls cost
+/// more than bytes, nor so large that one peer occupies the line for long.
 const RESERVATIONS_PER_SECOND: u64 = 50;
 const RESERVATION_BYTES_MIN: u64 = 4 << 10;
 const RESERVATION_BYTES_MAX: u64 = 256 << 10;
@@ -57,14 +55,13 @@ impl RateLimiter {
         }
     }
 
-    /// Sells the next stretch that is free to somebody who wants to send so many bytes, and says
-    /// how long to wait for it.
+    /// Reserves the next free interval for so many bytes, and returns how long to wait for it.
     pub(crate) fn reserve(&self, bytes: u64, reservation: Reservation) -> Duration {
         let now = nanoseconds(self.began.elapsed());
         self.reserve_at(now, bytes, reservation)
     }
 
-    /// Until when all is sold. From then on there is nothing to remember.
+    /// Until when time is reserved. From then on there is nothing to remember.
     pub(crate) fn reserved_until(&self) -> Instant {
         self.began + Duration::from_nanos(self.reserved.load(Ordering::Relaxed))
     }
@@ -109,14 +106,14 @@ impl RateLimiter {
 }
 
 impl<'b> RateLimiters<'b> {
-    /// What a slot has; none where no bandwidth is limited. The smallest: nobody should pay for
-    /// what it may not send anyway.
+    /// The bytes of a reservation; none where no rate is limited. The smallest one of the limiters,
+    /// since more could not be sent.
     pub(crate) fn reservation_bytes(&self) -> Option<u64> {
         self.each().map(RateLimiter::reservation_bytes).min()
     }
 
-    /// Those that are limited. The client's comes first: who waits for that one has nothing of
-    /// what is everybody's meanwhile.
+    /// The limiters that exist. The client's comes first: while a connection waits for it, it has
+    /// no reservation of the shared rate.
     pub(crate) fn each(&self) -> impl Iterator<Item = &'b RateLimiter> + use<'b> {
         self.0.into_iter().flatten()
     }
@@ -142,7 +139,7 @@ mod tests {
         RateLimiter::new(NonZeroU64::new(rate).unwrap())
     }
 
-    /// What is sent within `seconds` by somebody who always sends at once, timers being late by
+    /// What is sent within `seconds` by a peer that always takes all at once, with timers late by
     /// `late` nanoseconds.
     fn sent_within(rate: u64, seconds: u64, late: u64, used: impl Fn(u64) -> u64) -> u64 {
         let limiter = limiter(rate);
@@ -163,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_holds_over_seconds_whatever_turns_use_of_their_slots() {
+    fn the_rate_holds_over_seconds_whatever_turns_use_of_their_reservations() {
         for rate in [100_000, 1 << 20, 300 << 20] {
             let whole = sent_within(rate, 3, 1_000_000, |bytes| bytes);
             let half = sent_within(rate, 3, 1_000_000, |bytes| bytes / 2);
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_gets_stretches_one_after_the_other() {
+    fn waiting_turns_get_intervals_one_after_another() {
         let limiter = limiter(RESERVATION_BYTES_MIN);
         let waits: Vec<_> = (0..4)
             .map(|_| limiter.reserve_at(SECOND, RESERVATION_BYTES_MIN, Reservation::First))
@@ -199,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_two_shares_pays_both_for_what_the_smaller_one_sells() {
+    fn two_limiters_reserve_what_the_smaller_one_allows() {
         let (client, all) = (limiter(1 << 20), limiter(300 << 20));
         let limiters = RateLimiters([Some(&client), Some(&all)]);
         let reserved_bytes = limiters.reservation_bytes().unwrap();

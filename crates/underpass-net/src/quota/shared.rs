@@ -7,14 +7,14 @@ use crate::limits::ConnectionLimits;
 use crate::quota::client_table::{ClientPermit, ClientTable, PerClientLimits};
 use crate::quota::rate_limiter::RateLimiter;
 
-/// What all workers share: nothing, unless a limit asks for it.
+/// The quotas that all workers share; empty unless a limit is configured.
 #[derive(Default)]
 pub(crate) struct SharedQuotas {
     clients: Option<Arc<ClientTable>>,
     pub(crate) rate_limiter: Option<RateLimiter>,
 }
 
-/// A client has as many connections as it may have.
+/// The client has reached its connection limit.
 pub(crate) struct TooMany;
 
 impl SharedQuotas {
@@ -25,7 +25,7 @@ impl SharedQuotas {
         }
     }
 
-    /// A permit for a connection of `client`, where they are counted.
+    /// A permit for a connection of `client`, if connections are counted.
     pub(crate) fn permit(&self, client: IpAddr) -> Result<Option<ClientPermit>, TooMany> {
         let Some(clients) = &self.clients else {
             return Ok(None);
@@ -33,8 +33,8 @@ impl SharedQuotas {
         clients.permit(client).map(Some).ok_or(TooMany)
     }
 
-    /// What a new generation shares with the one before it: connections that are open go on being
-    /// counted, unless there is another limit.
+    /// The quotas of a new generation: open connections are still counted, unless the limits have
+    /// changed.
     pub(crate) fn after(
         before: Option<&Arc<SharedQuotas>>,
         limits: &ConnectionLimits,

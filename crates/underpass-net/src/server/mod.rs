@@ -1,4 +1,4 @@
-//! A server at work: its listeners, and generations of workers that take them over in turn.
+//! A running server: its listeners, and generations of workers that use them one after another.
 
 pub(crate) mod config;
 
@@ -30,13 +30,13 @@ use crate::shutdown::switch::Shutdown;
 use crate::worker::generation::{ServerParts, prepare};
 use crate::worker::protocol::Protocol;
 
-/// A server at work. Dropping it ends everything at once.
+/// A running server. Dropping it stops all workers at once.
 pub struct Server<S> {
     shutdown: Shutdown,
     activated: Vec<ActivatedSocket>,
     /// What the workers of all generations share.
     shared: Mutex<Option<Arc<SharedQuotas>>>,
-    /// Held for as long as a reload or an upgrade takes: one at a time.
+    /// Held during a reload or an upgrade: one at a time.
     change: Mutex<()>,
     threads: Mutex<GenerationThreads<S>>,
 }
@@ -44,15 +44,15 @@ pub struct Server<S> {
 struct GenerationThreads<S> {
     /// The oldest generation first.
     generations: Vec<Vec<JoinHandle<S>>>,
-    /// What the workers that have ended did.
+    /// The sum of the workers that have ended.
     ended: Option<S>,
 }
 
-/// Listens and starts workers. What is listened on already is taken from `inherited`. Returns when
-/// all of them take connections.
+/// Opens listeners and starts workers. Sockets that are in `inherited` are used as they are.
+/// Returns when all workers accept connections.
 ///
 /// # Errors
-/// Any [`Error`]; nothing is left running and the ports are free.
+/// Any [`Error`]; nothing is left running, and the ports are free.
 pub fn start<P: Protocol>(
     config: &ServerConfig<P>,
     inherited: Inherited,
@@ -76,42 +76,44 @@ pub fn start<P: Protocol>(
 }
 
 impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
-    /// Goes on with another setup, and drops no connection: listens on what is new, starts workers
-    /// on what is there already, has the earlier ones retire, and closes what is listened on no
-    /// more. Returns when the new workers take connections.
+    /// Replaces the configuration without losing a connection: opens new listeners, starts workers
+    /// on them and on the existing ones, retires the earlier workers, and closes listeners that are
+    /// not configured any more. Returns when the new workers accept connections.
     ///
-    /// An address of TCP that more workers than before listen on gets more queues; fewer workers
-    /// serve all that are there.
+    /// A TCP address has a queue for each worker: with more workers it gets more queues, with fewer
+    /// the workers share those that exist.
     ///
     /// # Errors
-    /// Any [`Error`]; the server goes on as before. `Stopping` if it does not;
-    /// `Generations` if 16 setups still have answers under way.
+    /// Any [`Error`]; the server goes on as before. `Stopping` if it is ending; `Generations` if 16
+    /// configurations are still sending responses.
     pub fn reload<P: Protocol<Summary = S>>(&self, config: &ServerConfig<P>) -> Result<(), Error> {
         let _change = lock(&self.change);
         let before = self.shutdown.lock().listeners.duplicate()?;
         self.start_generation(config, &before)
     }
 
-    /// Starts `command`, hands it everything that is listened on, and retires when it takes
-    /// connections; [`join`](Server::join) returns when the last answer has been given. The
-    /// command's standard input becomes the socket by which both speak: its process has to call
-    /// [`Inherited::take`], start a server and tell it by [`Predecessor`](crate::Predecessor).
-    /// `tell` learns of the new process before this one retires: from then on it may end at once.
+    /// Starts `command`, passes all listening sockets to it, and retires when it accepts
+    /// connections;
+    /// [`join`](Server::join) returns when the last response has been sent. The command's standard
+    /// input becomes the socket between both processes: the new one has to call
+    /// [`Inherited::take`], start a server and call [`Server::take_over_from`]. `started` is called
+    /// with the new process before this one retires, which may end at any time from then on.
     ///
     /// # Errors
-    /// [`Error::Upgrade`] if it ends, says that it cannot, or says nothing for 30 seconds (it is
-    /// killed); the server goes on as before. [`Error::Stopping`] if it does not.
-    pub fn upgrade(&self, command: Command, tell: impl FnOnce(&Child)) -> Result<(), Error> {
+    /// [`Error::Upgrade`] if the new process ends, reports a failure, or is not ready within 30
+    /// seconds (it is killed); the server goes on as before. [`Error::Stopping`] if the server is
+    /// ending.
+    pub fn upgrade(&self, command: Command, started: impl FnOnce(&Child)) -> Result<(), Error> {
         let _change = lock(&self.change);
         if self.shutdown.phase() > ShutdownPhase::Running {
             return Err(Error::Stopping);
         }
         let listeners = self.shutdown.lock().listeners.duplicate()?;
         let child = hand_over(command, &listeners, &self.activated)?;
-        tell(&child);
+        started(&child);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {
-            // Somebody has asked for a stop meanwhile, and meant the new one too.
+            // A stop was requested meanwhile, and concerns the new process too.
             if let Some(process) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(process, Signal::TERM);
             }
@@ -122,12 +124,12 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         Ok(())
     }
 
-    /// Where it listens, or did until it was told to end.
+    /// The addresses for clients, also after the server has begun to end.
     pub fn addresses(&self) -> Vec<Address> {
         self.shutdown.lock().addresses().to_vec()
     }
 
-    /// Where its first listener of TCP is; with the port the kernel chose, if it was asked to.
+    /// The first TCP address for clients, with the port that the kernel chose for port 0.
     pub fn address(&self) -> Option<SocketAddr> {
         self.addresses()
             .into_iter()
@@ -137,13 +139,15 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             })
     }
 
-    /// The switch that ends it.
+    /// A handle that stops the server.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
-    /// Blocks until every worker of every generation has ended, which needs somebody to ask for it,
-    /// and returns what they have to say. A worker that panicked says nothing.
+    /// Blocks until every worker of every generation has ended, which they do only after a request
+    /// to
+    /// [`shutdown`](Server::shutdown), and returns their summaries. A worker that panicked has
+    /// none.
     pub fn join(&self) -> Vec<S> {
         let mut ended = Vec::new();
         loop {
@@ -155,16 +159,16 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                     false => threads.generations.remove(0),
                 }
             };
-            let said = generation
+            let summaries = generation
                 .into_iter()
                 .filter_map(|thread| thread.join().ok());
-            ended.extend(said);
+            ended.extend(summaries);
         }
         self.shutdown.lock().files.clear();
         ended
     }
 
-    /// Starts a generation on the listeners of `before` as far as they are wanted.
+    /// Starts a generation, on the listeners of `before` as far as they are configured.
     fn start_generation<P: Protocol<Summary = S>>(
         &self,
         config: &ServerConfig<P>,
@@ -196,7 +200,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             return Err(Error::Stopping);
         }
         next.go();
-        // Before the earlier ones retire: who waits for the end must not find that all have ended.
+        // Before the earlier ones retire: `join` must not find that all have ended.
         threads.generations.push(next.threads);
         *lock(&self.shared) = Some(shared);
         state.replace_generation(phase, listeners);
@@ -213,21 +217,21 @@ fn without_service<S>(listener: &ListenerConfig<S>) -> ListenerConfig<()> {
 }
 
 impl<S: for<'s> AddAssign<&'s S>> GenerationThreads<S> {
-    /// Forgets generations that have ended, but for what they did.
+    /// Removes generations that have ended, and keeps the sum of their summaries.
     fn make_room(&mut self) -> Result<(), Error> {
         let all = mem::take(&mut self.generations);
         let (over, on): (Vec<_>, Vec<_>) = all
             .into_iter()
             .partition(|threads| threads.iter().all(JoinHandle::is_finished));
         self.generations = on;
-        for said in over
+        for summary in over
             .into_iter()
             .flatten()
             .filter_map(|thread| thread.join().ok())
         {
             match &mut self.ended {
-                Some(sum) => *sum += &said,
-                None => self.ended = Some(said),
+                Some(sum) => *sum += &summary,
+                None => self.ended = Some(summary),
             }
         }
         match self.generations.len() {
@@ -262,7 +266,7 @@ impl<S> fmt::Debug for Server<S> {
 }
 
 impl<S> Drop for Server<S> {
-    /// Nobody is left who could ask for a stop.
+    /// A stop could not be requested any more.
     fn drop(&mut self) {
         self.shutdown.advance(ShutdownPhase::Now);
         self.shutdown.lock().files.clear();

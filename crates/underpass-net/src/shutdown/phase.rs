@@ -2,29 +2,28 @@
 
 use tokio::sync::watch;
 
-/// How far a server, or a generation of its workers, has come on its way to an end. Phases only
-/// advance.
+/// The phase of a server, or of a generation of its workers. Phases only advance.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ShutdownPhase {
-    /// Connections are taken and answered.
+    /// Connections are accepted and served.
     Running,
-    /// No more connections are taken. Those that are there are answered, and end with their next
-    /// answer, or when they have been idle for too long.
+    /// Connections are not accepted any more. Open connections end with their next response, or
+    /// after the idle timeout.
     Retiring,
-    /// No connection is taken, idle ones are closed, running answers go on until the deadline.
+    /// Idle connections are closed; responses in progress go on until the deadline.
     Draining,
     /// Everything ends at once.
     Now,
 }
 
-/// Waits until the switch stands at `phase` or further, and says where.
+/// Waits until `phase` or a later one is reached, and returns which.
 pub(crate) async fn reached(
     phases: &mut watch::Receiver<ShutdownPhase>,
     phase: ShutdownPhase,
 ) -> ShutdownPhase {
     match phases.wait_for(|&current| current >= phase).await {
         Ok(current) => *current,
-        // The switch is gone, and with it everybody who could let the server run.
+        // The server has been dropped.
         Err(_) => ShutdownPhase::Now,
     }
 }

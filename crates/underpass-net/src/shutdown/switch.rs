@@ -1,10 +1,10 @@
-//! How a server ends: in phases, asked for by anybody, seen by every worker.
+//! Stops a server in phases that every worker observes.
 //!
 //! ```text
 //!            a newer generation has taken over
 //!  Running ──────────────► Retiring ──┐
 //!     └───────────────────────────────┴─► Draining ─► Now
-//!                 a stop is asked for      asked again, or too late
+//!                 a stop is requested      a second request, or timeout
 //! ```
 
 use std::mem;
@@ -17,7 +17,7 @@ use crate::listen::listeners::Listeners;
 use crate::listen::unix::SocketFile;
 use crate::shutdown::phase::ShutdownPhase;
 
-/// The switch. Clones are the same switch.
+/// A handle that stops a server. Clones refer to the same server.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     state: Arc<Mutex<ShutdownState>>,
@@ -48,12 +48,12 @@ impl Shutdown {
         }
     }
 
-    /// Advances to `phase` at least; going back is not possible. Does not wait for the effect.
+    /// Advances to `phase` at least; phases never go back. Does not wait for the effect.
     pub fn advance(&self, phase: ShutdownPhase) {
         self.lock().advance(phase);
     }
 
-    /// One phase further: what a signal asks for.
+    /// Advances by one phase, as a signal requests.
     pub fn escalate(&self) {
         let mut state = self.lock();
         let next = match state.phase {
@@ -63,7 +63,7 @@ impl Shutdown {
         state.advance(next);
     }
 
-    /// How far the server is.
+    /// The phase of the server.
     pub fn phase(&self) -> ShutdownPhase {
         self.lock().phase
     }
@@ -91,7 +91,7 @@ impl ShutdownState {
         self.phase = phase.max(self.phase);
         if self.phase > ShutdownPhase::Running {
             // Before any worker looks at its queue for the last time: while a duplicate is open
-            // here the kernel goes on completing connections, which nobody would take.
+            // here the kernel goes on completing connections, which nobody would accept.
             self.files
                 .extend(mem::take(&mut self.listeners).into_files());
         }
@@ -100,8 +100,7 @@ impl ShutdownState {
         }
     }
 
-    /// From here on `generation` is the one that takes connections, on `listeners`, and all others
-    /// retire.
+    /// From here on `generation` accepts connections, on `listeners`, and all others retire.
     pub(crate) fn replace_generation(
         &mut self,
         generation: watch::Sender<ShutdownPhase>,

@@ -1,9 +1,9 @@
-//! Takes connections, whatever happens.
+//! Accepts connections, whatever happens.
 //!
-//! `accept4` fails for reasons that have nothing to do with the next connection: the last one was
-//! reset before it was taken, descriptors or memory have run out. None of them ends the loop. Those
-//! that would come back at once make it wait, until a connection ends or a short while has passed;
-//! what arrives meanwhile stays in the kernel's queue and is served later.
+//! `accept4` fails for reasons that do not concern the next connection: the last one was reset
+//! before it was accepted, descriptors or memory have run out. None of them ends the loop. After an
+//! error that would occur again at once, it waits until a connection ends or a short time has
+//! passed; connections that arrive meanwhile stay in the kernel's queue.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
@@ -83,9 +83,8 @@ async fn next<'l, S>(
     .await
 }
 
-/// Hands over what waits in a queue that nobody will look at again: the peers believe that they
-/// are connected. At most `backlog` connections, so that those that come meanwhile cannot keep it
-/// from ending.
+/// Accepts the rest of a queue that is about to be closed: the peers are connected already. At most
+/// `backlog` connections, so that connections that arrive meanwhile cannot keep it from ending.
 pub(crate) async fn take_rest<S>(
     listener: &WorkerListener<S>,
     connections: &ConnectionSet,
@@ -109,19 +108,19 @@ pub(crate) async fn take_rest<S>(
     }
 }
 
-/// Waits after an error that would come back at once.
+/// Waits after an error that would occur again at once.
 async fn pause(error: &io::Error, throttle: &LogThrottle, connections: &ConnectionSet) {
     if failure_of(error) == AcceptFailure::Persistent {
-        tell(throttle, error);
+        warn(throttle, error);
         let _ = tokio::time::timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
     }
 }
 
 #[derive(Debug, Eq, PartialEq)]
 enum AcceptFailure {
-    /// It concerned one connection only, or is over.
+    /// It concerns one connection only, or is over.
     OneConnection,
-    /// It would happen again at once.
+    /// It would occur again at once.
     Persistent,
 }
 
@@ -148,9 +147,9 @@ fn failure_of(error: &io::Error) -> AcceptFailure {
     }
 }
 
-fn tell(throttle: &LogThrottle, error: &io::Error) {
+fn warn(throttle: &LogThrottle, error: &io::Error) {
     if throttle.record(Instant::now()) == Occurrence::First {
-        tracing::warn!("connections wait: accept: {error}");
+        tracing::warn!("connections have to wait: accept: {error}");
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_come_back_at_once_makes_it_wait() {
+    fn persistent_errors_make_it_wait() {
         let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
             assert_eq!(failure_of(errno), AcceptFailure::Persistent, "{errno}");
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_connection_does_not() {
+    fn errors_of_one_connection_do_not() {
         let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::CONNABORTED, Errno::PROTO, Errno::HOSTUNREACH] {
             assert_eq!(failure_of(errno), AcceptFailure::OneConnection, "{errno}");

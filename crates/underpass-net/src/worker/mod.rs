@@ -1,4 +1,4 @@
-//! The workers: threads that each take, keep and answer their own connections.
+//! Workers: threads that each accept and serve their own connections.
 
 pub(crate) mod accept;
 pub(crate) mod acceptor;
@@ -115,7 +115,7 @@ fn make_runtime<S>(listeners: Vec<PreparedListener<S>>) -> io::Result<RuntimeAnd
     Ok((runtime, listeners))
 }
 
-/// A worker's life: takes connections until it is to end, then sees the last ones out.
+/// The main task of a worker: accepts connections until it is to end, then waits for the last ones.
 async fn work<P: Protocol>(
     listeners: Vec<WorkerListener<P::Service>>,
     state: Rc<P::Worker>,
@@ -137,11 +137,12 @@ async fn work<P: Protocol>(
     };
     let full = || P::connections_max_reached(&state);
     let seen = phases.clone();
+    let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {
         // In this order: what connects after the phase has changed is the next generation's.
         biased;
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
-        () = accept(&listeners, connections, || has_changed(&seen), take, full) => ShutdownPhase::Now,
+        () = accept(&listeners, connections, is_over, take, full) => ShutdownPhase::Now,
     };
     connections.advance(phase);
     let (staying, leaving): (Vec<_>, Vec<_>) = listeners
@@ -170,13 +171,9 @@ async fn work<P: Protocol>(
     let _ = timeout(STOP_NOW_TIMEOUT, connections.none()).await;
 }
 
-fn has_changed(phases: &watch::Receiver<ShutdownPhase>) -> bool {
-    phases.has_changed().unwrap_or(true)
-}
-
-/// Passes the phases on, and returns when nobody is waited for any more. Where a newer generation
-/// has taken over there is no hurry: idle connections get some time to be used once more, running
-/// answers as long as they take.
+/// Passes the phases on to the connections, and returns when none is waited for any more. After a
+/// newer generation has taken over, idle connections get some time to be used once more, and
+/// responses in progress as long as they take.
 async fn end(
     phase: ShutdownPhase,
     phases: &mut watch::Receiver<ShutdownPhase>,

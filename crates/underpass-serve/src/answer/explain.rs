@@ -9,7 +9,7 @@
 //! still refuse. The measured account is that of the previous response on the connection.
 
 use serde::Deserialize;
-use underpass::drive::tokio::{Forecast, Warmth};
+use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
 
 /// Whether responses explain how they are sent. For debugging: it exposes properties of files and
@@ -48,9 +48,9 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
             }
         }
     };
-    text.push_str(match forecast.warmth {
-        Warmth::Cached => "; in the page cache",
-        Warmth::Cold => "; cold",
+    text.push_str(match forecast.residency {
+        Residency::Cached => "; in the page cache",
+        Residency::Cold => "; cold",
     });
     for (mechanism, reason) in forecast.plan.left_out() {
         text.push_str(&format!("; not {mechanism} ({reason})"));

@@ -1,5 +1,5 @@
-//! The driver for a thread of its own: makes a call, waits with poll(2) where a descriptor does not
-//! wait by itself, and asks the caller's hook between calls.
+//! The blocking driver: makes a call, waits with poll(2) where a descriptor does not block, and
+//! calls the caller's hook between calls.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -9,12 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::plan::Plan;
 use crate::plan::policy::Policy;
-use crate::sys::signals::Shield;
+use crate::sys::signals::SignalGuard;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
@@ -26,21 +26,21 @@ use crate::vocabulary::mechanism::Mechanism;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes the sink has got, holes included.
+    /// Bytes that reached the sink, holes included.
     pub done: u64,
     /// Those of them that are holes: nothing had to be moved.
     pub holes: u64,
     /// Those of them whose blocks are shared ([`Mechanism::Clone`]):
     /// nothing had to be moved either.
     pub shared: u64,
-    /// Bytes that were taken from the source and that the sink has not got yet. While there are
-    /// none, the next call may wait for the source.
+    /// Bytes that were taken from the source and have not reached the sink. While there are none,
+    /// the next call may wait for the source.
     pub held: u64,
-    /// Bytes owed in all, if that is known.
+    /// Bytes to move in all, if that is known.
     pub total: Option<u64>,
 }
 
-/// What is asked between two calls: [`ControlFlow::Break`] cancels the transfer.
+/// A hook that is called between two calls: [`ControlFlow::Break`] cancels the transfer.
 pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
 /// Moves bytes on the calling thread.
@@ -73,24 +73,24 @@ pub struct Driver<'a> {
     policy: Policy,
     watch: Option<&'a mut Watch<'a>>,
     call_bytes_max: Option<u64>,
-    shielded: Option<&'a Shielded>,
+    sigxfsz_guard: Option<&'a SigxfszGuard>,
 }
 
 /// While it lives, a write of this thread beyond the limit of file sizes (`RLIMIT_FSIZE`) is an
-/// error and not the end of the process by SIGXFSZ. A driver without it asks the kernel for that
-/// for every transfer, which copying many small files would feel.
+/// error and not the end of the process by SIGXFSZ. A driver without it makes
+/// three system calls more for every transfer, which slows copying many small files.
 #[derive(Debug)]
-pub struct Shielded {
-    _shield: Shield,
+pub struct SigxfszGuard {
+    _guard: SignalGuard,
     /// Signals are masked by thread: it stays on the one it was made on.
     _here: PhantomData<*const ()>,
 }
 
-impl Shielded {
-    /// Shields the calling thread.
+impl SigxfszGuard {
+    /// Guards the calling thread.
     pub fn thread() -> Self {
         Self {
-            _shield: Shield::against(raised_by(EndpointKind::File)),
+            _guard: SignalGuard::against(raised_by(EndpointKind::File)),
             _here: PhantomData,
         }
     }
@@ -112,7 +112,7 @@ impl<'a> Driver<'a> {
             policy: Policy::default(),
             watch: None,
             call_bytes_max: None,
-            shielded: None,
+            sigxfsz_guard: None,
         }
     }
 
@@ -123,9 +123,9 @@ impl<'a> Driver<'a> {
         self
     }
 
-    /// Asks `watch` before every call, after every call that a signal interrupted, and a few times
+    /// Calls `watch` before every call, after every call that a signal interrupted, and a few times
     /// a second while a descriptor that polls is waited for; and a last time when all has moved or
-    /// failed, whatever it answers then.
+    /// failed, when its result is ignored.
     #[must_use]
     pub fn watch(mut self, watch: &'a mut Watch<'a>) -> Self {
         self.watch = Some(watch);
@@ -139,27 +139,27 @@ impl<'a> Driver<'a> {
         self
     }
 
-    /// The calling thread is shielded already.
+    /// The calling thread is guarded already.
     #[must_use]
-    pub fn shielded(mut self, shielded: &'a Shielded) -> Self {
-        self.shielded = Some(shielded);
+    pub fn sigxfsz_guard(mut self, guard: &'a SigxfszGuard) -> Self {
+        self.sigxfsz_guard = Some(guard);
         self
     }
 
-    /// What it would do.
+    /// Returns the plan that [`run`](Self::run) would follow.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>) -> Plan {
         self.kernel.plan(source, sink, &self.policy)
     }
 
-    /// Moves what the source owes.
+    /// Moves the range of the source.
     ///
     /// Blocks until all is moved, the hook cancels, or something fails. The file positions of
     /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
-    /// Nobody else may use a sink that is a file through the same descriptor, or a duplicate of
-    /// it, meanwhile: sendfile writes at the position they share. Who writes ranges side by side
-    /// opens the file once for each.
+    /// A sink that is a file must not be used through the same descriptor, or a duplicate of it, at
+    /// the same time: sendfile writes at the shared position. To write ranges in parallel, open the
+    /// file once for each.
     ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
@@ -186,14 +186,14 @@ impl<'a> Driver<'a> {
         if let Some(bytes) = self.call_bytes_max {
             transfer.limit_calls(bytes);
         }
-        let ends = Ends::of(source, sink);
+        let ends = SourceAndSink::of(source, sink);
         let patience = self.watch.is_some().then_some(WATCH_INTERVAL);
         let mut buffers = RelayBuffers::default();
-        let raised = match (self.shielded, sink.end.kind) {
+        let raised = match (self.sigxfsz_guard, sink.end.kind) {
             (Some(_), EndpointKind::File) => None,
             (_, kind) => raised_by(kind),
         };
-        let _shield = Shield::against(raised);
+        let _guard = SignalGuard::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
                 return end(transfer, buffers, self.kernel);
@@ -237,7 +237,7 @@ fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Acc
 /// source, and keep the source's holes. Blocks; positions of both files are unspecified afterwards.
 ///
 /// # Errors
-/// [`Error`]: the account tells exactly what the sink has got, which is left as it is.
+/// [`Error`]: its account is exactly what reached the sink, which is left as it is.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -318,8 +318,8 @@ pub fn recv_file(
 
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept: when one side has nothing more to say, the other one is told so, and may
-/// go on talking. A direction that fails shuts both sockets down, so that the other one ends too.
+/// A half-close is passed on: when one side ends its direction, the other side sees the end and may
+/// go on sending. A direction that fails shuts both sockets down, so that the other one ends too.
 /// Blocks; uses one more thread meanwhile.
 pub fn relay_streams(kernel: &Kernel, one: impl AsFd, other: impl AsFd) -> Relayed {
     let (one, other) = (one.as_fd(), other.as_fd());
@@ -344,14 +344,14 @@ fn relay_one_way(
     relayed
 }
 
-/// How long a wait may keep the caller's hook from being asked.
+/// The longest time between two calls of the hook while a descriptor is waited for.
 const WATCH_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
 
 /// Waits until a side is ready, a signal comes, or patience ends.
-fn wait(side: Wait, ends: &Ends<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
+fn wait(side: Wait, ends: &SourceAndSink<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
     match side {
         Wait::Source => wait_for(ends.input, PollFlags::IN, patience),
         Wait::Sink => wait_for(ends.output, PollFlags::OUT, patience),

@@ -12,7 +12,7 @@ pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
 
 /// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
 pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
-    // The peer may have closed already: there is nobody left to tell.
+    // An error means that the peer has closed already.
     match relayed {
         Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
         Err(_) => {

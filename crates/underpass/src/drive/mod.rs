@@ -4,12 +4,12 @@
 //! readiness on an event loop. Both hand the same operations to [`perform()`], the one place where
 //! an [`Op`](crate::Op) becomes a call.
 //!
-//! A driver of another crate does the same: it asks a [`Transfer`](crate::Transfer) or an
-//! [`Outbox`](crate::Outbox) what is next, has it [performed](perform()), records the result, and
-//! waits in its own way.
+//! A driver of another crate does the same: it takes the next operation of a
+//! [`Transfer`](crate::Transfer) or an [`Outbox`](crate::Outbox), [performs](perform()) it, records
+//! the result, and waits in its own way.
 //!
 //! ```
-//! use underpass::drive::{Ends, RelayBuffers, perform};
+//! use underpass::drive::{SourceAndSink, RelayBuffers, perform};
 //! use underpass::{Account, Kernel, Policy, Sink, Source, Step, Transfer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@
 //! let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
 //! let plan = kernel.plan(&source, &sink, &Policy::default());
 //! let mut transfer = Transfer::new(&source, &sink, plan);
-//! let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
+//! let (ends, mut buffers) = (SourceAndSink::of(&source, &sink), RelayBuffers::default());
 //! while let Some(op) = transfer.next_op() {
 //!     match transfer.record(perform(op, &ends, &mut buffers, &kernel)) {
 //!         Step::Wait(_side) => unreachable!("files are always ready"),
@@ -42,4 +42,4 @@ mod signals;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
-pub use perform::{Ends, RelayBuffers, perform};
+pub use perform::{RelayBuffers, SourceAndSink, perform};

@@ -13,11 +13,11 @@ use crate::kernel::{Kernel, probe};
 use crate::sys;
 use crate::transfer::Transfer;
 use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
-use crate::transfer::zeros::Content;
+use crate::transfer::zeros::BlockContent;
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
-/// What a relayed transfer holds between its two calls: a pipe, a buffer, or neither yet. They come
-/// from the kernel's idle ones when they are first needed. One belongs to one transfer.
+/// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
+/// are first needed.
 #[derive(Debug, Default)]
 pub struct RelayBuffers {
     pipe: Option<Pipe>,
@@ -27,8 +27,7 @@ pub struct RelayBuffers {
 }
 
 impl RelayBuffers {
-    /// Gives buffer and pipe back to the kernel's idle ones, for the next transfer. A pipe that
-    /// still holds bytes of `transfer` is closed.
+    /// Returns buffer and pipe to the pool. A pipe that still holds bytes of `transfer` is closed.
     pub fn give_back(self, kernel: &Kernel, transfer: &Transfer) {
         if let (Some(pipe), 0) = (self.pipe, transfer.held()) {
             kernel.idle.put_pipe(pipe);
@@ -50,7 +49,7 @@ impl RelayBuffers {
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
         len: u64,
         kernel: &Kernel,
-    ) -> Outcome {
+    ) -> CallResult {
         let buffer = self.buffer.get_or_insert_with(|| kernel.idle.take_buffer());
         let len = count(len).min(buffer.len());
         let read = read(&mut buffer[..len])?;
@@ -65,16 +64,16 @@ impl RelayBuffers {
     }
 
     fn drop_zeros(&mut self, held: &BufferedBytes) -> u64 {
-        let zeros = held.run_of(Content::Zeros, self.held());
+        let zeros = held.run_of(BlockContent::Zeros, self.held());
         self.filled.start += zeros;
         zeros as u64
     }
 
     fn data_ahead(&self, held: &BufferedBytes) -> u64 {
-        held.run_of(Content::Data, self.held()) as u64
+        held.run_of(BlockContent::Data, self.held()) as u64
     }
 
-    fn read_out(&mut self, len: u64, kernel: &Kernel) -> Outcome {
+    fn read_out(&mut self, len: u64, kernel: &Kernel) -> CallResult {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;
         let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len, kernel);
         self.pipe = Some(pipe);
@@ -84,7 +83,7 @@ impl RelayBuffers {
 
 /// The open ends that calls are made on.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends<'fd> {
+pub struct SourceAndSink<'fd> {
     /// The descriptor of the source.
     pub input: BorrowedFd<'fd>,
     /// The descriptor of the sink.
@@ -95,7 +94,7 @@ pub struct Ends<'fd> {
     pub sink: Endpoint,
 }
 
-impl<'fd> Ends<'fd> {
+impl<'fd> SourceAndSink<'fd> {
     /// Those of a source and a sink.
     pub fn of<F: AsFd, G: AsFd>(source: &'fd Source<F>, sink: &'fd Sink<G>) -> Self {
         let (input, output) = (source.fd.as_fd(), sink.fd.as_fd());
@@ -108,22 +107,22 @@ impl<'fd> Ends<'fd> {
     }
 }
 
-type Outcome = Result<u64, Errno>;
+type CallResult = Result<u64, Errno>;
 
-/// Makes the call, and answers what [`Transfer::record`] takes. Blocks exactly where the call does.
+/// Makes the call and returns what [`Transfer::record`] takes. Blocks exactly where the call does.
 ///
 /// Towards a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a
 /// program that does not ignore it, as Rust's programs do, blocks it meanwhile.
 ///
 /// # Errors
-/// What the call says.
+/// The error of the call.
 pub fn perform(
     op: Op,
-    ends: &Ends<'_>,
+    ends: &SourceAndSink<'_>,
     buffers: &mut RelayBuffers,
     kernel: &Kernel,
 ) -> Result<u64, Errno> {
-    let Ends { input, output, .. } = *ends;
+    let SourceAndSink { input, output, .. } = *ends;
     match op {
         Op::Clone => rustix::fs::ioctl_ficlone(output, input).map(|()| 0),
         Op::CloneRange { from, to, len } => {
@@ -144,7 +143,7 @@ pub fn perform(
     }
 }
 
-fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
+fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> CallResult {
     match op {
         Op::Peek { from } => rustix::io::pread(input, &mut [0_u8][..], from).map(|n| n as u64),
         Op::Probe(mechanism) => Err(probe(mechanism)),
@@ -163,7 +162,7 @@ fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Outcome {
     }
 }
 
-fn length(file: BorrowedFd<'_>) -> Outcome {
+fn length(file: BorrowedFd<'_>) -> CallResult {
     Ok(rustix::fs::fstat(file)?.st_size.max(0).cast_unsigned())
 }
 
@@ -173,7 +172,7 @@ fn copy_range(
     mut from: u64,
     mut to: u64,
     len: u64,
-) -> Outcome {
+) -> CallResult {
     let copied =
         rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut to), count(len))?;
     Ok(copied as u64)
@@ -184,7 +183,7 @@ fn sendfile(
     output: BorrowedFd<'_>,
     mut from: Option<u64>,
     len: u64,
-) -> Outcome {
+) -> CallResult {
     Ok(rustix::fs::sendfile(output, input, from.as_mut(), count(len))? as u64)
 }
 
@@ -195,7 +194,7 @@ fn splice(
     mut to: Option<u64>,
     len: u64,
     flags: SpliceFlags,
-) -> Outcome {
+) -> CallResult {
     let moved = rustix::pipe::splice(input, from.as_mut(), output, to.as_mut(), count(len), flags)?;
     Ok(moved as u64)
 }
@@ -217,7 +216,7 @@ fn fill(
     len: u64,
     buffers: &mut RelayBuffers,
     kernel: &Kernel,
-) -> Outcome {
+) -> CallResult {
     match (through, from) {
         (RelayBuffer::Pipe, from) => {
             let pipe = buffers.pipe(kernel)?;
@@ -241,11 +240,11 @@ fn fill(
 
 fn drain(
     through: RelayBuffer,
-    ends: &Ends<'_>,
+    ends: &SourceAndSink<'_>,
     to: Option<u64>,
     len: u64,
     buffers: &mut RelayBuffers,
-) -> Outcome {
+) -> CallResult {
     let output = ends.output;
     if through == RelayBuffer::Pipe {
         let pipe = buffers.pipe.as_ref().ok_or(Errno::BADF)?;

@@ -1,7 +1,7 @@
-//! What this kernel can do: probed once, passed by reference, never a global.
+//! What this kernel supports: probed once, passed by reference, never a global.
 //!
-//! A kernel also remembers refusals, so that the thousandth file between two devices does not ask
-//! again what the first one was told. What was refused *once* is never remembered.
+//! Refusals are remembered, so that the thousandth file between two devices does not repeat the
+//! attempts of the first one. A refusal of scope *once* is never remembered.
 
 pub(crate) mod pool;
 
@@ -19,13 +19,13 @@ use crate::vocabulary::account::{Cause, Refusal, Scope};
 use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
 use crate::vocabulary::limits::REMEMBERED_REFUSALS_MAX;
 use crate::vocabulary::mechanism::Mechanism;
-use pool::Idle;
+use pool::RelayPool;
 
-/// What this kernel is known to refuse, and its idle pipes and buffers.
+/// What this kernel is known to refuse, and a pool of idle pipes and buffers.
 #[derive(Debug, Default)]
 pub struct Kernel {
     refused: Mutex<BTreeMap<Key, Errno>>,
-    pub(crate) idle: Idle,
+    pub(crate) idle: RelayPool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +35,14 @@ enum Key {
 }
 
 impl Kernel {
-    /// A kernel that nothing is known of: everything is tried, and learnt from. No system calls.
+    /// Returns a kernel of which nothing is known: every mechanism is tried, and refusals are
+    /// remembered. No system calls.
     pub fn unprobed() -> Self {
         Self::default()
     }
 
-    /// Asks the kernel which calls it has and allows: one harmless call each. Never blocks.
+    /// Tests which calls the kernel has and allows, by one call without descriptors each. Never
+    /// blocks.
     pub fn probe() -> Self {
         let kernel = Self::unprobed();
         for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
@@ -75,7 +77,7 @@ impl Kernel {
         }
     }
 
-    /// What is remembered of a mechanism between two ends.
+    /// Returns what is remembered of a mechanism between two ends.
     pub fn refusal(
         &self,
         mechanism: Mechanism,
@@ -85,8 +87,8 @@ impl Kernel {
         self.facts(source, sink).refused[mechanism.index()]
     }
 
-    /// What planning between two ends needs to know, at this moment. No system calls; takes a lock
-    /// for the time of a few look-ups.
+    /// Returns what planning between two ends needs to know, as of now. No system calls; holds a
+    /// lock during a few look-ups.
     pub fn facts(&self, source: &Endpoint, sink: &Endpoint) -> KernelFacts {
         let pipes = match self.idle.has_pipe() {
             true => Pipes::Available,

@@ -1,5 +1,5 @@
-//! The middles of splice and of read/write between two transfers: what is idle is kept, up to a
-//! bound, for whoever comes next.
+//! A pool of the pipes and buffers that relays use: idle ones are kept, up to a bound, for the next
+//! transfer.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Pipe {
 
 /// Pipes and buffers for the next transfers.
 #[derive(Debug, Default)]
-pub(crate) struct Idle {
+pub(crate) struct RelayPool {
     /// All of them empty.
     pipes: Mutex<Vec<Pipe>>,
     /// Every pipe has a share in it.
@@ -32,9 +32,9 @@ pub(crate) struct Idle {
     buffers: Mutex<Vec<Box<[u8]>>>,
 }
 
-impl Idle {
-    /// Whether a pipe of full size is to be had without having more than there should be. Another
-    /// thread may take it first: what then is opened is one too many, and no harm.
+impl RelayPool {
+    /// Whether a pipe of full size is available within the bound. Another thread may take it first;
+    /// then one more than the bound is opened, which does no harm.
     pub(crate) fn has_pipe(&self) -> bool {
         let open = Arc::strong_count(&self.count) - 1;
         !self.small.load(Ordering::Relaxed) && (open < PIPES_MAX || !lock(&self.pipes).is_empty())
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn pipes_are_counted_until_they_are_closed() {
-        let idle = Idle::default();
+        let idle = RelayPool::default();
         let mut taken: Vec<_> = (0..PIPES_MAX)
             .map(|_| idle.take_pipe().expect("a pipe"))
             .collect();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn buffers_come_back_and_no_more_than_so_many_stay() {
-        let idle = Idle::default();
+        let idle = RelayPool::default();
         let taken: Vec<_> = (0..=IDLE_BUFFERS_MAX).map(|_| idle.take_buffer()).collect();
         let first = taken[0].as_ptr();
         for buffer in taken {

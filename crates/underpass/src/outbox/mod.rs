@@ -8,8 +8,7 @@
 //! socket: that is what a driver keeps beside it, for instance
 //! `drive::tokio::Sender`. The outbox decides what leaves together: a small body is
 //! read behind its head and both leave in one call; before a large one the head leaves with
-//! `MSG_MORE`; nothing that is followed by nothing ever does, since the kernel would hold it back
-//! for 200 ms.
+//! `MSG_MORE`. The last piece never does, since the kernel would hold it back for 200 ms.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,8 +41,8 @@ pub struct FileRange {
 pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
-    /// A head with a small body behind it, both in memory: whoever pushes it has read the body, and
-    /// knows that it is still that of the file.
+    /// A head with a small body behind it, both in memory: the caller has read the body and knows
+    /// that it is the current content of the file.
     Joined {
         /// Both.
         bytes: Vec<u8>,
@@ -79,7 +78,7 @@ impl Piece {
 
 /// What a socket is still owed, in order, and the account of what it took.
 ///
-/// Whoever owes something pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
+/// The protocol pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
 /// [`drive`](crate::drive). A driver of another crate uses one of two faces:
 ///
 /// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `send(2)`, a small
@@ -145,7 +144,7 @@ pub struct Outbox {
     joined_max: JoinedMax,
 }
 
-/// What happened beside the payload that the [`Account`] tells of.
+/// What was sent and waited for beside the payload of the [`Account`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendStats {
@@ -178,18 +177,18 @@ impl Default for JoinedMax {
 
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum More {
+pub enum MsgMore {
     /// Another piece follows: send with `MSG_MORE`.
-    Follows,
+    Set,
     /// Nothing follows.
-    Nothing,
+    Unset,
 }
 
 /// What a driver does next ([`Outbox::due`]).
 #[derive(Debug)]
 pub enum Due<'a> {
     /// Send these bytes, and record the result by [`Outbox::sent`].
-    Send(&'a [u8], More),
+    Send(&'a [u8], MsgMore),
     /// Read the body behind its head, by [`Outbox::load`].
     Load,
     /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
@@ -223,53 +222,54 @@ pub enum Unsent<'a> {
 }
 
 impl Outbox {
-    /// Owes nothing.
+    /// Returns an empty outbox.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has a body be read behind its head, and leave with it in one call, where both together are
-    /// at most so many bytes, instead of [`JOINED_BYTES_MAX`]; 0 for never. As many bytes may be in
-    /// memory for as long as a slow peer takes them.
+    /// Sends a body with its head in one call where both together are at most `bytes`, instead of
+    /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
+    /// the peer has taken it.
     pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
         self.joined_max = JoinedMax(bytes);
         self
     }
 
-    /// Owes one more piece, after all others. Empty ones are nothing.
+    /// Appends a piece. Empty ones are ignored.
     pub fn push(&mut self, piece: Piece) {
         if piece.len() > 0 {
             self.pieces.push_back(piece);
         }
     }
 
-    /// Whether all is sent.
+    /// Whether everything is sent.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// What has been sent of the ranges, and how, up to now. Heads are not counted.
+    /// Returns what has been sent of the ranges, and how, up to now. Heads are not counted.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Bytes that the socket took since account and [`SendStats`] began, heads and ranges.
+    /// Returns the bytes that the socket took since account and [`SendStats`] began, heads and
+    /// ranges.
     pub fn sent_bytes(&self) -> u64 {
         self.stats.bytes + self.account.bytes()
     }
 
-    /// The account up to now, and a new one begins: for those who count per answer.
+    /// Returns the account up to now and begins a new one, for accounts per answer.
     pub fn take_account(&mut self) -> Account {
         std::mem::take(&mut self.account)
     }
 
-    /// What happened beside the payload up to now, and a new count begins.
+    /// Returns the counts beside the payload up to now and begins new ones.
     pub fn take_send_stats(&mut self) -> SendStats {
         std::mem::take(&mut self.stats)
     }
 
-    /// What is still owed, in order. Of the first piece, if it has bytes, a part may have been
-    /// sent; a range is what is left of it.
+    /// Returns what is still owed, in order. Of the first piece, if it has bytes, a part may have
+    /// been sent; a range is what is left of it.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter()
     }
@@ -305,17 +305,17 @@ impl Outbox {
         }
     }
 
-    /// An empty buffer for the next head, with the room of one that is sent.
+    /// Returns an empty buffer for the next head, with the capacity of one that is sent.
     pub fn spare(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.spare)
     }
 
-    /// What a driver does next, under the policy that it keeps for the whole outbox; `None` when
-    /// nothing is owed.
+    /// Returns what a driver does next, under the policy that it keeps for the whole outbox; `None`
+    /// when nothing is owed.
     pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
         let more = match self.pieces.len() {
-            0 | 1 => More::Nothing,
-            _ => More::Follows,
+            0 | 1 => MsgMore::Unset,
+            _ => MsgMore::Set,
         };
         match self.pieces.front()? {
             Piece::Range(range) => Some(Due::Range(range)),
@@ -326,9 +326,8 @@ impl Outbox {
         }
     }
 
-    /// What is still owed beyond the first `skipped` bytes, in order, for a driver that reads it
-    /// into a buffer of its own. What the driver has in its buffer already, and the socket has not
-    /// taken yet, is what it skips.
+    /// Returns what is owed beyond the first `skipped` bytes, in order, for a driver with a buffer.
+    /// The driver skips what is in its buffer already and the socket has not taken yet.
     pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
         let mut passed = skipped.saturating_add(self.front_sent as u64);
         self.pieces.iter().filter_map(move |piece| {
@@ -365,11 +364,11 @@ impl Outbox {
     }
 
     /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
-    /// buffer, from this offset of the file on. `read` answers `None` where it would block; then
-    /// nothing is read, and the driver sees to it that the range is in the page cache.
+    /// buffer, from this offset of the file on. `read` returns `None` where it would block; then
+    /// nothing is read, and the driver has the range read into the page cache first.
     ///
     /// # Errors
-    /// The body can't be read, or the file ended before it: what is owed can't be sent.
+    /// The body cannot be read, or the file ends before it: the outbox is of no further use.
     pub fn load(
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
@@ -415,10 +414,10 @@ impl Outbox {
     }
 
     /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
-    /// when it is full; the answer is what the driver waits for.
+    /// when it is full. Returns what the driver has to wait for.
     ///
     /// # Errors
-    /// The socket can't be sent to: what is owed can't be sent.
+    /// The socket cannot be written: the outbox is of no further use.
     pub fn sent(
         &mut self,
         result: Result<u64, Errno>,
@@ -470,8 +469,8 @@ impl Outbox {
         self.stats.cold_time += span;
     }
 
-    /// An error of this outbox's driver, with the account up to now. `errno` is what the kernel
-    /// said, if it said anything.
+    /// Returns an error of the driver with the account up to now. `errno` is that of the call that
+    /// failed, if one did.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
         Error {
             fault,
@@ -501,8 +500,8 @@ impl Outbox {
         }
     }
 
-    /// The socket has at most `most` bytes more of the first piece, which has bytes. Answers how
-    /// many that are.
+    /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns
+    /// how many.
     fn pass_bytes(&mut self, most: u64) -> u64 {
         let (total, payload_from) = match self.pieces.front() {
             Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
@@ -522,7 +521,7 @@ impl Outbox {
         passed as u64
     }
 
-    /// The socket has `bytes` more of the first piece, which is a range.
+    /// Counts `bytes` more of the first piece, which is a range, as sent.
     fn pass_range(&mut self, bytes: u64) {
         if let Some(Piece::Range(range)) = self.pieces.front_mut() {
             range.offset += bytes;

@@ -58,8 +58,8 @@ fn appends(sink: &Endpoint) -> Result<(), Reason> {
     }
 }
 
-/// A regular file of size 0 may still have content (procfs, sysfs), and the in-kernel copies say
-/// "0 bytes" there. Only reading tells.
+/// A regular file of size 0 may have content (procfs, sysfs), of which the in-kernel copies move 0
+/// bytes. Only reading shows it.
 fn size_known(source: &Endpoint) -> Result<(), Reason> {
     match (source.kind, source.size) {
         (EndpointKind::File, 0) => Err(Reason::SizeUnknown),

@@ -83,7 +83,7 @@ pub enum Cloning {
 /// What becomes of a source's holes, and of zeros, where the sink is a regular file.
 ///
 /// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
-/// any other one nothing is skipped, since old bytes would shine through, and `Find` is `Keep`.
+/// any other one nothing is skipped, since old bytes would remain, and `Find` means `Keep`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// Holes of the source stay holes, zeros in its data stay data.

@@ -20,8 +20,8 @@ pub enum Reason {
     SinkAppends,
     /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
     SizeUnknown,
-    /// Some drivers can, some can't, some (terminals) do it badly: reading and writing always
-    /// works.
+    /// Some device drivers support it, some do not, and some (terminals) do it badly; reading and
+    /// writing always works.
     DriverDecides(Side),
     /// Ranges are cloned in whole blocks, and whole files into empty ones.
     Unaligned,
@@ -31,19 +31,19 @@ pub enum Reason {
     CopiesBytes,
     /// The caller asked for every byte to be written, and this call may keep holes.
     MayKeepHoles,
-    /// The caller asked for zeros to become holes, and this call does not see them.
+    /// The caller asked for zeros to become holes, and this call cannot find them.
     SeesNoZeros,
     /// The caller asked for another mechanism only.
     NotAsked,
-    /// The caller wants no references to the source's pages under way.
+    /// The caller accepts no references to the source's pages in flight.
     Aliases,
-    /// It has been refused before, so far that it holds here too.
+    /// It was refused before, with a scope that includes this pair.
     Refused(Scope, Errno),
 }
 
 impl Reason {
-    /// Whether an explicit wish for the mechanism may override it: the kernel might do it, it just
-    /// isn't the wise choice.
+    /// Whether a policy that names the mechanism overrides it: the kernel may do it, it is only not
+    /// the best choice.
     pub(super) const fn is_advice(self) -> bool {
         matches!(self, Self::SizeUnknown | Self::DriverDecides(_))
     }
@@ -53,19 +53,23 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRegular(side) => write!(f, "the {side} is not a regular file"),
-            Self::NotSeekable => f.write_str("the source has no offsets"),
+            Self::NotSeekable => f.write_str("the source is not seekable"),
             Self::SinkAppends => f.write_str("the sink is open for appending"),
-            Self::SizeUnknown => f.write_str("the source's size is 0: only reading tells"),
-            Self::DriverDecides(side) => write!(f, "depends on the driver of the {side}"),
-            Self::Unaligned => f.write_str("range not in whole blocks, or the sink not empty"),
+            Self::SizeUnknown => {
+                f.write_str("the source reports size 0; its content has to be read")
+            }
+            Self::DriverDecides(side) => write!(f, "depends on the device driver of the {side}"),
+            Self::Unaligned => {
+                f.write_str("the range is not in whole blocks, or the sink is not empty")
+            }
             Self::MayShareBlocks => f.write_str("may share blocks"),
             Self::CopiesBytes => f.write_str("shares no blocks"),
             Self::MayKeepHoles => f.write_str("may keep holes"),
-            Self::SeesNoZeros => f.write_str("sees no zeros"),
-            Self::NotAsked => f.write_str("not asked for"),
-            Self::Aliases => f.write_str("would alias the source's pages"),
+            Self::SeesNoZeros => f.write_str("cannot find zeros"),
+            Self::NotAsked => f.write_str("another mechanism was requested"),
+            Self::Aliases => f.write_str("would send references to the source's pages"),
             Self::Refused(Scope::Kernel, errno) => {
-                write!(f, "not to be had on this kernel: {}", errno::Named(*errno))
+                write!(f, "not available on this kernel: {}", errno::Named(*errno))
             }
             Self::Refused(_, errno) => {
                 write!(

@@ -53,7 +53,7 @@ pub(crate) enum Probe {
     Read,
 }
 
-/// Makes the call on descriptors −1. `EBADF` says that it exists and is allowed.
+/// Makes the call on descriptors −1. `EBADF` means that it exists and is allowed.
 pub(crate) fn probe(call: Probe) -> Errno {
     let null = std::ptr::null_mut::<u8>();
     // SAFETY: descriptor −1 is never open, so that the calls fail before they look at their other
@@ -78,7 +78,7 @@ pub(crate) fn probe(call: Probe) -> Errno {
     }
 }
 
-/// Whether the kernel encrypts this TCP socket's records (`getsockopt(TCP_ULP)` says "tls").
+/// Whether the kernel encrypts this TCP socket's records (`getsockopt(TCP_ULP)` returns "tls").
 pub(crate) fn tcp_ulp_is_tls(socket: BorrowedFd<'_>) -> bool {
     let mut name = [0_u8; 16];
     let mut len = name.len() as libc::socklen_t;

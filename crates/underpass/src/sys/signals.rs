@@ -1,17 +1,17 @@
-//! SIGPIPE and SIGXFSZ must not kill a process that asked for an error.
+//! SIGPIPE and SIGXFSZ must not kill a process: the call returns an error instead.
 //!
 //! QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
 //! they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
-//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one look;
-//! in others the signal is blocked for this thread while calls are made, and what they made
-//! pending is taken back.
+//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
+//! `sigaction`; in others the signal is blocked for this thread while calls are made, and what they
+//! made pending is discarded.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 /// While it lives, the signal does not reach this thread. Not to be held across an await.
 #[derive(Debug)]
-pub(crate) struct Shield {
+pub(crate) struct SignalGuard {
     guarded: Option<Guarded>,
 }
 
@@ -30,17 +30,17 @@ impl std::fmt::Debug for Guarded {
 /// A signal that a call towards a sink raises, and that ends the process by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadlySignal {
-    /// SIGPIPE: nobody reads any more.
+    /// SIGPIPE: the other end is closed.
     Pipe,
     /// SIGXFSZ: beyond the limit of file sizes.
     FileSize,
 }
 
-/// A signal that calls may raise and that nobody ignores.
+/// A signal that calls may raise and that the program does not ignore.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raised(libc::c_int);
+pub(crate) struct UnignoredSignal(libc::c_int);
 
-impl Raised {
+impl UnignoredSignal {
     /// The signal, unless the program ignores it now.
     pub(crate) fn unless_ignored(signal: DeadlySignal) -> Option<Self> {
         let signal = match signal {
@@ -51,15 +51,15 @@ impl Raised {
     }
 }
 
-impl Shield {
-    pub(crate) fn against(raised: Option<Raised>) -> Self {
+impl SignalGuard {
+    pub(crate) fn against(raised: Option<UnignoredSignal>) -> Self {
         Self {
-            guarded: raised.map(|Raised(signal)| block(signal)),
+            guarded: raised.map(|UnignoredSignal(signal)| block(signal)),
         }
     }
 }
 
-impl Drop for Shield {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         if let Some(guarded) = &self.guarded {
             take_pending(&guarded.ours);

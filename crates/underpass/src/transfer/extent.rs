@@ -6,8 +6,8 @@
 //!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
 //! ```
 //!
-//! A file system that answers nonsense, or that does not know holes, makes the rest of the file
-//! plain data: slower, never wrong.
+//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved
+//! as data: slower, never wrong.
 
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 
 /// How far the map is known. Offsets are the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extents {
+pub(crate) enum ExtentMap {
     /// All is data.
     Plain,
     /// Nothing is known from here on.
@@ -26,23 +26,23 @@ pub(crate) enum Extents {
     DataFrom(u64),
     /// Data up to here.
     DataUntil(u64),
-    /// The source says there is no more data: to be believed only while it is as long as it was.
+    /// The source reports no more data, which holds only while its length is unchanged.
     NoMoreData,
 }
 
 /// What an answer of the kernel means for the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ExtentAnswer {
     /// Ask on, or move on.
     Nothing,
-    /// A hole of so many bytes begins at the place asked for.
+    /// A hole of this many bytes begins at the requested offset.
     Hole(u64),
 }
 
-impl Extents {
+impl ExtentMap {
     /// Holes are looked for between files where there must be some, and only towards a place where
-    /// the sink has nothing yet: elsewhere old bytes would shine through. Who wants them filled
-    /// gets their zeros as data.
+    /// the sink has no bytes yet: elsewhere old bytes would remain. With
+    /// [`Holes::Fill`] their zeros are moved as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
         let sparse = source.end.allocated < source.end.size;
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
@@ -74,7 +74,7 @@ impl Extents {
     }
 
     /// Takes the answer to `op`; `end` is where the range owed ends.
-    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> Found {
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> ExtentAnswer {
         match (op, answer) {
             (Op::SeekData { from }, Ok(data)) if data >= from => {
                 let data = data.min(end);
@@ -84,16 +84,16 @@ impl Extents {
                     Self::DataFrom(data)
                 };
                 return if data > from {
-                    Found::Hole(data - from)
+                    ExtentAnswer::Hole(data - from)
                 } else {
-                    Found::Nothing
+                    ExtentAnswer::Nothing
                 };
             }
             (Op::SeekData { .. }, Err(Errno::NXIO)) => *self = Self::NoMoreData,
             (Op::SeekHole { from }, Ok(hole)) if hole > from => *self = Self::DataUntil(hole),
             _ => *self = Self::Plain,
         }
-        Found::Nothing
+        ExtentAnswer::Nothing
     }
 }
 
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn walks_hole_data_hole() {
-        let mut extents = Extents::Unknown;
+        let mut extents = ExtentMap::Unknown;
         let ask = extents.question(0).expect("unknown");
         assert_eq!(ask, Op::SeekData { from: 0 });
-        assert_eq!(extents.record(ask, Ok(8), 100), Found::Hole(8));
+        assert_eq!(extents.record(ask, Ok(8), 100), ExtentAnswer::Hole(8));
         let ask = extents.question(8).expect("the data's end is unknown");
-        assert_eq!(extents.record(ask, Ok(20), 100), Found::Nothing);
+        assert_eq!(extents.record(ask, Ok(20), 100), ExtentAnswer::Nothing);
         assert_eq!((extents.question(8), extents.data_after(8)), (None, 12));
         let ask = extents.question(20).expect("past the data");
         extents.record(ask, Err(Errno::NXIO), 100);
@@ -123,9 +123,9 @@ mod tests {
             (Op::SeekHole { from: 50 }, Ok(50)),
             (Op::SeekHole { from: 50 }, Err(Errno::NXIO)),
         ] {
-            let mut extents = Extents::Unknown;
-            assert_eq!(extents.record(op, answer, 100), Found::Nothing);
-            assert_eq!(extents, Extents::Plain, "{op:?} {answer:?}");
+            let mut extents = ExtentMap::Unknown;
+            assert_eq!(extents.record(op, answer, 100), ExtentAnswer::Nothing);
+            assert_eq!(extents, ExtentMap::Plain, "{op:?} {answer:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What becomes of holes: they are skipped, punched into what was allocated in advance, and make
-//! the sink longer at the end only.
+//! How holes are made in the sink: they are skipped, punched where the file system has allocated
+//! blocks in advance, and lengthen the sink only at the end.
 
 use rustix::io::Errno;
 
-use super::extent::{Extents, Found};
+use super::extent::{ExtentAnswer, ExtentMap};
 use super::op::Op;
 use super::state::{Phase, Punching, Question, Step, Transfer};
 use crate::vocabulary::account::{Cause, Scope};
@@ -12,7 +12,7 @@ use crate::vocabulary::error::Fault;
 use crate::vocabulary::mechanism::Mechanism;
 
 impl Transfer {
-    /// An answer that tells where data and holes are, or moves the sink's position.
+    /// Records a result that locates data and holes, or moves the sink's position.
     pub(super) fn map(&mut self, op: Op, result: Result<u64, Errno>) -> Step {
         let Phase::Moving(mechanism) = self.phase else {
             return self.over();
@@ -29,12 +29,12 @@ impl Transfer {
             }
             (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
             (op, answer) if op.is_look() => match self.zeros.record(op, answer) {
-                Found::Hole(len) => self.hole(mechanism, len),
-                Found::Nothing => Step::Again,
+                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
+                ExtentAnswer::Nothing => Step::Again,
             },
             (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
-                Found::Hole(len) => self.hole(mechanism, len),
-                Found::Nothing => Step::Again,
+                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
+                ExtentAnswer::Nothing => Step::Again,
             },
         }
     }
@@ -43,7 +43,7 @@ impl Transfer {
     fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match length {
             Ok(length) if length >= self.from + self.end() => {
-                self.extents = Extents::Unknown;
+                self.extents = ExtentMap::Unknown;
                 self.hole(mechanism, self.left())
             }
             Ok(_) => self.fail(mechanism, Fault::Truncated, None),
@@ -69,8 +69,8 @@ impl Transfer {
         Step::Again
     }
 
-    /// A hole at the end of all is punched up to the end of its last block: half a block stays
-    /// allocated, and there is nobody behind it.
+    /// A hole at the end of the file is punched up to the end of its last block: half a block would
+    /// stay allocated, and no data follows.
     pub(super) fn to_whole_block(&self, len: u64) -> u64 {
         let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));
         match (start + len).checked_next_multiple_of(block) {

@@ -28,7 +28,7 @@ use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
 };
 use crate::vocabulary::mechanism::Mechanism;
-use extent::Extents;
+use extent::ExtentMap;
 use op::{Op, RelayBuffer};
 use relay::Relay;
 use state::{Phase, Punching, Question};
@@ -61,7 +61,7 @@ impl Transfer {
             done: 0,
             phase,
             relay: Relay::default(),
-            extents: Extents::of(source, sink, plan.holes),
+            extents: ExtentMap::of(source, sink, plan.holes),
             zeros: Zeros::of(sink, plan.holes),
             punching: Punching::Wanted,
             hole_until: 0,

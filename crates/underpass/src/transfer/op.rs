@@ -1,5 +1,4 @@
-//! One system call as plain data: what a [`Transfer`](crate::Transfer) hands out and a driver
-//! makes.
+//! One system call as plain data: a [`Transfer`](crate::Transfer) returns it and a driver makes it.
 
 use crate::transfer::verdict::Call;
 use crate::vocabulary::endpoint::Side;

@@ -1,5 +1,5 @@
-//! Questions that stand before everything else: what a call that failed or said nothing meant, and
-//! what has to be done about holes.
+//! Calls that have to be made before the transfer goes on: to learn what a failure or a result of 0
+//! bytes means, and to make holes.
 
 use rustix::io::Errno;
 
@@ -42,7 +42,7 @@ impl Transfer {
         if result == Err(Errno::INTR) {
             return Step::Again;
         }
-        // The mechanism in use may differ from the one asked about only while a pipe is read out.
+        // The mechanism in use differs from the probed one only while a pipe is read out.
         self.phase = Phase::Moving(mechanism);
         match question {
             Question::Probe(errno) => {
@@ -81,7 +81,7 @@ impl Transfer {
         }
     }
 
-    /// A clone is as long as the source was at that moment, which the sink tells.
+    /// A clone is as long as the source was at that moment: the length of the sink.
     fn cloned(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match (length, self.owed) {
             (Ok(length), Owed::Exactly(total)) if length < total => {

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::extent::Extents;
+use super::extent::ExtentMap;
 use super::relay::Relay;
 use super::verdict::Wait;
 use super::zeros::Zeros;
@@ -12,18 +12,19 @@ use crate::vocabulary::endpoint::{Endpoint, Owed};
 use crate::vocabulary::error::Fault;
 use crate::vocabulary::mechanism::Mechanism;
 
-/// What a result meant, and what the driver has to do about it.
+/// What a result means for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Ask for the next call.
     Again,
     /// Ask for the next call when this side is ready.
     Wait(Wait),
-    /// A mechanism was refused, the next one has its turn. The kernel may want to learn of it.
+    /// A mechanism was refused and the next one takes over.
+    /// [`Kernel::learn`](crate::Kernel::learn) remembers it.
     Refused(Refusal),
-    /// All that was owed has reached the sink.
+    /// Everything has reached the sink.
     Done,
-    /// Nothing more can be done; [`Transfer::finish`] tells why.
+    /// The transfer failed; [`Transfer::finish`] returns why.
     Failed,
 }
 
@@ -42,7 +43,7 @@ pub struct Transfer {
     pub(super) done: u64,
     pub(super) phase: Phase,
     pub(super) relay: Relay,
-    pub(super) extents: Extents,
+    pub(super) extents: ExtentMap,
     pub(super) zeros: Zeros,
     pub(super) punching: Punching,
     /// Where the last hole ended: the cursor, while nothing has been written behind it.
@@ -63,7 +64,7 @@ pub(super) enum Phase {
     Failed(Option<Mechanism>, Fault, Option<Errno>),
 }
 
-/// A question that stands before everything else.
+/// A call that has to be made before the transfer goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// The mechanism failed with this errno: is it there at all?
@@ -99,7 +100,7 @@ impl Transfer {
         }
     }
 
-    /// Bytes still owed; the largest number where the source itself will tell.
+    /// Bytes still to move; `u64::MAX` where only the source's end will show it.
     pub(super) fn left(&self) -> u64 {
         match self.owed {
             Owed::Exactly(total) => total - self.done,

@@ -5,8 +5,8 @@
 //!
 //! Two principles decide what no row names. A direct mechanism that was refused has moved nothing
 //! in that call and the cursor is explicit, so the next mechanism may go on from there and will
-//! meet any real fault again. The last mechanism, and a relay that holds bytes, have nothing to
-//! fall back on: there an unknown error ends the transfer.
+//! meet any real fault again. The last mechanism, and a relay that holds bytes, have no fallback:
+//! there an unknown error ends the transfer.
 
 use rustix::io::Errno;
 
@@ -55,7 +55,7 @@ pub enum Wait {
     Source,
     /// The sink must become writable.
     Sink,
-    /// One of them, and the call did not tell which: both must be ready.
+    /// One of them, and the call does not report which: both must be ready.
     Both,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Verdict {
     Again,
     /// The same call when the side is ready.
     Wait(Wait),
-    /// Missing or forbidden: a probe tells how far.
+    /// Missing or forbidden: a probe shows the scope.
     Suspect,
     /// The next mechanism.
     Refused(Scope),
@@ -132,7 +132,8 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         Errno::XDEV | Errno::OPNOTSUPP => Verdict::Refused(Scope::Devices),
-        // QUIRK(cifs-eio): CIFS says EIO where it means "not here"; a bad block repeats it on read.
+        // QUIRK(cifs-eio): CIFS returns EIO where it means "not supported here"; a bad block fails
+        // again on read.
         Errno::IO if at.done == 0 => Verdict::RefusedToReading,
         Errno::IO => Verdict::Fatal(Fault::Disk),
         Errno::NOSPC | Errno::DQUOT => Verdict::Fatal(Fault::Full),
@@ -207,7 +208,7 @@ fn drain_buffer(errno: Errno, at: &Situation) -> Verdict {
     }
 }
 
-/// What no mechanism gets around. A connection's end is told with the side it is on.
+/// Errors that no mechanism avoids.
 fn terminal(errno: Errno, side: Side) -> Option<Verdict> {
     let fault = match errno {
         Errno::PIPE

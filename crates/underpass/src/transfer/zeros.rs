@@ -12,7 +12,7 @@
 use rustix::io::Errno;
 
 use crate::plan::policy::Holes;
-use crate::transfer::extent::Found;
+use crate::transfer::extent::ExtentAnswer;
 use crate::transfer::op::{BufferedBytes, Op};
 use crate::vocabulary::endpoint::Sink;
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
@@ -77,7 +77,7 @@ impl Zeros {
         }
     }
 
-    /// What a read for `to` asks for where it can't get all of `owed`: no more than leaves the
+    /// The length of a read for `to` where it cannot get all of `owed`: no more than leaves the
     /// next one at the beginning of a block.
     pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
         let most = owed.min(most).min(BUFFER_BYTES as u64);
@@ -90,12 +90,12 @@ impl Zeros {
     }
 
     /// Takes the answer to `op`. What was not looked at is data.
-    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> Found {
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> ExtentAnswer {
         match (op, answer) {
             (Op::DropZeros(_), Ok(0)) => self.seen = Seen::Data,
             (Op::DropZeros(held), Ok(len)) if len <= held.len => {
                 self.seen = Seen::Unknown;
-                return Found::Hole(len);
+                return ExtentAnswer::Hole(len);
             }
             (Op::DataAhead(held), Ok(len @ 1..)) if len <= held.len => {
                 self.seen = Seen::DataUntil(held.to + len);
@@ -105,20 +105,20 @@ impl Zeros {
             }
             _ => (),
         }
-        Found::Nothing
+        ExtentAnswer::Nothing
     }
 }
 
 /// What a block of the sink would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum BlockContent {
     Zeros,
     Data,
 }
 
 impl BufferedBytes {
     /// How many of `bytes`, which are what is held, are of one content from the beginning on.
-    pub(crate) fn run_of(&self, content: Content, bytes: &[u8]) -> usize {
+    pub(crate) fn run_of(&self, content: BlockContent, bytes: &[u8]) -> usize {
         let mut run = 0;
         while let Some(len) = self.block_at(run, bytes.len()) {
             if self.content(run, &bytes[run..run + len]) != content {
@@ -137,14 +137,14 @@ impl BufferedBytes {
         Some(rest.min(block))
     }
 
-    fn content(&self, at: usize, block: &[u8]) -> Content {
+    fn content(&self, at: usize, block: &[u8]) -> BlockContent {
         let (start, len) = (self.to + at as u64, block.len() as u64);
         let last = self.end == Some(start + len);
         let whole = start % self.block_bytes == 0 && (len == self.block_bytes || last);
         if whole && is_zero(block) {
-            Content::Zeros
+            BlockContent::Zeros
         } else {
-            Content::Data
+            BlockContent::Data
         }
     }
 }
@@ -174,15 +174,15 @@ mod tests {
 
     /// Length of the runs from the beginning on, zeros first.
     fn runs(to: u64, bytes: &[u8], end: Option<u64>) -> Vec<usize> {
-        let (mut runs, mut at, mut content) = (Vec::new(), 0, Content::Zeros);
+        let (mut runs, mut at, mut content) = (Vec::new(), 0, BlockContent::Zeros);
         while at < bytes.len() {
             let rest = &bytes[at..];
             let run = held(to + at as u64, rest.len(), end).run_of(content, rest);
             runs.push(run);
             at += run;
             content = match content {
-                Content::Zeros => Content::Data,
-                Content::Data => Content::Zeros,
+                BlockContent::Zeros => BlockContent::Data,
+                BlockContent::Data => BlockContent::Zeros,
             };
         }
         runs
@@ -235,12 +235,12 @@ mod tests {
         let mut zeros = Zeros::of(&sink, Holes::Find);
         assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
         let ask = zeros.question(0, 9000, None).expect("unknown");
-        assert_eq!(zeros.record(ask, Ok(4096)), Found::Hole(4096));
+        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Hole(4096));
         let ask = zeros.question(4096, 4904, None).expect("unknown again");
-        assert_eq!(zeros.record(ask, Ok(0)), Found::Nothing);
+        assert_eq!(zeros.record(ask, Ok(0)), ExtentAnswer::Nothing);
         let ask = zeros.question(4096, 4904, None).expect("how much data");
         assert!(matches!(ask, Op::DataAhead(BufferedBytes { to: 4096, .. })));
-        assert_eq!(zeros.record(ask, Ok(4096)), Found::Nothing);
+        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Nothing);
         let asked = zeros.question(5000, 4000, None);
         assert_eq!((asked, zeros.data_after(5000)), (None, 3192));
         assert!(zeros.question(8192, 808, None).is_some());
@@ -256,7 +256,7 @@ mod tests {
         let mut zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         for answer in [Err(Errno::IO), Ok(9001)] {
             let ask = zeros.question(0, 9000, None).expect("unknown");
-            assert_eq!(zeros.record(ask, answer), Found::Nothing);
+            assert_eq!(zeros.record(ask, answer), ExtentAnswer::Nothing);
             assert_eq!(zeros.data_after(0), 9000);
             zeros.seen = Seen::Unknown;
         }

@@ -1,4 +1,4 @@
-//! What really happened, measured from the counts that the kernel returned.
+//! What happened, measured from the counts that the kernel returned.
 
 use std::fmt;
 
@@ -28,9 +28,9 @@ pub enum Scope {
 /// Why a mechanism was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The call failed with this.
+    /// The call failed with this errno.
     Errno(Errno),
-    /// The call said 0 bytes although the source had more.
+    /// The call returned 0 bytes although the source had more.
     SaidNothing,
 }
 
@@ -38,18 +38,18 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Errno(errno) => write!(f, "{}", errno::Named(*errno)),
-            Self::SaidNothing => f.write_str("0 bytes although there were more"),
+            Self::SaidNothing => f.write_str("returned 0 bytes before the end"),
         }
     }
 }
 
-/// A mechanism that could not be used, why, and how far that holds.
+/// A mechanism that was refused, why, and how far that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Which one.
+    /// The mechanism.
     pub mechanism: Mechanism,
-    /// What the kernel said.
+    /// Why.
     pub cause: Cause,
     /// How far it holds.
     pub scope: Scope,
@@ -76,7 +76,7 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Tally {
+pub struct MechanismUsage {
     /// Payload bytes that reached the sink.
     pub bytes: u64,
     /// System calls made to move payload, failed ones and both halves of a relay included.
@@ -87,30 +87,30 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    tallies: [Tally; 5],
-    /// Bytes that are holes in the sink: owed, and nothing had to be moved. They were holes of the
-    /// source, or zeros that became holes ([`Holes::Find`](crate::Holes::Find)).
+    usage: [MechanismUsage; 5],
+    /// Bytes that are holes in the sink and were not moved. They were holes of the source, or zeros
+    /// that became holes ([`Holes::Find`](crate::Holes::Find)).
     pub holes: u64,
     /// System calls that moved no payload: seeks, probes, lengths.
     pub asides: u64,
-    /// The refusals, in order; equal ones once.
+    /// The refusals, in order; equal ones are listed once.
     pub refusals: Vec<Refusal>,
     /// Refusals beyond those listed.
     pub refusals_unlisted: u64,
 }
 
 impl Account {
-    /// What one mechanism moved.
-    pub fn of(&self, mechanism: Mechanism) -> Tally {
-        self.tallies[mechanism.index()]
+    /// Returns what one mechanism moved.
+    pub fn of(&self, mechanism: Mechanism) -> MechanismUsage {
+        self.usage[mechanism.index()]
     }
 
-    /// Payload bytes that reached the sink, by whatever mechanism.
+    /// Returns the payload bytes that reached the sink, by any mechanism.
     pub fn bytes(&self) -> u64 {
-        self.tallies.iter().map(|tally| tally.bytes).sum()
+        self.usage.iter().map(|usage| usage.bytes).sum()
     }
 
-    /// Payload bytes that crossed into user space and back on their way.
+    /// Returns the payload bytes that crossed into user space and back.
     pub fn crossed(&self) -> u64 {
         let crossing = |mechanism: &Mechanism| mechanism.crossings() > 0;
         Mechanism::ALL
@@ -122,7 +122,7 @@ impl Account {
 
     /// Adds what another transfer moved.
     pub fn add(&mut self, other: &Account) {
-        for (mine, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
+        for (mine, theirs) in self.usage.iter_mut().zip(&other.usage) {
             mine.bytes += theirs.bytes;
             mine.calls += theirs.calls;
         }
@@ -136,9 +136,9 @@ impl Account {
 
     /// Adds bytes and calls of one mechanism that were counted elsewhere.
     pub fn record(&mut self, mechanism: Mechanism, bytes: u64, calls: u64) {
-        let tally = &mut self.tallies[mechanism.index()];
-        tally.bytes += bytes;
-        tally.calls += calls;
+        let usage = &mut self.usage[mechanism.index()];
+        usage.bytes += bytes;
+        usage.calls += calls;
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {
@@ -146,11 +146,11 @@ impl Account {
     }
 
     pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
-        self.tallies[mechanism.index()].calls += calls;
+        self.usage[mechanism.index()].calls += calls;
     }
 
     pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {
-        self.tallies[mechanism.index()].bytes += bytes;
+        self.usage[mechanism.index()].bytes += bytes;
     }
 
     pub(crate) fn refused(&mut self, refusal: Refusal) {
@@ -174,12 +174,12 @@ impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for mechanism in Mechanism::ALL {
-            let tally = self.of(mechanism);
-            if tally.bytes > 0 {
-                let calls = if tally.calls == 1 { "call" } else { "calls" };
+            let usage = self.of(mechanism);
+            if usage.bytes > 0 {
+                let calls = if usage.calls == 1 { "call" } else { "calls" };
                 parts.push(format!(
                     "{} bytes by {mechanism} ({} {calls})",
-                    tally.bytes, tally.calls
+                    usage.bytes, usage.calls
                 ));
             }
         }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((sum.bytes(), sum.crossed()), (24, 10));
         assert_eq!(
             sum.of(Mechanism::Sendfile),
-            Tally {
+            MechanismUsage {
                 bytes: 14,
                 calls: 2
             }

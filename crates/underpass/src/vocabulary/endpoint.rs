@@ -46,7 +46,7 @@ impl EndpointKind {
         Self::Other,
     ];
 
-    /// The words used in messages.
+    /// Returns the words used in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -109,12 +109,12 @@ impl fmt::Display for Side {
     }
 }
 
-/// What a call does when the descriptor has nothing to give or no room.
+/// What a call does when the descriptor has no data or no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waits {
-    /// It blocks; `EAGAIN` then means that a socket timeout ran out.
+    /// It blocks; `EAGAIN` then means that a socket timeout expired.
     Blocks,
-    /// It says `EAGAIN` (`O_NONBLOCK`).
+    /// It returns `EAGAIN` (`O_NONBLOCK`).
     Polls,
 }
 
@@ -148,7 +148,7 @@ pub struct Endpoint {
     pub block_bytes: u64,
 }
 
-/// What `fstat(2)` says of a regular file, as far as moving bytes is concerned.
+/// What `fstat(2)` returns for a regular file, as far as moving bytes is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
     /// `st_dev`.
@@ -162,7 +162,7 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    /// That of a regular file; none for anything else.
+    /// Returns the facts of a regular file; `None` for anything else.
     pub fn of(metadata: &std::fs::Metadata) -> Option<Self> {
         metadata.is_file().then(|| Self {
             device: metadata.dev(),
@@ -211,16 +211,16 @@ impl Endpoint {
     }
 }
 
-/// How much a source owes.
+/// How many bytes a source promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owed {
     /// This many bytes; fewer are an error ([`crate::Fault::Truncated`]).
     Exactly(u64),
-    /// All until the source says that it ended.
+    /// Everything until the source ends.
     ToEnd,
 }
 
-/// Where bytes come from: a descriptor, what it is, and the range it owes.
+/// Where bytes come from: a descriptor, what it is, and the range to move.
 ///
 /// `F` is whatever holds the descriptor; the machine itself never touches it, so its tests use
 /// `()`.
@@ -289,8 +289,8 @@ impl Sink<()> {
 }
 
 impl<F> Sink<F> {
-    /// Whether what is skipped is a hole: in a regular file that has nothing yet where the bytes
-    /// go. Elsewhere old bytes would shine through.
+    /// Whether a skipped range becomes a hole: in a regular file that has no bytes there yet.
+    /// Elsewhere old bytes would remain.
     pub(crate) fn takes_holes(&self) -> bool {
         let end = &self.end;
         end.kind == EndpointKind::File && end.size <= self.to && end.writes == Writes::AtOffset

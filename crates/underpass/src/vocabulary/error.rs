@@ -1,4 +1,4 @@
-//! The one error of the mover: who is at fault, what the kernel said, and exactly what has moved.
+//! The error type: which side is at fault, the errno, and exactly what has moved.
 
 use std::fmt;
 use std::io;
@@ -10,17 +10,17 @@ use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::errno;
 use crate::vocabulary::mechanism::Mechanism;
 
-/// Why a transfer ended before its end, sorted by who is at fault.
+/// Why a transfer ended early, by the side that is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// No mechanism that the policy allows could do it.
+    /// No mechanism that the policy allows works for this pair.
     Refused,
-    /// The caller's hook said stop.
+    /// The caller's hook cancelled it.
     Cancelled,
-    /// The source ended before it had given what it owed.
+    /// The source ended before the promised length.
     Truncated,
-    /// The peer closed or reset the connection, or never was connected.
+    /// The peer closed or reset the connection, or was never connected.
     PeerGone,
     /// A socket timeout (`SO_SNDTIMEO`, `SO_RCVTIMEO`) ran out.
     TimedOut,
@@ -29,35 +29,35 @@ pub enum Fault {
     ControlRecord,
     /// The sink's file system, quota or size limit is full.
     Full,
-    /// A disk failed; the call read and wrote at once and does not tell whose.
+    /// A disk failed; the call reads and writes at once and does not report on which side.
     Disk,
-    /// The source can't be read.
+    /// The source cannot be read.
     Source,
-    /// The sink can't be written.
+    /// The sink cannot be written.
     Sink,
     /// The kernel failed in another way (out of memory, out of descriptors).
     Kernel,
 }
 
 impl Fault {
-    /// The words used in messages.
+    /// Returns the words used in messages.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Refused => "no allowed mechanism works here",
             Self::Cancelled => "cancelled",
             Self::Truncated => "the source ended early",
-            Self::PeerGone => "the peer is gone",
-            Self::TimedOut => "the socket's timeout ran out",
-            Self::ControlRecord => "a TLS control record is in the way",
-            Self::Full => "no room in the sink",
-            Self::Disk => "a disk of one of the two files failed",
-            Self::Source => "the source can't be read",
-            Self::Sink => "the sink can't be written",
-            Self::Kernel => "the kernel can't go on",
+            Self::PeerGone => "the peer closed the connection",
+            Self::TimedOut => "the socket timed out",
+            Self::ControlRecord => "a TLS control record precedes the payload",
+            Self::Full => "the sink is full",
+            Self::Disk => "I/O error on one of the two files",
+            Self::Source => "the source cannot be read",
+            Self::Sink => "the sink cannot be written",
+            Self::Kernel => "the kernel is out of resources",
         }
     }
 
-    /// The fault of a side that can't be used.
+    /// Returns the fault of a side that cannot be used.
     pub(crate) const fn of_side(side: Side) -> Self {
         match side {
             Side::Source => Self::Source,
@@ -66,20 +66,20 @@ impl Fault {
     }
 }
 
-/// A transfer that did not reach its end. What had moved by then is in `account`, and is exact.
+/// A transfer that ended early. `account` holds exactly what had moved by then.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Error {
-    /// Who is at fault.
+    /// Which side is at fault.
     pub fault: Fault,
-    /// The mechanism that was in use.
+    /// The mechanism in use.
     pub mechanism: Option<Mechanism>,
-    /// What the kernel said.
+    /// The errno of the call that failed, if one failed.
     pub errno: Option<Errno>,
-    /// Bytes that were taken from the source and did not reach the sink. They are gone where the
-    /// source was a pipe or a socket.
+    /// Bytes that were taken from the source and did not reach the sink. They are lost where the
+    /// source is a pipe or a socket.
     pub lost: u64,
-    /// What the sink has got, and how; nothing of it is undone.
+    /// What reached the sink, and how. It stays there.
     pub account: Box<Account>,
 }
 
@@ -94,7 +94,8 @@ impl Error {
         }
     }
 
-    /// Bytes that the sink has got, holes included: the source's range up to there is done.
+    /// Returns the bytes that reached the sink, holes included: the range of the source up to there
+    /// is done.
     pub fn moved(&self) -> u64 {
         self.account.bytes() + self.account.holes
     }
@@ -114,7 +115,11 @@ impl fmt::Display for Error {
         }
         write!(f, "; {} bytes had moved", self.moved())?;
         if self.lost > 0 {
-            write!(f, ", {} more were taken from the source", self.lost)?;
+            write!(
+                f,
+                ", {} more were taken from the source and are lost",
+                self.lost
+            )?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// The smallest block of zeros that is looked for: no disk has smaller ones.
 pub const ZERO_BLOCK_BYTES_MIN: u64 = 512;
 
-/// The size asked for a pipe: with the default of 64 KiB splicing from a socket gains next to
+/// The size requested for a pipe: with the default of 64 KiB splicing from a socket gains next to
 /// nothing over reading. It is also what an unprivileged user may have
 /// (`/proc/sys/fs/pipe-max-size`).
 pub const PIPE_BYTES: usize = 1 << 20;

@@ -84,17 +84,14 @@ impl std::str::FromStr for Mechanism {
     }
 }
 
-/// A word that names no mechanism.
+/// The error of parsing a word that names no mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMechanism(String);
 
 impl fmt::Display for UnknownMechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no mechanism; there are", self.0)?;
-        for mechanism in Mechanism::ALL {
-            write!(f, " {mechanism}")?;
-        }
-        Ok(())
+        let names = Mechanism::ALL.map(Mechanism::name).join(", ");
+        write!(f, "unknown mechanism '{}'; expected one of {names}", self.0)
     }
 }
 

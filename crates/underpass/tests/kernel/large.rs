@@ -66,8 +66,8 @@ fn one_call_moves_no_more_than_the_kernel_takes_and_the_next_goes_on() {
         .call_bytes_max(u64::MAX)
         .run(&source, &Sink::new(&null).expect("a sink"))
         .expect("sends");
-    let tally = account.of(Mechanism::Sendfile);
-    assert_eq!((tally.bytes, tally.calls), (len, 2), "{account}");
+    let usage = account.of(Mechanism::Sendfile);
+    assert_eq!((usage.bytes, usage.calls), (len, 2), "{account}");
     assert_eq!(limits::KERNEL_CALL_BYTES_MAX, 0x7fff_f000);
 }
 

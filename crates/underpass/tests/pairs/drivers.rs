@@ -9,9 +9,9 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use underpass::drive::{Ends, RelayBuffers, perform};
+use underpass::drive::{RelayBuffers, SourceAndSink, perform};
 use underpass::{
-    Due, Error, Fault, FileRange, Kernel, Mechanism, More, Outbox, Piece, Policy, Sink, Step,
+    Due, Error, Fault, FileRange, Kernel, Mechanism, MsgMore, Outbox, Piece, Policy, Sink, Step,
     Transfer, Unsent,
 };
 
@@ -31,8 +31,8 @@ pub(crate) fn flush(
         match due {
             Due::Send(bytes, more) => {
                 let flags = match more {
-                    More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
-                    More::Nothing => SendFlags::NOSIGNAL,
+                    MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
+                    MsgMore::Unset => SendFlags::NOSIGNAL,
                 };
                 let result = rustix::net::send(&sink.fd, bytes, flags);
                 let result = result.map(|sent| sent as u64);
@@ -65,7 +65,7 @@ fn flush_range<F: AsFd>(
     };
     let plan = kernel.plan(&source, sink, policy);
     let mut transfer = Transfer::new(&source, sink, plan);
-    let (ends, mut buffers) = (Ends::of(&source, sink), RelayBuffers::default());
+    let (ends, mut buffers) = (SourceAndSink::of(&source, sink), RelayBuffers::default());
     while let Some(op) = transfer.next_op() {
         let step = transfer.record(perform(op, &ends, &mut buffers, kernel));
         outbox.moved(&transfer.take_account());

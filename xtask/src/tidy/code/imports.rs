@@ -110,17 +110,13 @@ impl<'a> CrateModules<'a> {
             let child = self.add(tree, file, format!("{folder}/{name}"), Some(this), inline);
             self.modules[this].children.insert(name, child);
         }
-        for (name, path) in &module.files {
-            let candidates = match path {
-                Some(path) => [format!("{}/{path}", self::parent(file)), String::new()],
-                None => [
-                    format!("{folder}/{name}.rs"),
-                    format!("{folder}/{name}/mod.rs"),
-                ],
-            };
-            let found = tree
-                .rust()
-                .find(|(path, ..)| candidates.iter().any(|candidate| candidate == path));
+        for name in &module.files {
+            let candidates = [
+                format!("{folder}/{name}.rs"),
+                format!("{folder}/{name}/mod.rs"),
+            ];
+            let mut files = tree.rust();
+            let found = files.find(|(path, ..)| candidates.iter().any(|it| it == path));
             if let Some((file, _, rust)) = found {
                 let folder = format!("{folder}/{name}");
                 let child = self.add(tree, file, folder, Some(this), &rust.module);

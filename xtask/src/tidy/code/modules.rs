@@ -15,8 +15,8 @@ use super::tokens::{attributes_at, end_of_item, first_line, is_punct, is_test, i
 pub(super) struct RustModule {
     /// `mod x { … }`, by name.
     pub(super) inline: BTreeMap<String, RustModule>,
-    /// `mod x;`, by name, with the value of its attribute `path`.
-    pub(super) files: BTreeMap<String, Option<String>>,
+    /// `mod x;`, by name. An attribute `path` is not followed.
+    pub(super) files: BTreeSet<String>,
     /// The names that can be imported: types, functions, constants, macros.
     pub(super) items: BTreeSet<String>,
     /// The structs, enums, traits and aliases that are defined, in functions too, with their lines.
@@ -53,13 +53,6 @@ enum ItemPlace {
     Other,
 }
 
-/// What stands before an item.
-#[derive(Default)]
-struct Before {
-    is_public: bool,
-    path: Option<String>,
-}
-
 impl RustModule {
     pub(super) fn read(siblings: &[TokenTree]) -> Self {
         let mut module = Self::default();
@@ -68,33 +61,29 @@ impl RustModule {
     }
 
     fn scan(&mut self, siblings: &[TokenTree], within: ItemPlace) {
-        let (mut at, mut next_body, mut before) = (0, ItemPlace::Other, Before::default());
+        let (mut at, mut next_body, mut is_public) = (0, ItemPlace::Other, false);
         while at < siblings.len() {
             let (attributes, after) = attributes_at(siblings, at);
             if after > at {
-                let outer = attributes.iter().filter(|attribute| !attribute.inner);
-                let mut texts = outer.map(|attribute| attribute.text.as_str());
-                let is_for_tests = |text: &str| is_test(text) || is_test_only(text);
-                at = match texts.clone().any(is_for_tests) {
+                let mut outer = attributes.iter().filter(|attribute| !attribute.inner);
+                at = match outer.any(|it| is_test(&it.text) || is_test_only(&it.text)) {
                     true => end_of_item(siblings, after) + 1,
                     false => after,
                 };
-                let path = texts.find_map(|text| text.strip_prefix("path="));
-                before.path = path.map(|path| path.trim_matches('"').to_owned());
                 continue;
             }
             match &siblings[at] {
                 TokenTree::Ident(word) if word == "pub" => {
-                    before.is_public = true;
+                    is_public = true;
                     // What a visibility names is no import.
                     at += 1 + usize::from(is_parenthesis(siblings.get(at + 1)));
                     continue;
                 }
                 TokenTree::Ident(word) if word == "impl" || word == "trait" => {
                     next_body = ItemPlace::ImplOrTrait;
-                    at = self.scan_word(siblings, at, within, &before);
+                    at = self.scan_word(siblings, at, within, is_public);
                 }
-                TokenTree::Ident(_) => at = self.scan_word(siblings, at, within, &before),
+                TokenTree::Ident(_) => at = self.scan_word(siblings, at, within, is_public),
                 TokenTree::Group(group) => {
                     let is_body = group.delimiter() == Delimiter::Brace;
                     let siblings = Vec::from_iter(group.stream());
@@ -107,7 +96,7 @@ impl RustModule {
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => at += 1,
             }
-            before = Before::default();
+            is_public = false;
         }
     }
 
@@ -117,7 +106,7 @@ impl RustModule {
         siblings: &[TokenTree],
         at: usize,
         within: ItemPlace,
-        before: &Before,
+        is_public: bool,
     ) -> usize {
         let keyword = siblings[at].to_string();
         let name = match siblings.get(at + 1) {
@@ -126,7 +115,7 @@ impl RustModule {
         };
         match (keyword.as_str(), name) {
             ("use", _) if !is_generic_capture(siblings, at) => {
-                return self.scan_use(siblings, at, before);
+                return self.scan_use(siblings, at, is_public);
             }
             ("mod", Some(name)) => match siblings.get(at + 2) {
                 Some(TokenTree::Group(body)) => {
@@ -134,7 +123,7 @@ impl RustModule {
                     self.inline.insert(name, inner);
                     return at + 3;
                 }
-                _ => drop(self.files.insert(name, before.path.clone())),
+                _ => drop(self.files.insert(name)),
             },
             ("type", Some(_)) if within == ItemPlace::ImplOrTrait => {}
             ("struct" | "enum" | "trait" | "type" | "fn" | "const" | "static", Some(name)) => {
@@ -157,12 +146,12 @@ impl RustModule {
     }
 
     /// Reads `use a::{b, c as d};`.
-    fn scan_use(&mut self, siblings: &[TokenTree], at: usize, before: &Before) -> usize {
+    fn scan_use(&mut self, siblings: &[TokenTree], at: usize, is_public: bool) -> usize {
         let end = siblings[at..]
             .iter()
             .position(|token| is_punct(Some(token), ';'));
         let end = end.map_or(siblings.len(), |distance| at + distance);
-        self.scan_use_tree(&siblings[at + 1..end], &[], before.is_public);
+        self.scan_use_tree(&siblings[at + 1..end], &[], is_public);
         end + 1
     }
 
@@ -317,7 +306,7 @@ mod tests {
             "struct A; pub(crate) enum B {} trait C { type Not; } impl C for A { type Not = u8; }\n\
              type D = u8; fn e() { struct F; fn not() {} }\n\
              macro_rules! g { ($n:ident) => { struct Not; } }\n\
-             mod h;\n#[path = \"j.rs\"]\nmod i;\n",
+             mod h;\n",
         );
         let types: Vec<_> = module.types.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(types, ["A", "B", "C", "D", "F"]);
@@ -325,8 +314,7 @@ mod tests {
             Vec::from_iter(&module.items),
             ["A", "B", "C", "D", "e", "g"]
         );
-        assert_eq!(module.files["h"], None);
-        assert_eq!(module.files["i"], Some("j.rs".into()));
+        assert!(module.files.contains("h"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use ignore::WalkBuilder;
 
 use super::rust::Rust;
 use crate::workspace::{Fallible, Metadata, Package, Workspace};
@@ -34,10 +35,7 @@ impl Tree {
         let mut files = Vec::new();
         for path in tracked(&root)? {
             let full = root.join(&path);
-            // A file deleted but not yet committed is still listed; a link is not ours to follow.
-            if full.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                files.push(TreeFile::new(path, fs::read(full)?));
-            }
+            files.push(TreeFile::new(path, fs::read(full)?));
         }
         Ok(Self {
             root,
@@ -106,56 +104,24 @@ impl TreeFile {
     }
 }
 
-/// What git tracks or would track; without git, everything but `target` and `.git`.
+/// What git tracks or would track: every file that no `.gitignore` names.
 fn tracked(root: &Path) -> Fallible<Vec<String>> {
-    let listed = Command::new("git")
-        // A continuous-integration machine often runs as another user than the one who cloned.
-        .args([
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-        ])
-        .arg("--exclude-standard")
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let mut paths = match listed {
-        Ok(output) if output.status.success() => {
-            let names = String::from_utf8(output.stdout)?;
-            names.split_terminator('\0').map(str::to_owned).collect()
-        }
-        Ok(_) | Err(_) => walked(root)?,
-    };
-    paths.sort();
-    paths.dedup();
-    Ok(paths)
-}
-
-fn walked(root: &Path) -> Fallible<Vec<String>> {
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false)
+        .require_git(false)
+        .parents(false)
+        .git_global(false);
+    walk.filter_entry(|entry| entry.file_name() != ".git");
     let mut paths = Vec::new();
-    let mut pending = vec![root.to_owned()];
-    while let Some(directory) = pending.pop() {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            let skipped = entry.file_name() == ".git" || entry.path() == root.join("target");
-            if kind.is_dir() && !skipped {
-                pending.push(entry.path());
-            } else if kind.is_file() {
-                paths.push(
-                    entry
-                        .path()
-                        .strip_prefix(root)?
-                        .to_string_lossy()
-                        .into_owned(),
-                );
-            }
+    for entry in walk.build() {
+        let entry = entry?;
+        // A link is not ours to follow.
+        if entry.file_type().is_some_and(|kind| kind.is_file()) {
+            let path = entry.path().strip_prefix(root)?;
+            paths.push(path.to_string_lossy().into_owned());
         }
     }
+    paths.sort();
     Ok(paths)
 }
 
@@ -184,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn git_and_a_walk_find_this_file() {
-        let root = Workspace::here().root;
-        let this = "xtask/src/tidy/code/tree.rs".to_owned();
-        assert!(tracked(&root).expect("a list").contains(&this));
-        let walked = walked(&root).expect("a list");
-        assert!(walked.contains(&this));
-        assert!(!walked.iter().any(|path| path.starts_with("target/")));
+    fn files_are_found_and_what_is_built_is_not() {
+        let paths = tracked(&Workspace::here().root).expect("a list");
+        for path in ["xtask/src/tidy/code/tree.rs", ".ci/run", "Cargo.lock"] {
+            assert!(paths.contains(&path.to_owned()), "{path}");
+        }
+        let is_left_out = |path: &String| path.starts_with("target/") || path.starts_with(".git/");
+        assert!(!paths.iter().any(is_left_out));
     }
 
     #[test]

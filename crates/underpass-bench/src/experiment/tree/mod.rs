@@ -14,11 +14,10 @@
 mod program;
 mod source;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use rustix::fs::{StatVfs, statvfs, syncfs};
+use rustix::fs::{StatVfs, statvfs};
 
 use self::program::Reflink;
 use self::source::{CopySource, TreeSize};
@@ -28,7 +27,7 @@ use super::transfer::{self, TransferMetric, TransferSample};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
-use crate::content::Sha256Hash;
+use crate::content::{self, Sha256Hash};
 use crate::document::{Case, Contender, Experiment};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::machine::file_system;
@@ -183,7 +182,6 @@ enum Blocks {
     Shared,
 }
 
-/// All contenders with one source.
 struct TreeContenders {
     kind: SourceKind,
     reflink: Reflink,
@@ -197,7 +195,6 @@ struct TreeContenders {
     last: Option<PathBuf>,
     copies: u64,
     processors: Processors,
-    /// With their versions.
     programs: Vec<(NamedCommand, String)>,
     left_out: Vec<String>,
     list: ContenderList,
@@ -271,7 +268,7 @@ impl TreeContenders {
         if source::digest(&self.root_of(&to))? != self.digest {
             return Err(Error::Answer(format!("{name}: the copy differs")));
         }
-        self.settle()?;
+        content::flush_file_system(&self.folder)?;
         let room = self.room()?;
         let taken = free_before.saturating_sub(room.f_bfree) * room.f_frsize;
         match taken < self.source.disk_bytes() / 2 {
@@ -286,7 +283,7 @@ impl TreeContenders {
         let limit = self.disk_bytes_max();
         let copy = || program::run(&command, &self.processors, &to, limit);
         let (peak_resident_bytes, window) = observe_children(copy)?;
-        self.settle()?;
+        content::flush_file_system(&self.folder)?;
         let copied = source::drop_from_cache(&self.root_of(&to))?;
         if copied != self.size {
             return Err(Error::Answer(format!(
@@ -303,7 +300,7 @@ impl TreeContenders {
                 SourceKind::Sparse | SourceKind::Clone | SourceKind::Tree => 0,
             },
             stored_bytes: 0,
-            counts: Vec::new(),
+            paths: Vec::new(),
             peak_resident_bytes,
         })
     }
@@ -324,7 +321,7 @@ impl TreeContenders {
     fn next_copy(&mut self) -> Result<PathBuf> {
         self.tidy_up()?;
         source::warm(&self.from)?;
-        self.settle()?;
+        content::flush_file_system(&self.folder)?;
         self.require_room_for(1)?;
         self.copies += 1;
         let name = format!("to-{}-{}", self.kind.word(), self.copies);
@@ -339,18 +336,11 @@ impl TreeContenders {
         if self.kind != SourceKind::Tree {
             return source::remove(&last);
         }
-        self.settle()?;
+        content::flush_file_system(&self.folder)?;
         match last.exists() {
             true => source::drop_from_cache(&last).map(drop),
             false => Ok(()),
         }
-    }
-
-    /// Writes everything to disk, so that no contender is charged for another's data.
-    fn settle(&self) -> Result<()> {
-        let folder = File::open(&self.folder);
-        let context = || "writing all of it to disk".into();
-        syncfs(folder.context(context)?).context(context)
     }
 
     fn require_room_for(&self, copies: u64) -> Result<()> {

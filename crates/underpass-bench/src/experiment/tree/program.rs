@@ -76,8 +76,8 @@ pub(crate) fn command(
     ])
 }
 
-/// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it ran
-/// for long enough. It is killed, with an error, as soon as its copy takes more than
+/// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it
+/// ran for long enough. It is killed, with an error, as soon as its copy takes more than
 /// `disk_bytes_max`.
 pub(crate) fn run(
     program: &CommandSpec,

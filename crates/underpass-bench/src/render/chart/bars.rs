@@ -15,7 +15,6 @@ const ROW: i32 = 38 * FINE;
 const TOP: i32 = 26 * FINE;
 const BOTTOM: i32 = 26 * FINE;
 
-/// A chart of bars.
 pub(in super::super) struct BarChart {
     pub(in super::super) words: ChartText,
     pub(in super::super) label: String,
@@ -23,7 +22,6 @@ pub(in super::super) struct BarChart {
     pub(in super::super) bars: Vec<Bar>,
 }
 
-/// One bar.
 pub(in super::super) struct Bar {
     pub(in super::super) name: String,
     /// From the left, each with the series that gives its colour.

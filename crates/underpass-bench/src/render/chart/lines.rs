@@ -18,7 +18,6 @@ const TICK: i32 = 4 * FINE;
 /// Marks along a line of many points.
 const FEW: usize = 5;
 
-/// A chart of lines.
 pub(in super::super) struct LineChart {
     pub(in super::super) words: ChartText,
     pub(in super::super) x: AxisScale,
@@ -29,7 +28,6 @@ pub(in super::super) struct LineChart {
     pub(in super::super) marks: Marks,
 }
 
-/// One line.
 pub(in super::super) struct Series {
     /// The contender's place, which gives colour and mark.
     pub(in super::super) place: usize,
@@ -45,7 +43,6 @@ pub(in super::super) struct Point {
 }
 
 impl Point {
-    /// Its least and greatest.
     fn ends(&self) -> [f64; 2] {
         self.range.map_or([self.y; 2], |(low, high)| [low, high])
     }

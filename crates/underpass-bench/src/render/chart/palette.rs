@@ -15,7 +15,6 @@ pub(super) struct SeriesStyle {
     pub(super) shape: MarkerShape,
 }
 
-/// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkerShape {
     outline: Outline,

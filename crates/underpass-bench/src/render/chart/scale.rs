@@ -16,7 +16,6 @@ const TICKS_MAX: usize = 7;
 /// The shares of requests that have a tick.
 const SHARES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
-/// One axis.
 #[derive(Clone, Debug)]
 pub(in super::super) struct AxisScale {
     is_logarithmic: bool,
@@ -160,7 +159,6 @@ impl Ranged for AxisScale {
     }
 }
 
-/// The least and the greatest.
 fn ends(values: &[f64]) -> (f64, f64) {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     (low, values.iter().copied().fold(0.0, f64::max))

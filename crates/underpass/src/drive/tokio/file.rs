@@ -7,13 +7,13 @@ use rustix::io::Errno;
 
 use super::sender::{Sender, Turn};
 use super::stream::{Stream, attempt, errno_of, ready};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
 use crate::plan::policy::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{Raised, Shield};
+use crate::sys::signals::{SignalGuard, UnignoredSignal};
 use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
@@ -149,7 +149,7 @@ pub struct FileReceiver<F> {
 struct BodyTransfer {
     transfer: Transfer,
     buffers: RelayBuffers,
-    raised: Option<Raised>,
+    raised: Option<UnignoredSignal>,
 }
 
 impl<F: AsFd> FileReceiver<F> {
@@ -170,7 +170,7 @@ impl<F: AsFd> FileReceiver<F> {
 
     /// The same, of a body whose `first` bytes the caller has received with what came before it.
     /// As many of them as belong to the body are written to the file at once, which may block as
-    /// writing to the file does; [`account`](Self::account) says how many that are.
+    /// writing to the file does; [`account`](Self::account) counts them.
     ///
     /// # Errors
     /// As [`new`](Self::new), and where the file can't be written.
@@ -178,7 +178,7 @@ impl<F: AsFd> FileReceiver<F> {
         let mut receiver = Self::new(file, offset, len)?;
         let len = usize::try_from(len).map_or(first.len(), |len| len.min(first.len()));
         let mut rest = &first[..len];
-        let _shield = Shield::against(raised_by(receiver.sink.end.kind));
+        let _guard = SignalGuard::against(raised_by(receiver.sink.end.kind));
         while !rest.is_empty() {
             let written = receiver.write(rest)?;
             rest = &rest[written..];
@@ -256,14 +256,14 @@ impl<F: AsFd> FileReceiver<F> {
             return Err(error);
         };
         let (source, sink) = body.transfer.ends();
-        let ends = Ends {
+        let ends = SourceAndSink {
             input: socket.descriptor(),
             output: self.sink.fd.as_fd(),
             source,
             sink,
         };
         let mut call = || {
-            let _shield = Shield::against(body.raised);
+            let _guard = SignalGuard::against(body.raised);
             perform(op, &ends, &mut body.buffers, kernel)
         };
         let result = match op.fills() {
@@ -286,7 +286,7 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(Advance::Goes)
     }
 
-    /// Writes bytes of the body that are in memory. Answers how many.
+    /// Writes bytes of the body that are in memory. Returns how many.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.account.called(Mechanism::ReadWrite);
         let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
@@ -351,7 +351,7 @@ impl BodyTransfer {
 ///
 /// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
 /// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
-/// future that is dropped does not say how much it has sent. [`FileSender`] does.
+/// future that is dropped does not report how much it has sent. [`FileSender`] does.
 ///
 /// # Errors
 /// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
@@ -370,8 +370,8 @@ pub async fn send_file<S: Stream>(
 /// Receives `len` bytes from a connected socket into a file, from `offset` on.
 ///
 /// Waits for the socket on the event loop. Writing to the file may block it for as long as the
-/// kernel throttles writers. Not cancel safe: a future that is dropped does not say how much has
-/// arrived, and what was between socket and file is lost. [`FileReceiver`] keeps both.
+/// kernel throttles writers. Not cancel safe: a future that is dropped does not report how much has
+/// arrived, and what is between socket and file is lost. [`FileReceiver`] keeps both.
 ///
 /// # Errors
 /// As [`recv_file`](crate::recv_file).

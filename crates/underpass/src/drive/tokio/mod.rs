@@ -14,11 +14,11 @@
 
 mod file;
 mod relay;
+mod residency;
 mod sender;
 mod stream;
-mod warm;
 
 pub use file::{FileReceiver, FileSender, recv_file, send_file};
 pub use relay::relay_streams;
-pub use sender::{Forecast, Sender, Turn, Warmth, read_cached};
+pub use sender::{Forecast, Residency, Sender, Turn, read_cached};
 pub use stream::Stream;

@@ -1,4 +1,4 @@
-//! Two sockets, each of which is sent what the other one says.
+//! Relays two sockets, each of which is sent what the other one receives.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,11 +8,11 @@ use ::tokio::io::Interest;
 
 use super::stream::{Stream, attempt, ready};
 use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
 use crate::plan::policy::Policy;
-use crate::sys::signals::Shield;
+use crate::sys::signals::SignalGuard;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
 use crate::vocabulary::endpoint::{Sink, Source};
@@ -21,7 +21,7 @@ use crate::vocabulary::limits::TURN_BYTES_MIN;
 
 /// Relays two connected sockets, both directions at once, until both have ended.
 ///
-/// A half-close is kept, as by [`relay_streams`](crate::relay_streams). A direction that fails
+/// A half-close is passed on, as by [`relay_streams`](crate::relay_streams). A direction that fails
 /// shuts both sockets down, so that the other one ends too.
 pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(kernel, one, other));
@@ -72,11 +72,11 @@ async fn relay_to_end<S: Stream, T: Stream>(
     let plan = kernel.plan(&source, &sink, &Policy::default());
     let mut transfer = Transfer::new(&source, &sink, plan);
     transfer.limit_calls(TURN_BYTES_MIN);
-    let (ends, mut buffers) = (Ends::of(&source, &sink), RelayBuffers::default());
+    let (ends, mut buffers) = (SourceAndSink::of(&source, &sink), RelayBuffers::default());
     let raised = raised_by(sink.end.kind);
     while let Some(op) = transfer.next_op() {
         let mut call = || {
-            let _shield = Shield::against(raised);
+            let _guard = SignalGuard::against(raised);
             perform(op, &ends, &mut buffers, kernel)
         };
         let result = if op.fills() {

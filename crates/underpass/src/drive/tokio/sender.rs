@@ -8,16 +8,16 @@ use ::tokio::io::Interest;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::residency;
 use super::stream::{Stream, attempt, ready};
-use super::warm;
-use crate::drive::perform::{Ends, RelayBuffers, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::drive::signals::raised_by;
 use crate::kernel::Kernel;
-use crate::outbox::{Due, FileRange, Joining, Loaded, More, Outbox};
+use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
 use crate::plan::Plan;
 use crate::plan::policy::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{Raised, Shield};
+use crate::sys::signals::{SignalGuard, UnignoredSignal};
 use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
@@ -27,13 +27,13 @@ use crate::vocabulary::limits::READ_AHEAD_BYTES;
 /// What is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// More is owed. Other tasks have had their chance.
+    /// More is owed. Other tasks have had a chance to run.
     More,
     /// Nothing is owed.
     Empty,
 }
 
-/// How the first range of an outbox is going to leave, as far as that can be said before.
+/// How the first range of an outbox will leave, as far as it can be predicted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -42,15 +42,15 @@ pub struct Forecast {
     /// Whether it leaves with its head.
     pub joining: Joining,
     /// Whether its beginning is in the page cache.
-    pub warmth: Warmth,
+    pub residency: Residency,
 }
 
-/// Whether a range has to be waited for.
+/// Whether a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warmth {
+pub enum Residency {
     /// It is in the page cache.
     Cached,
-    /// The disk has to be asked.
+    /// It has to be read from the disk.
     Cold,
 }
 
@@ -96,16 +96,16 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug)]
 struct SocketFacts {
     end: Endpoint,
-    raised: Option<Raised>,
+    raised: Option<UnignoredSignal>,
 }
 
-/// Whether packets that aren't full wait for more.
+/// Whether packets that are not full wait for more data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Cork {
-    /// They leave; whether waiting would do any good has not been looked at.
+    /// They leave; whether waiting would help is not known yet.
     #[default]
     Untried,
-    /// They leave, since waiting would do no good.
+    /// They leave, since waiting would not help.
     Useless,
     /// They wait.
     In,
@@ -120,7 +120,7 @@ struct RangeTransfer {
     transfer: Transfer,
     buffers: RelayBuffers,
     /// The file is known to be in the page cache up to this offset.
-    warm_until: u64,
+    resident_until: u64,
 }
 
 /// What one call for the first range came to.
@@ -199,10 +199,9 @@ impl Sender {
         Ok(Turn::More)
     }
 
-    /// How the first range that an outbox owes is going to leave; nothing where it owes none.
-    /// `longer` is what its head will gain until then. Asks the kernel what the ends are and
-    /// whether the range's beginning is in the page cache, in a few calls, none of which waits for
-    /// the disk.
+    /// Predicts how the first range of an outbox will leave; `None` where it has no range.
+    /// `longer` is what its head will gain until then. Makes a few system calls, none of which
+    /// waits for the disk.
     pub fn forecast<S: Stream>(
         &self,
         outbox: &Outbox,
@@ -225,14 +224,14 @@ impl Sender {
         Some(Forecast {
             plan: kernel.plan(&source, &sink, policy),
             joining: outbox.joining(policy, longer),
-            warmth: match warm::is_cached(&*range.file, range.offset, len) {
-                true => Warmth::Cached,
-                false => Warmth::Cold,
+            residency: match residency::is_cached(&*range.file, range.offset, len) {
+                true => Residency::Cached,
+                false => Residency::Cold,
             },
         })
     }
 
-    /// Has the kernel keep packets back that aren't full, or lets them go.
+    /// Corks the socket or removes the cork.
     fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
         if self.cork == Cork::Untried && wanted == Cork::In {
             let kind = self.socket.map(|socket| socket.end.kind);
@@ -247,8 +246,8 @@ impl Sender {
         }
     }
 
-    /// Has a transfer of the range that is due, whose next bytes are in the page cache. Answers how
-    /// long the disk took, if it was waited for.
+    /// Begins a transfer of the range that is due, or goes on with it, and waits until its next
+    /// bytes are in the page cache. Returns how long the disk took, if it was waited for.
     async fn prepare<S: Stream>(
         &mut self,
         range: &FileRange,
@@ -265,7 +264,7 @@ impl Sender {
             }
         };
         moving.transfer.limit_calls(bytes_max);
-        Ok(moving.warm_up(range).await)
+        Ok(moving.make_resident(range).await)
     }
 
     fn begin<S: Stream>(
@@ -292,7 +291,7 @@ impl Sender {
             file: Arc::clone(&range.file),
             transfer: Transfer::new(&source, &sink, plan),
             buffers: RelayBuffers::default(),
-            warm_until: 0,
+            resident_until: 0,
         })
     }
 
@@ -319,7 +318,7 @@ impl Sender {
             return Ok(Moved::Nothing);
         };
         let (source, sink_end) = transfer.ends();
-        let ends = Ends {
+        let ends = SourceAndSink {
             input: file.as_fd(),
             output: sink.descriptor(),
             source,
@@ -327,7 +326,7 @@ impl Sender {
         };
         let result = if op.writes() {
             attempt(sink, Interest::WRITABLE, || {
-                let _shield = Shield::against(raised);
+                let _guard = SignalGuard::against(raised);
                 perform(op, &ends, buffers, kernel)
             })
         } else {
@@ -374,12 +373,12 @@ impl RangeTransfer {
         Arc::ptr_eq(&self.file, &range.file) && self.transfer.is_at(range.offset, range.len)
     }
 
-    /// Has the next bytes of the range read into the page cache, if they aren't there: those of the
-    /// next call and, since one question answers for many calls, of some more. What was asked a
-    /// moment ago for another peer is not asked again. Answers how long the disk took.
-    async fn warm_up(&mut self, range: &FileRange) -> Option<Duration> {
+    /// Reads the next bytes of the range into the page cache, if they are not there: the bytes of
+    /// the next call and, so that one query serves many calls, some more. A query of another
+    /// connection a moment ago is not repeated. Returns how long the disk took.
+    async fn make_resident(&mut self, range: &FileRange) -> Option<Duration> {
         let (from, len) = self.transfer.next_op().and_then(Op::reads)?;
-        if from + len <= self.warm_until {
+        if from + len <= self.resident_until {
             return None;
         }
         let range_end = range.offset + range.len;
@@ -389,20 +388,20 @@ impl RangeTransfer {
         let (until, file) = (from + len, &self.file);
         let mut waited = None;
         if !file.was_cached(from, until, Instant::now()) {
-            if !warm::is_cached(file, from, len) {
+            if !residency::is_cached(file, from, len) {
                 waited = Some(wait_for_disk(file, from, len).await);
             }
             file.is_cached(from, until, Instant::now());
         }
-        self.warm_until = until;
+        self.resident_until = until;
         waited
     }
 }
 
-fn send_flags(more: More) -> SendFlags {
+fn send_flags(more: MsgMore) -> SendFlags {
     match more {
-        More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
-        More::Nothing => SendFlags::NOSIGNAL,
+        MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
+        MsgMore::Unset => SendFlags::NOSIGNAL,
     }
 }
 
@@ -421,13 +420,13 @@ fn is_paced<S: Stream>(sink: &S) -> bool {
 /// Does not block.
 pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
     let mut content = vec![0; len];
-    let read = warm::read_cached(file, &mut content, 0)?.ok()?;
+    let read = residency::read_cached(file, &mut content, 0)?.ok()?;
     (read == len).then_some(content)
 }
 
 /// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
 async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
-    if let Loaded::Cold(range) = outbox.load(warm::read_cached)? {
+    if let Loaded::Cold(range) = outbox.load(residency::read_cached)? {
         let span = wait_for_disk(&range.file, range.offset, range.len).await;
         outbox.waited_for_disk(span);
         outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
@@ -435,9 +434,9 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has a range read into the page cache by another thread. Answers how long that took.
+/// Reads a range into the page cache on another thread. Returns how long that took.
 async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration {
     let start = Instant::now();
-    warm::read_ahead(file, from, len).await;
+    residency::read_ahead(file, from, len).await;
     start.elapsed()
 }

@@ -1,4 +1,4 @@
-//! What a socket of Tokio's can do for a driver.
+//! The sockets that the driver for Tokio accepts.
 
 use std::future::Future;
 use std::io;
@@ -21,7 +21,7 @@ pub trait Stream {
     /// the next [`ready`](Stream::ready) then waits.
     ///
     /// # Errors
-    /// `WouldBlock`, or what `call` says.
+    /// `WouldBlock`, or the error of `call`.
     fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
 }
 

@@ -1,4 +1,4 @@
-//! How far a copy has come, drawn from a thread that only looks.
+//! The progress of a copy, drawn by a thread that only reads counters.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,27 +6,27 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use underpass_copy::Progress;
+use underpass_copy::CopyProgress;
 
 use super::words::When;
 
-/// Looked at this often.
+/// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is over by then needs no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What ends earlier has no bar.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// A rate is that of this long ago until now: short enough to follow a change, long enough to read.
-const MEMORY: Duration = Duration::from_secs(5);
+/// The time that a rate is measured over: short enough to follow a change, long enough to read.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
 
-/// A bar that may never be seen.
+/// A progress bar, which is hidden until it is due.
 #[derive(Debug)]
-pub(super) struct Gauge {
+pub(super) struct ProgressDisplay {
     bar: ProgressBar,
     when: When,
 }
 
-impl Gauge {
+impl ProgressDisplay {
     pub(super) fn new(when: When) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let when = match when {
@@ -36,16 +36,16 @@ impl Gauge {
         Self { bar, when }
     }
 
-    /// The bar, for whoever writes where it is drawn.
+    /// The bar, to be suspended while something is written where it is drawn.
     pub(super) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }
 
-    /// Does something, and shows how far it has come meanwhile. How much there is to do is found
-    /// out by `survey`, which is told by a flag to stop, as soon as anything is shown.
+    /// Runs `act` and shows its progress. When the bar is due, `survey` finds how much there is to
+    /// do, until its flag is set.
     pub(super) fn watch<T>(
         &self,
-        progress: &Progress,
+        progress: &CopyProgress,
         survey: impl Fn(&AtomicBool) + Sync,
         act: impl FnOnce() -> T,
     ) -> T {
@@ -65,12 +65,12 @@ impl Gauge {
         })
     }
 
-    fn draw(&self, progress: &Progress, until: &Receiver<()>, surveyor: impl Fn()) {
-        let mut samples = Samples::new();
+    fn draw(&self, progress: &CopyProgress, until: &Receiver<()>, surveyor: impl Fn()) {
+        let mut samples = RateSamples::new();
         let mut first = Some(());
         while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
             samples.take(progress.bytes_done.load(Relaxed));
-            let waits = self.when == When::Auto && samples.begin.elapsed() < PATIENCE;
+            let waits = self.when == When::Auto && samples.begin.elapsed() < SHOWN_AFTER;
             if waits {
                 continue;
             }
@@ -85,7 +85,7 @@ impl Gauge {
         if std::io::stderr().is_terminal() {
             self.bar.finish_and_clear();
         } else if self.when == When::Always {
-            // Where lines can't be drawn over, the end is all that is of use.
+            // Where lines can't be overwritten, only the end is shown.
             samples.take(progress.bytes_done.load(Relaxed));
             eprintln!("{}", at_the_end(progress, &samples));
         }
@@ -96,19 +96,19 @@ impl Gauge {
         self.bar.set_draw_target(ProgressDrawTarget::stderr());
     }
 
-    /// Colours are the terminal's own matter, and NO_COLOR's: there are none.
+    /// There are no colours, with or without NO_COLOR.
     fn style(&self, template: &str) {
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("=> "));
         }
     }
 
-    fn sample(&self, progress: &Progress, samples: &Samples) {
+    fn sample(&self, progress: &CopyProgress, samples: &RateSamples) {
         let (found, done) = (
             progress.bytes_found.load(Relaxed),
             progress.bytes_done.load(Relaxed),
         );
-        // Before all is found a bar would run backwards.
+        // While more is found, a bar would run backwards.
         let is_known = progress.all_found.load(Relaxed) != 0;
         if is_known && self.bar.length().is_none() {
             self.style("[{bar:20}] {wide_msg}");
@@ -121,7 +121,7 @@ impl Gauge {
     }
 }
 
-fn line(progress: &Progress, samples: &Samples) -> String {
+fn line(progress: &CopyProgress, samples: &RateSamples) -> String {
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
     let (done, found) = (read(&progress.bytes_done), read(&progress.bytes_found));
     let (files, files_found) = (read(&progress.files_done), read(&progress.files_found));
@@ -145,8 +145,8 @@ fn line(progress: &Progress, samples: &Samples) -> String {
     )
 }
 
-/// What was found doesn't matter any more, and may not have been counted to its end.
-fn at_the_end(progress: &Progress, samples: &Samples) -> String {
+/// The last line: what was found is left out, since it may not be all.
+fn at_the_end(progress: &CopyProgress, samples: &RateSamples) -> String {
     let bytes = HumanBytes(progress.bytes_done.load(Relaxed));
     let files = match progress.files_done.load(Relaxed) {
         1 => "1 file".to_owned(),
@@ -155,13 +155,13 @@ fn at_the_end(progress: &Progress, samples: &Samples) -> String {
     format!("{bytes}, {files}, {}/s", HumanBytes(samples.rate()))
 }
 
-/// How many bytes were done when.
-struct Samples {
+/// Bytes done, and when.
+struct RateSamples {
     begin: Instant,
     taken: Vec<(Instant, u64)>,
 }
 
-impl Samples {
+impl RateSamples {
     fn new() -> Self {
         let begin = Instant::now();
         Self {
@@ -173,7 +173,7 @@ impl Samples {
     fn take(&mut self, bytes: u64) {
         let now = Instant::now();
         self.taken.push((now, bytes));
-        let is_old = |(taken, _): &(Instant, u64)| now.duration_since(*taken) > MEMORY;
+        let is_old = |(taken, _): &(Instant, u64)| now.duration_since(*taken) > RATE_WINDOW;
         // The newest of the old ones stays: the rate is measured from there.
         let old = self
             .taken

@@ -1,6 +1,6 @@
-//! What is said on standard error, and by whom.
+//! Messages on standard error.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -8,45 +8,41 @@ use std::process::ExitCode;
 use signal_hook::consts::SIGPIPE;
 use underpass_copy::{Charset, OtherEnd, Problem, Quoted};
 
-use super::Name;
+use super::environment::{CalledAs, CpEnvironment};
 
-/// Who speaks, and in which charset.
+/// The program's name in front of messages, and their charset.
 #[derive(Debug)]
-pub(super) struct Voice {
-    name: Name,
+pub(super) struct Messages {
+    pub(super) called_as: CalledAs,
     called: OsString,
     charset: Charset,
 }
 
-impl Voice {
-    pub(super) fn new(name: Name, called: OsString, charset: Charset) -> Self {
+impl Messages {
+    pub(super) fn new(called: OsString, environment: &CpEnvironment) -> Self {
         Self {
-            name,
+            called_as: environment.called_as,
             called,
-            charset,
+            charset: environment.charset,
         }
-    }
-
-    pub(super) fn name(&self) -> Name {
-        self.name
     }
 
     pub(super) fn called_shown(&self) -> String {
         self.called.to_string_lossy().into_owned()
     }
 
-    pub(super) fn quoted(&self, name: &std::ffi::OsStr) -> String {
+    pub(super) fn quoted(&self, name: &OsStr) -> String {
         Quoted(name.as_bytes(), self.charset).to_string()
     }
 
-    /// A line with the program's name in front. In one call, so that lines of several programs
-    /// don't mix; nobody can be told where that fails.
-    pub(super) fn complain(&self, message: &[u8]) {
-        let line = [self.called.as_bytes(), b": ", message, b"\n"].concat();
+    /// Writes a line with the program's name in front, in one call, so that lines of several
+    /// programs don't mix. A failure is ignored: there is nowhere to report it.
+    pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
+        let line = [self.called.as_bytes(), b": ", message.as_ref(), b"\n"].concat();
         let _ = io::stderr().write_all(&line);
     }
 
-    /// The same without the end of the line, for an answer.
+    /// Writes a question: the same without the end of the line.
     pub(super) fn ask(&self, question: &str) {
         let line = [self.called.as_bytes(), b": ", question.as_bytes()].concat();
         let _ = io::stderr().write_all(&line);
@@ -58,20 +54,20 @@ impl Voice {
         let _ = io::stderr().write_all(&line);
     }
 
-    /// A problem in GNU's words; as `underpass cp` also with what else is known of it.
-    pub(super) fn tell(&self, problem: &Problem) {
-        let mut message = problem.worded(self.charset).to_string();
-        if self.name == Name::Underpass {
-            message += &self.circumstances(problem);
+    /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
+    pub(super) fn problem(&self, problem: &Problem) {
+        let mut message = problem.message(self.charset).to_string();
+        if self.called_as == CalledAs::Underpass {
+            message += &self.details(problem);
         }
-        self.complain(message.as_bytes());
+        self.complain(message);
     }
 
-    /// The call that told a problem and the name of the errno; of a copy that broke off also the
-    /// other file and how far it had come.
-    fn circumstances(&self, problem: &Problem) -> String {
+    /// The call that failed and the name of the errno; of an incomplete copy also the other file
+    /// and the bytes that had moved.
+    fn details(&self, problem: &Problem) -> String {
         let errno = problem.errno.map(underpass::errno::name);
-        let told = match (problem.call, errno) {
+        let failed = match (problem.call, errno) {
             (Some(call), Some(errno)) => Some(format!("{call}: {errno}")),
             (None, Some(errno)) => Some(errno.into_owned()),
             // It failed without an errno.
@@ -86,14 +82,14 @@ impl Voice {
             1 => "1 byte had moved".to_owned(),
             bytes => format!("{bytes} bytes had moved"),
         });
-        let parts: Vec<String> = [told, other, moved].into_iter().flatten().collect();
+        let parts: Vec<String> = [failed, other, moved].into_iter().flatten().collect();
         match parts.is_empty() {
             true => String::new(),
             false => format!(" ({})", parts.join("; ")),
         }
     }
 
-    /// Prints what was asked for, and nothing else.
+    /// Prints help or the version.
     pub(super) fn print(&self, text: &str) -> ExitCode {
         let mut stdout = io::stdout().lock();
         match stdout
@@ -108,8 +104,8 @@ impl Voice {
         }
     }
 
-    /// Standard output could not be written. Under the name `cp` nobody reading it is fatal, as to
-    /// every program that does not ask for another treatment of SIGPIPE.
+    /// Standard output could not be written. Under the name `cp` a closed pipe ends the program, as
+    /// every program that leaves SIGPIPE as it is.
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
@@ -117,13 +113,13 @@ impl Voice {
         }
         let text = error.to_string();
         let meaning = text.split(" (os error").next().unwrap_or_default();
-        self.complain(format!("write error: {meaning}").as_bytes());
+        self.complain(format!("write error: {meaning}"));
     }
 
     /// Under the name `cp` only.
     pub(super) fn die_of_broken_pipe(&self) {
-        if self.name == Name::Cp {
-            // What can't die goes on.
+        if self.called_as == CalledAs::Cp {
+            // If the signal does not end the process, the copy goes on.
             let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
         }
     }

@@ -1,4 +1,4 @@
-//! Listens to a copy, and tells what was asked for.
+//! Prints the events of a copy.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
@@ -8,103 +8,81 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::io::Errno;
-use underpass_copy::{Curiosity, Effect, Event, Finished, Manner, Observer, Overwriting, Problem};
+use underpass_copy::{
+    CopyMode, Event, EventDetail, Finished, Observer, OverwriteQuestion, Problem,
+};
 
-use super::Name;
-use super::request::{Copying, Detail};
-use super::voice::Voice;
+use super::draft::OutputDetail;
+use super::environment::CalledAs;
+use super::messages::Messages;
+use super::request::CopyCommand;
 use super::{debug, explain, json};
 
-pub(super) struct Teller<'a> {
-    voice: &'a Voice,
-    detail: Detail,
-    manner: Manner,
-    /// Drawn where problems are written, so it makes room for them.
+pub(super) struct EventPrinter<'a> {
+    messages: &'a Messages,
+    detail: OutputDetail,
+    copy_mode: CopyMode,
+    /// Is drawn where problems are written, and suspended meanwhile.
     bar: ProgressBar,
-    out: Mutex<Out>,
-    repeats: Repeats,
-    /// Files that there was no room for.
-    roomless: AtomicU64,
+    out: Mutex<StandardOutput>,
+    /// Files for which the disk was full.
+    disk_full: AtomicU64,
 }
 
-/// Whether a full disk is told again and again, for every file that it has no room for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeats {
-    /// As GNU's does.
-    Told,
-    Counted,
-}
-
-/// Standard output, written in pieces as big as make sense.
-struct Out {
+/// Standard output, written line by line on a terminal and otherwise in large pieces.
+struct StandardOutput {
     to: BufWriter<Stdout>,
-    lines: Lines,
-    /// Why nothing more is written: nobody can be told in the middle of a copy.
+    is_terminal: bool,
+    /// Why nothing more is written; reported at the end.
     failed: Option<io::Error>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lines {
-    /// Somebody looks: line by line.
-    AtOnce,
-    Together,
-}
-
-impl<'a> Teller<'a> {
-    pub(super) fn new(voice: &'a Voice, copying: &Copying, name: Name, bar: ProgressBar) -> Self {
-        let detail = match (copying.show.detail, copying.options.effect) {
-            // What would be done is all there is to know.
-            (Detail::Nothing, Effect::ToldOnly) => Detail::Names,
-            (detail, _) => detail,
-        };
-        let out = Out {
-            to: BufWriter::new(io::stdout()),
-            lines: match io::stdout().is_terminal() {
-                true => Lines::AtOnce,
-                false => Lines::Together,
-            },
-            failed: None,
-        };
+impl<'a> EventPrinter<'a> {
+    pub(super) fn new(messages: &'a Messages, command: &CopyCommand, bar: ProgressBar) -> Self {
+        let options = &command.options;
         Self {
-            voice,
-            detail,
-            manner: copying.options.manner,
-            bar,
-            out: Mutex::new(out),
-            repeats: match name {
-                Name::Cp => Repeats::Told,
-                Name::Underpass => Repeats::Counted,
+            messages,
+            detail: match options.dry_run {
+                true => command.detail.max(OutputDetail::Names),
+                false => command.detail,
             },
-            roomless: AtomicU64::new(0),
+            copy_mode: options.copy_mode,
+            bar,
+            out: Mutex::new(StandardOutput {
+                to: BufWriter::new(io::stdout()),
+                is_terminal: io::stdout().is_terminal(),
+                failed: None,
+            }),
+            disk_full: AtomicU64::new(0),
         }
     }
 
-    /// Files for which a full disk was not told again.
-    pub(super) fn untold(&self) -> u64 {
-        match self.repeats {
-            Repeats::Told => 0,
-            Repeats::Counted => self.roomless.load(Relaxed).saturating_sub(1),
+    /// Files for which a full disk was not reported again: `underpass cp` reports the first one.
+    pub(super) fn unreported(&self) -> u64 {
+        match self.messages.called_as {
+            CalledAs::Cp => 0,
+            CalledAs::Underpass => self.disk_full.load(Relaxed).saturating_sub(1),
         }
     }
 
-    /// A line of standard output.
+    /// Writes a line to standard output.
     pub(super) fn line(&self, line: &str) {
         self.raw_line(line.as_bytes());
     }
 
     fn raw_line(&self, line: &[u8]) {
         let mut out = self.out();
-        if out.lines == Lines::AtOnce && !self.bar.is_hidden() {
-            self.bar.suspend(|| out.line(line, self.voice));
+        if out.is_terminal && !self.bar.is_hidden() {
+            self.bar.suspend(|| out.line(line, self.messages));
         } else {
-            out.line(line, self.voice);
+            out.line(line, self.messages);
         }
     }
 
-    /// Writes what was not written yet.
+    /// Writes the rest.
     ///
     /// # Errors
-    /// The first one that writing met.
+    /// The first one of all writing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
         match out.failed.take() {
@@ -113,48 +91,48 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn out(&self) -> MutexGuard<'_, Out> {
+    fn out(&self) -> MutexGuard<'_, StandardOutput> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told before stands before a problem or a question.
+    /// Writes what precedes a problem or a question.
     fn flush(&self) {
-        self.out().flush(self.voice);
+        self.out().flush(self.messages);
     }
 
     fn problem(&self, problem: &Problem) {
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
-        let again = is_full && self.roomless.fetch_add(1, Relaxed) > 0;
-        if !again || self.repeats == Repeats::Told {
+        let again = is_full && self.disk_full.fetch_add(1, Relaxed) > 0;
+        if !again || self.messages.called_as == CalledAs::Cp {
             self.flush();
-            self.bar.suspend(|| self.voice.tell(problem));
+            self.bar.suspend(|| self.messages.problem(problem));
         }
-        if self.detail == Detail::Json {
+        if self.detail == OutputDetail::Json {
             self.line(&json::problem(problem));
         }
     }
 
     fn finished(&self, finished: &Finished) {
         match self.detail {
-            Detail::Nothing | Detail::Names => {}
-            Detail::Debug if self.manner == Manner::Copy => {
+            OutputDetail::Nothing | OutputDetail::Names => {}
+            OutputDetail::Debug if self.copy_mode == CopyMode::Copy => {
                 if let Some(line) = debug::line(finished) {
                     self.line(&line);
                 }
             }
-            Detail::Debug => {}
-            Detail::Ways => explain::lines(finished)
+            OutputDetail::Debug => {}
+            OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
-            Detail::Json => self.line(&json::finished(finished)),
+            OutputDetail::Json => self.line(&json::finished(finished)),
         }
     }
 
     /// GNU shows these names as they are, whatever is in them.
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
-        match self.voice.name() {
-            Name::Underpass => self.arrow(source, dest, None),
-            Name::Cp => {
+        match self.messages.called_as {
+            CalledAs::Underpass => self.arrow(source, dest, None),
+            CalledAs::Cp => {
                 let line = [source.as_bytes(), b" -> ", dest.as_bytes()].concat();
                 self.raw_line(&line);
             }
@@ -162,10 +140,10 @@ impl<'a> Teller<'a> {
     }
 
     fn arrow(&self, source: &OsStr, dest: &OsStr, backup: Option<&OsStr>) {
-        let (source, dest) = (self.voice.quoted(source), self.voice.quoted(dest));
+        let (source, dest) = (self.messages.quoted(source), self.messages.quoted(dest));
         match backup {
             Some(backup) => {
-                let backup = self.voice.quoted(backup);
+                let backup = self.messages.quoted(backup);
                 self.line(&format!("{source} -> {dest} (backup: {backup})"));
             }
             None => self.line(&format!("{source} -> {dest}")),
@@ -173,10 +151,10 @@ impl<'a> Teller<'a> {
     }
 }
 
-impl Observer for Teller<'_> {
-    fn told(&self, event: Event) {
-        let shows_names = !matches!(self.detail, Detail::Nothing | Detail::Json);
-        let shows_skipped = matches!(self.detail, Detail::Debug | Detail::Ways);
+impl Observer for EventPrinter<'_> {
+    fn on_event(&self, event: Event) {
+        let shows_names = !matches!(self.detail, OutputDetail::Nothing | OutputDetail::Json);
+        let shows_skipped = matches!(self.detail, OutputDetail::Debug | OutputDetail::Explain);
         match event {
             Event::Making {
                 source,
@@ -184,14 +162,14 @@ impl Observer for Teller<'_> {
                 backup,
             } if shows_names => self.arrow(&source, &dest, backup.as_deref()),
             Event::Removed(name) if shows_names => {
-                self.line(&format!("removed {}", self.voice.quoted(&name)));
+                self.line(&format!("removed {}", self.messages.quoted(&name)));
             }
             Event::Skipped { dest, .. } if shows_skipped => {
-                self.line(&format!("skipped {}", self.voice.quoted(&dest)));
+                self.line(&format!("skipped {}", self.messages.quoted(&dest)));
             }
             Event::MadeParent { source, dest } if shows_names => self.made_parent(&source, &dest),
             Event::Restored { backup, dest } if shows_names => {
-                let (backup, dest) = (self.voice.quoted(&backup), self.voice.quoted(&dest));
+                let (backup, dest) = (self.messages.quoted(&backup), self.messages.quoted(&dest));
                 self.line(&format!("{backup} -> {dest} (unbackup)"));
             }
             Event::Making { .. }
@@ -204,60 +182,62 @@ impl Observer for Teller<'_> {
         }
     }
 
-    fn may_overwrite(&self, overwriting: &Overwriting) -> bool {
+    fn confirm_overwrite(&self, overwriting: &OverwriteQuestion) -> bool {
         self.flush();
-        let question = question(overwriting, self.voice);
+        let question = question(overwriting, self.messages);
         self.bar.suspend(|| {
-            self.voice.ask(&question);
+            self.messages.ask(&question);
             let mut answer = Vec::new();
-            // Where nothing can be read, nobody agreed.
+            // Without an answer nothing is overwritten.
             let _ = io::stdin().lock().read_until(b'\n', &mut answer);
             matches!(answer.first(), Some(b'y' | b'Y'))
         })
     }
 
-    fn curiosity(&self) -> Curiosity {
+    fn event_detail(&self) -> EventDetail {
         match self.detail {
-            Detail::Nothing => Curiosity::Problems,
-            Detail::Names => Curiosity::Changes,
-            Detail::Debug | Detail::Ways | Detail::Json => Curiosity::Everything,
+            OutputDetail::Nothing => EventDetail::Problems,
+            OutputDetail::Names => EventDetail::Changes,
+            OutputDetail::Debug | OutputDetail::Explain | OutputDetail::Json => {
+                EventDetail::Everything
+            }
         }
     }
 }
 
-impl Out {
-    fn line(&mut self, line: &[u8], voice: &Voice) {
+impl StandardOutput {
+    fn line(&mut self, line: &[u8], messages: &Messages) {
         if self.failed.is_none() {
             let written = self
                 .to
                 .write_all(line)
                 .and_then(|()| self.to.write_all(b"\n"));
-            self.note(written, voice);
+            self.note(written, messages);
         }
-        if self.lines == Lines::AtOnce {
-            self.flush(voice);
+        if self.is_terminal {
+            self.flush(messages);
         }
     }
 
-    fn flush(&mut self, voice: &Voice) {
+    fn flush(&mut self, messages: &Messages) {
         if self.failed.is_none() {
             let flushed = self.to.flush();
-            self.note(flushed, voice);
+            self.note(flushed, messages);
         }
     }
 
-    fn note(&mut self, written: io::Result<()>, voice: &Voice) {
+    fn note(&mut self, written: io::Result<()>, messages: &Messages) {
         if let Err(error) = written {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                voice.die_of_broken_pipe();
+                messages.die_of_broken_pipe();
             }
             self.failed = Some(error);
         }
     }
 }
 
-fn question(overwriting: &Overwriting, voice: &Voice) -> String {
-    let dest = voice.quoted(&overwriting.dest);
+fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {
+    let dest = messages.quoted(&overwriting.dest);
     match (overwriting.unwritable_mode, overwriting.replaces) {
         (None, _) => format!("overwrite {dest}? "),
         (Some(mode), true) => {
@@ -297,20 +277,20 @@ fn permissions(mode: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use underpass_copy::Charset;
-
     use super::*;
+    use crate::cp::environment::CpEnvironment;
 
     #[test]
     fn questions_are_gnus() {
-        let voice = Voice::new(Name::Cp, "cp".into(), Charset::Utf8);
+        let environment = CpEnvironment::read(CalledAs::Cp);
+        let messages = Messages::new("cp".into(), &environment);
         let ask = |unwritable_mode, replaces| {
-            let overwriting = Overwriting {
+            let overwriting = OverwriteQuestion {
                 dest: "b".into(),
                 unwritable_mode,
                 replaces,
             };
-            question(&overwriting, &voice)
+            question(&overwriting, &messages)
         };
         assert_eq!(ask(None, true), "overwrite 'b'? ");
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Files that are not in the page cache.
+//! Whether ranges of files are in the page cache, and reading them into it.
 //!
 //! Linux's sendfile blocks on the disk even where the socket would not, and there is no readiness
-//! to wait for. So before a call the cache is asked, and what is missing is read by a blocking
+//! to wait for. So the cache is queried before a call, and what is missing is read by a blocking
 //! thread. The thread sends the range to `/dev/null`: that waits for the pages and copies none of
 //! them.
 
@@ -21,7 +21,7 @@ use crate::vocabulary::limits::READ_AHEAD_BYTES;
 /// Reads what is in the page cache; none where the disk would have to be waited for.
 ///
 /// QUIRK(nowait-false-end): RWF_NOWAIT is unknown to some file systems (EOPNOTSUPP on tmpfs before
-/// 6.x), and 5.9 and 5.10 may say 0 before the end of the file: a plain read decides then.
+/// 6.x), and 5.9 and 5.10 may return 0 before the end of the file: a plain read decides then.
 pub(crate) fn read_cached(
     file: &SharedFile,
     buffer: &mut [u8],
@@ -40,8 +40,8 @@ pub(crate) fn read_cached(
 /// Whether a range is in the page cache, read and ready.
 ///
 /// QUIRK(cached-not-read): cachestat(2) counts pages that the disk is still filling, and a call
-/// that needs them waits. `RWF_NOWAIT` tells those apart, but only for the bytes it reads. So
-/// both are asked: the one about gaps in the range, the other about its first and its last byte,
+/// that needs them waits. `RWF_NOWAIT` tells these apart, but only for the bytes it reads. So
+/// both are used: the one for gaps in the range, the other for its first and its last byte,
 /// which is the one the disk fills last. Where cachestat is missing or not for us (since 6.13 it
 /// is for those who may write the file), the two bytes stand for the range.
 pub(crate) fn is_cached(file: impl AsFd, from: u64, len: u64) -> bool {
@@ -67,7 +67,7 @@ fn is_byte_cached(file: impl AsFd, at: u64) -> bool {
 
 /// Reads a range into the page cache on a blocking thread, and starts the disk on what follows it.
 ///
-/// Errors are not told: the call that needs the bytes meets them again.
+/// Errors are ignored: the call that needs the bytes meets them again.
 pub(crate) async fn read_ahead(file: &Arc<SharedFile>, from: u64, len: u64) {
     let file = Arc::clone(file);
     let read = move || {

@@ -1,4 +1,4 @@
-//! What beside the command line decides what it means.
+//! What decides what a command line means: the program's name, the environment, the kernel.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -6,53 +6,59 @@ use std::path::Path;
 
 use underpass_copy::Charset;
 
-use super::getopt::Order;
+/// The name that the program was called by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CalledAs {
+    /// `cp`: the caller expects GNU's.
+    Cp,
+    /// `underpass cp`.
+    Underpass,
+}
 
-/// The environment and the kernel, as far as they matter. Read once.
+/// Whether options may follow operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArgumentOrder {
+    /// They may.
+    Permuted,
+    /// The first operand ends the options (`POSIXLY_CORRECT`).
+    OptionsFirst,
+}
+
+/// What decides what a command line means, read once.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct CpEnvironment {
+    pub(super) called_as: CalledAs,
     pub(super) charset: Charset,
     /// `POSIXLY_CORRECT`.
-    pub(super) order: Order,
+    pub(super) order: ArgumentOrder,
     /// `VERSION_CONTROL`.
     pub(super) backup_names: Option<OsString>,
     /// `SIMPLE_BACKUP_SUFFIX`.
     pub(super) suffix: Option<OsString>,
-    pub(super) selinux: Selinux,
+    pub(super) has_selinux: bool,
     pub(super) processors: NonZeroUsize,
 }
 
-/// Whether this kernel labels files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Selinux {
-    Absent,
-    Present,
-}
-
-impl Surroundings {
-    pub(super) fn read() -> Self {
-        let is_set = |name| std::env::var_os(name).is_some();
+impl CpEnvironment {
+    pub(super) fn read(called_as: CalledAs) -> Self {
         Self {
+            called_as,
             charset: charset(|name| std::env::var_os(name)),
-            order: match is_set("POSIXLY_CORRECT") {
-                true => Order::OptionsFirst,
-                false => Order::Free,
+            order: match std::env::var_os("POSIXLY_CORRECT") {
+                Some(_) => ArgumentOrder::OptionsFirst,
+                None => ArgumentOrder::Permuted,
             },
             backup_names: std::env::var_os("VERSION_CONTROL"),
             suffix: std::env::var_os("SIMPLE_BACKUP_SUFFIX"),
-            selinux: match Path::new("/sys/fs/selinux/enforce").exists() {
-                true => Selinux::Present,
-                false => Selinux::Absent,
-            },
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             processors: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         }
     }
 }
 
-/// The charset of the locale, by its name: the first of three variables that says anything.
+/// The charset of the locale: of the first of three variables that is set.
 ///
-/// A name with a charset other than UTF-8 counts as C. Whether a locale is installed is not asked:
-/// where it isn't, the C library falls back to C.
+/// A charset other than UTF-8 counts as ASCII. Whether the locale is installed is not checked.
 fn charset(variable: impl Fn(&str) -> Option<OsString>) -> Charset {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
