@@ -151,7 +151,7 @@ fn server_config(
                 sites,
                 limits: options.requests.clone(),
                 joining: joining(options),
-                board: Arc::clone(&kept.registry),
+                registry: Arc::clone(&kept.registry),
                 observation: kept.registry.observation(metrics),
                 digests: Arc::clone(&kept.digests),
                 proxies: options.connections.proxy.clone(),

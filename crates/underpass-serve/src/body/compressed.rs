@@ -36,7 +36,7 @@ const BROTLI_WINDOW_BITS: i32 = 19;
 
 /// A feed, compressed.
 pub(crate) struct Compressed<F> {
-    feed: F,
+    producer: F,
     progress: BodyProgress,
     /// Pieces that are not compressed yet.
     pieces: VecDeque<Piece>,
@@ -51,8 +51,8 @@ pub(crate) struct Compressed<F> {
 pub(crate) struct WholeFile(pub(crate) FileRange);
 
 impl BodyProducer for WholeFile {
-    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
-        batch.push_range(self.0.clone());
+    fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
+        chunk.push_range(self.0.clone());
         Ok(BodyProgress::End)
     }
 }
@@ -140,9 +140,9 @@ fn brotli() -> CompressorWriter<Vec<u8>> {
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
 impl<F: BodyProducer> Compressed<F> {
-    pub(crate) fn new(feed: F, encoder: Encoder) -> Compressed<F> {
+    pub(crate) fn new(producer: F, encoder: Encoder) -> Compressed<F> {
         Compressed {
-            feed,
+            producer,
             progress: BodyProgress::More,
             pieces: VecDeque::new(),
             encoder: Some(encoder),
@@ -193,9 +193,9 @@ impl<F: BodyProducer> Compressed<F> {
                 if self.progress == BodyProgress::End {
                     return Ok(BodyProgress::End);
                 }
-                let mut inner = Chunk::new();
-                self.progress = self.feed.next(&mut inner)?;
-                self.pieces = inner.into_pieces().into();
+                let mut produced = Chunk::new();
+                self.progress = self.producer.next(&mut produced)?;
+                self.pieces = produced.into_pieces().into();
                 // What was looked at and left out is work too.
                 compressed += COMPRESSED_PER_BATCH / 16;
             }
@@ -206,17 +206,17 @@ impl<F: BodyProducer> Compressed<F> {
 }
 
 impl<F: BodyProducer> BodyProducer for Compressed<F> {
-    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+    fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         let Some(mut encoder) = self.encoder.take() else {
             return Ok(BodyProgress::End);
         };
         let progress = self.fill(&mut encoder)?;
         match progress {
             BodyProgress::More => {
-                batch.bytes().append(encoder.made());
+                chunk.bytes().append(encoder.made());
                 self.encoder = Some(encoder);
             }
-            BodyProgress::End => batch.bytes().append(&mut encoder.finish()?),
+            BodyProgress::End => chunk.bytes().append(&mut encoder.finish()?),
         }
         Ok(progress)
     }
@@ -229,7 +229,7 @@ impl<F: BodyProducer> BodyProducer for Compressed<F> {
 impl<F: fmt::Debug> fmt::Debug for Compressed<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compressed")
-            .field("feed", &self.feed)
+            .field("feed", &self.producer)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
@@ -267,12 +267,12 @@ mod tests {
         Compressed::new(content, encoder)
     }
 
-    fn drain(feed: &mut impl BodyProducer) -> io::Result<Vec<u8>> {
+    fn drain(producer: &mut impl BodyProducer) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let mut batch = Chunk::new();
-            let progress = feed.next(&mut batch)?;
-            for piece in batch.into_pieces() {
+            let mut chunk = Chunk::new();
+            let progress = producer.next(&mut chunk)?;
+            for piece in chunk.into_pieces() {
                 match piece {
                     Piece::Bytes(bytes) => body.extend(bytes),
                     other => panic!("{other:?}"),
@@ -290,12 +290,12 @@ mod tests {
             let places = Arc::new(Semaphore::new(1));
             let place = Arc::clone(&places).try_acquire_owned().unwrap();
             let content = b"the same again, ".repeat(300);
-            let mut feed = compressed(coding, &content, content.len() as u64, place);
+            let mut producer = compressed(coding, &content, content.len() as u64, place);
             assert_eq!(places.available_permits(), 0);
-            let body = drain(&mut feed).unwrap();
+            let body = drain(&mut producer).unwrap();
             assert_eq!(places.available_permits(), 1, "{coding:?}");
             assert!(
-                drain(&mut feed).unwrap().is_empty(),
+                drain(&mut producer).unwrap().is_empty(),
                 "nothing follows the end"
             );
             let mut plain = Vec::new();
@@ -314,8 +314,8 @@ mod tests {
         for coding in Coding::ALL {
             let places = Arc::new(Semaphore::new(1));
             let place = Arc::clone(&places).try_acquire_owned().unwrap();
-            let mut feed = compressed(coding, b"half", 8, place);
-            assert!(drain(&mut feed).is_err(), "{coding:?}");
+            let mut producer = compressed(coding, b"half", 8, place);
+            assert!(drain(&mut producer).is_err(), "{coding:?}");
         }
     }
 
@@ -326,13 +326,13 @@ mod tests {
         for coding in Coding::ALL {
             let places = Arc::new(Semaphore::new(1));
             let place = Arc::clone(&places).try_acquire_owned().unwrap();
-            let mut feed = compressed(coding, &noise, noise.len() as u64, place);
+            let mut producer = compressed(coding, &noise, noise.len() as u64, place);
             let (mut batches, mut total) = (0, 0);
             let mut progress = BodyProgress::More;
             while progress == BodyProgress::More {
-                let mut batch = Chunk::new();
-                progress = feed.next(&mut batch).unwrap();
-                let made = batch.bytes().len();
+                let mut chunk = Chunk::new();
+                progress = producer.next(&mut chunk).unwrap();
+                let made = chunk.bytes().len();
                 assert!(made < 3 << 19, "{coding:?}: {made}");
                 batches += 1;
                 total += made;

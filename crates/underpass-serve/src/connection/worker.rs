@@ -43,7 +43,7 @@ pub(crate) struct HttpShared {
     pub(crate) limits: RequestLimits,
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
-    pub(crate) board: Arc<MetricsRegistry>,
+    pub(crate) registry: Arc<MetricsRegistry>,
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
 }
@@ -113,7 +113,7 @@ const CHANGED: HttpError = HttpError::new(
 
 impl Worker {
     pub(crate) fn new(shared: &HttpShared) -> Worker {
-        let metrics = shared.board.tally();
+        let metrics = shared.registry.register();
         let files = || OpenFileCache::counted(Arc::clone(&metrics));
         Worker {
             files: shared.sites.all().iter().map(|_| files()).collect(),
@@ -121,7 +121,7 @@ impl Worker {
             throttle: LogThrottle::default(),
             head_buffer: RefCell::default(),
             producers: BodyProducers::default(),
-            log: shared.board.log.as_ref().map(AccessLog::writer),
+            log: shared.registry.log.as_ref().map(AccessLog::writer),
             metrics,
             text_buffer: RefCell::default(),
             shared: shared.clone(),
@@ -143,13 +143,13 @@ impl Worker {
 
     /// Whether responses explain themselves.
     pub(crate) fn explain(&self) -> Explain {
-        self.shared.board.explain
+        self.shared.registry.explain
     }
 
     /// Counts a connection; `meter` measures its task where processor time is recorded.
     pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.metrics.connections_accepted.add(1);
-        let number = self.shared.board.next_connection();
+        let number = self.shared.registry.next_connection();
         Exchange::new(number, client, self.observation_level(), meter)
     }
 

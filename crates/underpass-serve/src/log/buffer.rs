@@ -34,12 +34,12 @@ pub(crate) struct LogBuffers {
     all: Mutex<Vec<Arc<LogBuffer>>>,
     writer: OnceLock<Thread>,
     /// Lines wait, or something else is asked for.
-    rung: AtomicBool,
+    woken: AtomicBool,
     /// No more lines are written.
     closed: AtomicBool,
     settling: Mutex<FlushState>,
     settled: Condvar,
-    tally: LogCounters,
+    counters: LogCounters,
 }
 
 /// How often it was asked for that everything be written, and how far that has come.
@@ -51,11 +51,11 @@ struct FlushState {
 
 impl LogBuffers {
     pub(super) fn add(&self) -> Arc<LogBuffer> {
-        let shelf = Arc::new(LogBuffer::default());
+        let buffer = Arc::new(LogBuffer::default());
         if let Ok(mut all) = self.all.lock() {
-            all.push(Arc::clone(&shelf));
+            all.push(Arc::clone(&buffer));
         }
-        shelf
+        buffer
     }
 
     pub(super) fn all(&self) -> Vec<Arc<LogBuffer>> {
@@ -64,24 +64,25 @@ impl LogBuffers {
             .map_or_else(|_| Vec::new(), |all| all.clone())
     }
 
-    pub(super) fn tally(&self) -> &LogCounters {
-        &self.tally
+    pub(super) fn counters(&self) -> &LogCounters {
+        &self.counters
     }
 
     pub(super) fn queued(&self) -> u64 {
-        let waiting = |shelf: &Arc<LogBuffer>| shelf.0.lock().map_or(0, |lines| lines.len() as u64);
+        let waiting =
+            |buffer: &Arc<LogBuffer>| buffer.0.lock().map_or(0, |lines| lines.len() as u64);
         self.all().iter().map(waiting).sum()
     }
 
     /// The calling thread is the writer.
-    pub(super) fn attend(&self) {
+    pub(super) fn set_thread(&self) {
         // A second one would be a bug; it would never be woken.
         let _ = self.writer.set(thread::current());
     }
 
     /// Wakes the writer, where it has not been woken already.
-    fn ring(&self) {
-        if self.rung.load(Ordering::Relaxed) || self.rung.swap(true, Ordering::AcqRel) {
+    fn wake_once(&self) {
+        if self.woken.load(Ordering::Relaxed) || self.woken.swap(true, Ordering::AcqRel) {
             return;
         }
         if let Some(writer) = self.writer.get() {
@@ -90,8 +91,8 @@ impl LogBuffers {
     }
 
     /// Whether the thread was woken since the last call.
-    pub(super) fn was_rung(&self) -> bool {
-        self.rung.swap(false, Ordering::AcqRel)
+    pub(super) fn was_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -104,7 +105,7 @@ impl LogBuffers {
     }
 
     fn wake(&self) {
-        self.rung.store(true, Ordering::Release);
+        self.woken.store(true, Ordering::Release);
         if let Some(writer) = self.writer.get() {
             writer.unpark();
         }
@@ -144,8 +145,8 @@ impl LogBuffers {
 /// What one worker writes lines with.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    shelves: Arc<LogBuffers>,
-    shelf: Arc<LogBuffer>,
+    buffers: Arc<LogBuffers>,
+    buffer: Arc<LogBuffer>,
     format: LogFormat,
     bytes_max: usize,
     throttle: LogThrottle,
@@ -153,14 +154,14 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     pub(super) fn new(
-        shelves: Arc<LogBuffers>,
-        shelf: Arc<LogBuffer>,
+        buffers: Arc<LogBuffers>,
+        buffer: Arc<LogBuffer>,
         format: LogFormat,
         bytes_max: usize,
     ) -> LogWriter {
         LogWriter {
-            shelves,
-            shelf,
+            buffers,
+            buffer,
             format,
             bytes_max,
             throttle: LogThrottle::default(),
@@ -169,7 +170,7 @@ impl LogWriter {
 
     /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
     pub(crate) fn write(&self, record: &LogRecord<'_>) {
-        let Ok(mut lines) = self.shelf.0.lock() else {
+        let Ok(mut lines) = self.buffer.0.lock() else {
             return;
         };
         if lines.len() >= self.bytes_max {
@@ -182,11 +183,11 @@ impl LogWriter {
             LogFormat::Json => json::push(&mut lines, record),
         }
         drop(lines);
-        self.shelves.ring();
+        self.buffers.wake_once();
     }
 
     fn drop_line(&self) {
-        let dropped = &self.shelves.tally.dropped_lines;
+        let dropped = &self.buffers.counters.dropped_lines;
         let before = dropped.fetch_add(1, Ordering::Relaxed);
         if self.throttle.record(Instant::now()) == Occurrence::First {
             tracing::warn!(
@@ -198,6 +199,6 @@ impl LogWriter {
 
     /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
     pub(crate) fn finish(&self) {
-        self.shelves.wait_until_settled(LOG_SETTLE_TIMEOUT);
+        self.buffers.wait_until_settled(LOG_SETTLE_TIMEOUT);
     }
 }

@@ -7,12 +7,12 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use httpdate::HttpDate;
 use underpass::{Account, Mechanism};
 
 use super::record::{LogRecord, RequestPart};
-use crate::http::date::date_bytes;
+use crate::http::calendar::Moment;
 use crate::http::decimal::push_decimal;
+use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
 /// Appends the line of an answer.
@@ -147,27 +147,16 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
     out.push(b']');
 }
 
-/// `1994-11-06T08:49:37.123456Z`, out of the date that HTTP writes.
+/// `1994-11-06T08:49:37.123456Z`.
 fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
-    let time = UNIX_EPOCH.max(record.time);
-    let date = date_bytes(HttpDate::from(time));
-    let month = MONTHS.iter().position(|month| *month == &date[8..11]);
-    let (year, day, clock) = (&date[12..16], &date[5..7], &date[17..25]);
-    let micros = time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .subsec_micros();
-    out.extend_from_slice(year);
-    let _ = write!(out, "-{:02}-", month.map_or(0, |month| month + 1));
-    out.extend_from_slice(day);
-    out.push(b'T');
-    out.extend_from_slice(clock);
-    let _ = write!(out, ".{micros:06}Z");
+    let since = record.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let second = Moment::of(FileTime {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: 0,
+    });
+    let (second, micros) = (second.to_string(), since.subsec_micros());
+    let _ = write!(out, "{}.{micros:06}Z", second.trim_end_matches('Z'));
 }
-
-const MONTHS: [&[u8]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ use buffer::LogBuffers;
 /// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
-    shelves: Arc<LogBuffers>,
+    buffers: Arc<LogBuffers>,
     _closing: Arc<LogCloser>,
     options: LogOptions,
 }
@@ -40,11 +40,11 @@ impl AccessLog {
         let Some(target) = thread::LogSink::open(&options.access)? else {
             return Ok(None);
         };
-        let shelves = Arc::new(LogBuffers::default());
-        thread::start(target, Arc::clone(&shelves), options.reopen.clone())?;
+        let buffers = Arc::new(LogBuffers::default());
+        thread::start(target, Arc::clone(&buffers), options.reopen.clone())?;
         Ok(Some(AccessLog {
-            _closing: Arc::new(LogCloser(Arc::clone(&shelves))),
-            shelves,
+            _closing: Arc::new(LogCloser(Arc::clone(&buffers))),
+            buffers,
             options: options.clone(),
         }))
     }
@@ -55,22 +55,22 @@ impl AccessLog {
 
     /// A writer for one more worker.
     pub(crate) fn writer(&self) -> LogWriter {
-        let shelf = self.shelves.add();
+        let buffer = self.buffers.add();
         LogWriter::new(
-            Arc::clone(&self.shelves),
-            shelf,
+            Arc::clone(&self.buffers),
+            buffer,
             self.options.format,
             self.options.queue_bytes_max,
         )
     }
 
-    pub(crate) fn tally(&self) -> &LogCounters {
-        self.shelves.tally()
+    pub(crate) fn counters(&self) -> &LogCounters {
+        self.buffers.counters()
     }
 
     /// Bytes that are not written yet.
     pub(crate) fn queued(&self) -> u64 {
-        self.shelves.queued()
+        self.buffers.queued()
     }
 }
 

@@ -81,12 +81,12 @@ fn append(path: &Path) -> io::Result<File> {
 /// Starts the writer. It ends when the shelves are closed and empty.
 pub(super) fn start(
     target: LogSink,
-    shelves: Arc<LogBuffers>,
+    buffers: Arc<LogBuffers>,
     reopen: LogReopen,
 ) -> Result<(), Error> {
     let writer = LogThread {
         target,
-        shelves,
+        buffers,
         batch: Vec::new(),
         line: LineState::Ended,
         fault: WriteFault::None,
@@ -107,7 +107,7 @@ pub(super) fn start(
 
 struct LogThread<T> {
     target: T,
-    shelves: Arc<LogBuffers>,
+    buffers: Arc<LogBuffers>,
     /// A buffer that is empty between two batches, and swapped for a full one.
     batch: Vec<u8>,
     line: LineState,
@@ -133,17 +133,17 @@ enum WriteFault {
 
 impl LogThread<LogSink> {
     fn run(mut self) {
-        self.shelves.attend();
+        self.buffers.set_thread();
         self.reopen.wake_me();
         loop {
             self.wait();
             // Asked before the last look: what is written until then is on the shelves.
-            let closed = self.shelves.is_closed();
-            let unsettled = self.shelves.unsettled();
+            let closed = self.buffers.is_closed();
+            let unsettled = self.buffers.unsettled();
             self.reopen_if_asked();
             self.write_all();
             if let Some(asked) = unsettled {
-                self.shelves.settle(asked);
+                self.buffers.settle(asked);
             }
             if closed {
                 return;
@@ -168,7 +168,7 @@ impl LogThread<LogSink> {
 
     /// Parks until there is something to do, and then a moment longer.
     fn wait(&self) {
-        while !self.shelves.was_rung() {
+        while !self.buffers.was_woken() {
             if self.reopen.times() != self.reopened {
                 return;
             }
@@ -176,7 +176,7 @@ impl LogThread<LogSink> {
         }
         let start = Instant::now();
         while let Some(left) = LOG_LINGER.checked_sub(start.elapsed()) {
-            let urgent = self.shelves.is_closed() || self.shelves.unsettled().is_some();
+            let urgent = self.buffers.is_closed() || self.buffers.unsettled().is_some();
             if urgent || left < Duration::from_millis(1) {
                 return;
             }
@@ -185,8 +185,8 @@ impl LogThread<LogSink> {
     }
 
     fn write_all(&mut self) {
-        for shelf in self.shelves.all() {
-            if let Ok(mut lines) = shelf.0.lock() {
+        for buffer in self.buffers.all() {
+            if let Ok(mut lines) = buffer.0.lock() {
                 std::mem::swap(&mut *lines, &mut self.batch);
             }
             if !self.batch.is_empty() {
@@ -201,14 +201,14 @@ impl<T: Write> LogThread<T> {
     fn write_batch(&mut self, name: &str) {
         let batch = std::mem::take(&mut self.batch);
         let (written, outcome) = self.write_lines(&batch);
-        let tally = self.shelves.tally();
+        let counters = self.buffers.counters();
         let lines = count_lines(&batch[..written]);
         let failed = count_lines(&batch[written..]);
-        tally.written_lines.fetch_add(lines, Ordering::Relaxed);
-        tally
+        counters.written_lines.fetch_add(lines, Ordering::Relaxed);
+        counters
             .written_bytes
             .fetch_add(written as u64, Ordering::Relaxed);
-        tally.failed_lines.fetch_add(failed, Ordering::Relaxed);
+        counters.failed_lines.fetch_add(failed, Ordering::Relaxed);
         match (outcome, self.fault) {
             (Ok(()), _) => self.fault = WriteFault::None,
             (Err(_), WriteFault::Told) => {}
@@ -291,7 +291,7 @@ mod tests {
                 room,
                 content: Vec::new(),
             },
-            shelves: Arc::default(),
+            buffers: Arc::default(),
             batch: Vec::new(),
             line: LineState::Ended,
             fault: WriteFault::None,
@@ -315,8 +315,8 @@ mod tests {
         write(&mut writer, b"fourth\n");
         assert_eq!(writer.target.content, b"first\nse\nfourth\n");
         assert_eq!(writer.fault, WriteFault::None);
-        let tally = writer.shelves.tally();
-        let counts = [&tally.written_lines, &tally.failed_lines];
+        let counters = writer.buffers.counters();
+        let counts = [&counters.written_lines, &counters.failed_lines];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 3]);
     }
 

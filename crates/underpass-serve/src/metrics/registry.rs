@@ -23,7 +23,7 @@ pub(crate) enum ObservationLevel {
 /// The metrics of all workers, and the log.
 #[derive(Debug)]
 pub(crate) struct MetricsRegistry {
-    tallies: Mutex<RegisteredMetrics>,
+    metrics: Mutex<RegisteredMetrics>,
     connections: AtomicU64,
     pub(crate) log: Option<AccessLog>,
     pub(crate) explain: Explain,
@@ -32,7 +32,7 @@ pub(crate) struct MetricsRegistry {
 impl MetricsRegistry {
     pub(crate) fn new(log: Option<AccessLog>, explain: Explain) -> MetricsRegistry {
         MetricsRegistry {
-            tallies: Mutex::default(),
+            metrics: Mutex::default(),
             connections: AtomicU64::new(0),
             log,
             explain,
@@ -50,25 +50,25 @@ impl MetricsRegistry {
     }
 
     /// Metrics for one more worker.
-    pub(crate) fn tally(&self) -> Arc<WorkerMetrics> {
-        let tally = Arc::new(WorkerMetrics::default());
-        if let Ok(mut tallies) = self.tallies.lock() {
-            tallies.fold();
-            tallies.working.push(Arc::clone(&tally));
+    pub(crate) fn register(&self) -> Arc<WorkerMetrics> {
+        let register = Arc::new(WorkerMetrics::default());
+        if let Ok(mut metrics) = self.metrics.lock() {
+            metrics.fold();
+            metrics.working.push(Arc::clone(&register));
         }
-        tally
+        register
     }
 
     /// The current metrics of all workers.
     pub(crate) fn counts(&self) -> MetricsSnapshot {
-        let Ok(mut tallies) = self.tallies.lock() else {
+        let Ok(mut metrics) = self.metrics.lock() else {
             return MetricsSnapshot::default();
         };
-        tallies.fold();
-        let mut all = tallies.working.clone();
-        all.push(Arc::clone(&tallies.ended));
+        metrics.fold();
+        let mut all = metrics.working.clone();
+        all.push(Arc::clone(&metrics.ended));
         MetricsSnapshot {
-            working: tallies.working.len(),
+            working: metrics.working.len(),
             all,
         }
     }
@@ -91,13 +91,14 @@ impl RegisteredMetrics {
     /// holds are left alone, so that a reader counts each number once.
     fn fold(&mut self) {
         let ended = &self.ended;
-        self.working.retain_mut(|tally| match Arc::get_mut(tally) {
-            Some(last) => {
-                ended.absorb(last);
-                false
-            }
-            None => true,
-        });
+        self.working
+            .retain_mut(|register| match Arc::get_mut(register) {
+                Some(last) => {
+                    ended.absorb(last);
+                    false
+                }
+                None => true,
+            });
     }
 }
 
@@ -126,29 +127,29 @@ mod tests {
     use crate::request::request_line::Method;
 
     fn answers(counts: &MetricsSnapshot) -> u64 {
-        let ends = counts.all.iter().flat_map(|tally| &tally.ends);
+        let ends = counts.all.iter().flat_map(|register| &register.ends);
         ends.map(Counter::value).sum()
     }
 
     #[test]
     fn what_ended_workers_counted_stays_in_the_sums_and_takes_no_more_room() {
-        let board = MetricsRegistry::new(None, Explain::Off);
+        let registry = MetricsRegistry::new(None, Explain::Off);
         for generation in 1..=1000 {
-            let tallies = [board.tally(), board.tally()];
-            for tally in &tallies {
-                tally.exchange(
+            let metrics = [registry.register(), registry.register()];
+            for register in &metrics {
+                register.exchange(
                     Method::Get,
                     Some(Status::Ok),
                     ExchangeEnd::Complete,
                     Some(Duration::ZERO),
                 );
-                tally.files.kept.add(1);
+                register.files.kept.add(1);
             }
-            let counts = board.counts();
+            let counts = registry.counts();
             assert_eq!(answers(&counts), 2 * generation);
             assert_eq!((counts.working, counts.all.len()), (2, 3));
         }
-        let counts = board.counts();
+        let counts = registry.counts();
         assert_eq!((counts.working, counts.all.len()), (0, 1));
         let [ended] = &counts.all[..] else {
             panic!("{counts:?}");
@@ -160,14 +161,14 @@ mod tests {
 
     #[test]
     fn who_reads_while_a_worker_ends_has_its_counts_once() {
-        let board = MetricsRegistry::new(None, Explain::Off);
-        let tally = board.tally();
-        tally.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
-        let counts = board.counts();
-        drop(tally);
-        assert_eq!(answers(&board.counts()), 1, "as another reader has it");
+        let registry = MetricsRegistry::new(None, Explain::Off);
+        let register = registry.register();
+        register.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
+        let counts = registry.counts();
+        drop(register);
+        assert_eq!(answers(&registry.counts()), 1, "as another reader has it");
         assert_eq!(answers(&counts), 1);
         drop(counts);
-        assert_eq!(answers(&board.counts()), 1);
+        assert_eq!(answers(&registry.counts()), 1);
     }
 }

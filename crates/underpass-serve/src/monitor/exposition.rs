@@ -289,14 +289,14 @@ fn files(page: &mut Page, tallies: &Tallies) {
 }
 
 fn lines(page: &mut Page, log: &AccessLog) {
-    let tally = log.tally();
+    let counters = log.counters();
     let name = "underpass_log_lines_total";
     let help = "Lines of the access log, by what became of them.";
     page.family(name, Kind::Counter, help);
     for (outcome, lines) in [
-        ("written", &tally.written_lines),
-        ("dropped", &tally.dropped_lines),
-        ("failed", &tally.failed_lines),
+        ("written", &counters.written_lines),
+        ("dropped", &counters.dropped_lines),
+        ("failed", &counters.failed_lines),
     ] {
         let labels = format!("{{outcome=\"{outcome}\"}}");
         page.sample(name, &labels, lines.load(Ordering::Relaxed));
@@ -305,7 +305,7 @@ fn lines(page: &mut Page, log: &AccessLog) {
         "underpass_log_written_bytes_total",
         Kind::Counter,
         "Bytes of the access log that were written.",
-        tally.written_bytes.load(Ordering::Relaxed),
+        counters.written_bytes.load(Ordering::Relaxed),
     );
     page.single(
         "underpass_log_queued_bytes",

@@ -95,12 +95,12 @@ mod tests {
 
     fn lengths(value: &[u8]) -> Result<Framing, Status> {
         framing(&Field::One(value), &Field::Absent, HttpVersion::Http11)
-            .map_err(|refusal| refusal.status)
+            .map_err(|error| error.status)
     }
 
     fn codings(value: &[u8]) -> Result<Framing, Status> {
         framing(&Field::Absent, &Field::One(value), HttpVersion::Http11)
-            .map_err(|refusal| refusal.status)
+            .map_err(|error| error.status)
     }
 
     #[test]

@@ -18,9 +18,8 @@ use crate::limits::{EMPTY_LINES_MAX, RequestLimits};
 use crate::request::condition::Conditions;
 use crate::request::fields::Fields;
 use crate::request::framing::{Framing, framing};
-use crate::request::host;
 use crate::request::request_line::{HttpVersion, Method, RequestLine};
-use crate::request::target::HttpTarget;
+use crate::request::target::{HttpTarget, check_host};
 
 /// The head of a valid request, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
@@ -206,7 +205,7 @@ fn parse<'b>(
         &fields.transfer_encoding,
         line.version,
     )?;
-    let host = host::check(&fields.host, line.version)?;
+    let host = check_host(&fields.host, line.version)?;
     let (authority, target) = HttpTarget::parse(&head[line.target.clone()], line.method)?;
     Ok(RequestHead {
         method: line.method,
@@ -282,13 +281,9 @@ mod tests {
                 Ok(HeadProgress::Partial) => {}
                 Ok(HeadProgress::Complete) => {
                     let parsed = scan.parse(&head[..there]);
-                    return Some(
-                        parsed
-                            .map(|_| scan.length())
-                            .map_err(|refusal| refusal.status),
-                    );
+                    return Some(parsed.map(|_| scan.length()).map_err(|error| error.status));
                 }
-                Err(refusal) => return Some(Err(refusal.status)),
+                Err(error) => return Some(Err(error.status)),
             }
         }
         None

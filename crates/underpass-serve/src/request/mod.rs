@@ -7,7 +7,6 @@ pub(crate) mod fields;
 pub(crate) mod forwarded;
 pub(crate) mod framing;
 pub(crate) mod head;
-pub(crate) mod host;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod range;

@@ -129,8 +129,8 @@ mod tests {
             "G(T /a HTTP/1.1",
             "",
         ] {
-            let refusal = RequestLine::parse(wrong.as_bytes()).unwrap_err();
-            assert_eq!(refusal.status, Status::BadRequest, "{wrong:?}");
+            let error = RequestLine::parse(wrong.as_bytes()).unwrap_err();
+            assert_eq!(error.status, Status::BadRequest, "{wrong:?}");
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
             let line = format!("GET / {version}");
             RequestLine::parse(line.as_bytes())
                 .map(|line| line.version)
-                .map_err(|refusal| refusal.status)
+                .map_err(|error| error.status)
         };
         assert_eq!(status("HTTP/1.0"), Ok(HttpVersion::Http10));
         assert_eq!(status("HTTP/1.2"), Ok(HttpVersion::Http11));

@@ -36,7 +36,7 @@ pub(crate) struct FileSnapshot {
     /// requests are the same but for their date.
     pub(crate) fields: Vec<u8>,
     /// Copies of it in content codings, as far as anybody asked for them.
-    pub(crate) siblings: PrecompressedCopies,
+    pub(crate) copies: PrecompressedCopies,
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
     pub(crate) changed: FileTime,
@@ -113,7 +113,7 @@ impl FileSnapshot {
             validators,
             label,
             content: OnceCell::new(),
-            siblings: PrecompressedCopies::default(),
+            copies: PrecompressedCopies::default(),
             changed,
             touched: touched(stat),
         }
@@ -129,7 +129,7 @@ impl FileSnapshot {
             validators,
             label: Rc::clone(&self.label),
             content: OnceCell::new(),
-            siblings: PrecompressedCopies::default(),
+            copies: PrecompressedCopies::default(),
             changed: self.changed,
             touched: self.touched,
         }

@@ -44,7 +44,7 @@ use crate::site::watcher::{FileWatcher, WatchedFile};
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFileCache {
-    tally: Arc<WorkerMetrics>,
+    metrics: Arc<WorkerMetrics>,
     /// By [`SitePath::key`] of what was asked for.
     kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
     /// Bytes of contents that were kept since there were no files.
@@ -63,9 +63,9 @@ struct CachedFile {
 
 impl OpenFileCache {
     /// None yet; what happens to them is counted there.
-    pub(crate) fn counted(tally: Arc<WorkerMetrics>) -> Rc<OpenFileCache> {
+    pub(crate) fn counted(metrics: Arc<WorkerMetrics>) -> Rc<OpenFileCache> {
         Rc::new(OpenFileCache {
-            tally,
+            metrics,
             ..OpenFileCache::default()
         })
     }
@@ -78,10 +78,10 @@ impl OpenFileCache {
         now: SystemTime,
     ) -> Resolved {
         if let Some((own, state)) = self.kept(&path, now) {
-            self.tally.files.hits.add(1);
+            self.metrics.files.hits.add(1);
             return Resolved::File(SiteFile::known(own.unwrap_or(path), state));
         }
-        self.tally.files.misses.add(1);
+        self.metrics.files.misses.add(1);
         match find(site, path.clone(), now) {
             Resolved::File(file) => {
                 self.keep(&path, &file, now);
@@ -154,8 +154,8 @@ impl OpenFileCache {
             watched: None,
         };
         match kept.insert(key.into_owned(), entry) {
-            None => self.tally.files.kept.add(1),
-            Some(_old) => self.tally.files.closed.add(1),
+            None => self.metrics.files.kept.add(1),
+            Some(_old) => self.metrics.files.closed.add(1),
         }
     }
 
@@ -170,9 +170,9 @@ impl OpenFileCache {
     }
 
     fn count_closed(&self, count: usize) {
-        let (tally, count) = (&self.tally.files, count as u64);
-        tally.closed.add(count);
-        tally.kept.set(tally.kept.value().saturating_sub(count));
+        let (metrics, count) = (&self.metrics.files, count as u64);
+        metrics.closed.add(count);
+        metrics.kept.set(metrics.kept.value().saturating_sub(count));
     }
 }
 
@@ -180,12 +180,8 @@ impl CachedFile {
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
-        let is_told = |watched: &Rc<WatchedFile>| watched.has_changed();
-        self.state.validators.modified.is_some()
-            && self
-                .watched
-                .as_ref()
-                .is_some_and(|watched| !is_told(watched))
+        let is_quiet = |watched: &Rc<WatchedFile>| !watched.changed.replace(false);
+        self.state.validators.modified.is_some() && self.watched.as_ref().is_some_and(is_quiet)
     }
 
     /// A clock that was set back ends it too.

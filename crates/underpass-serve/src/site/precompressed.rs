@@ -21,13 +21,13 @@ pub(crate) fn precompressed(
     coding: Coding,
     now: SystemTime,
 ) -> Option<SiteFile> {
-    let mut siblings = file.state.siblings.borrow_mut();
-    let sibling = &mut siblings[coding.index()];
-    sibling.look_again(now);
-    if matches!(sibling, Precompressed::Unknown) {
-        *sibling = look_for(site, file, coding, now);
+    let mut copies = file.state.copies.borrow_mut();
+    let copy = &mut copies[coding.index()];
+    copy.look_again(now);
+    if matches!(copy, Precompressed::Unknown) {
+        *copy = look_for(site, file, coding, now);
     }
-    match sibling {
+    match copy {
         Precompressed::There(state) if state.changed >= file.state.changed => Some(SiteFile {
             path: file.path.with_suffix(coding.suffix()),
             state: Rc::clone(state),

@@ -97,7 +97,10 @@ impl ServedSites {
 
     /// The number of the site that answers for an authority.
     pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
-        self.names.number_of(authority)
+        match self.sites.len() {
+            1 => 0,
+            _ => self.names.number_of(authority),
+        }
     }
 
     /// The folders beneath which everything is that may be opened.

@@ -39,7 +39,8 @@ pub(crate) struct FileWatcher {
 pub(crate) struct WatchedFile {
     watch: Rc<FileWatcher>,
     number: i32,
-    changed: Cell<bool>,
+    /// Whether an event reported a change that was not looked at yet.
+    pub(crate) changed: Cell<bool>,
 }
 
 /// Content, size, times, links and names of the file; that it is gone.
@@ -102,13 +103,6 @@ impl FileWatcher {
                 false => watched.get(&event.wd()).into_iter().for_each(tell),
             }
         }
-    }
-}
-
-impl WatchedFile {
-    /// Whether the file may have changed since this was asked last.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.changed.replace(false)
     }
 }
 

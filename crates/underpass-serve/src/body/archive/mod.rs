@@ -84,10 +84,10 @@ impl Archive {
         }
     }
 
-    fn begin(&mut self, batch: &mut Chunk) -> io::Result<()> {
+    fn begin(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let stat = fstat(&self.base)?;
         self.member(b"", MemberKind::Folder, &stat)
-            .write(batch.bytes());
+            .write(chunk.bytes());
         self.levels.push(ArchiveLevel {
             dir: Dir::read_from(&self.base)?,
             path: Vec::new(),
@@ -96,7 +96,7 @@ impl Archive {
     }
 
     /// Names of the innermost folder, until the batch is full or a folder begins or ends.
-    fn walk(&mut self, batch: &mut Chunk) -> io::Result<ArchiveState> {
+    fn walk(&mut self, chunk: &mut Chunk) -> io::Result<ArchiveState> {
         for _ in 0..LOOKS_PER_BATCH {
             let Some(level) = self.levels.last_mut() else {
                 return Ok(ArchiveState::Walked);
@@ -111,16 +111,16 @@ impl Archive {
                 Some(Err(errno)) => return Err(errno.into()),
             };
             if !is_dots(&name) && !self.sight.hides(&name) {
-                self.add(&name, batch)?;
+                self.add(&name, chunk)?;
             }
-            if batch.is_full() || batch.ranges() >= ARCHIVE_RANGES_PER_BATCH {
+            if chunk.is_full() || chunk.ranges() >= ARCHIVE_RANGES_PER_BATCH {
                 break;
             }
         }
         Ok(ArchiveState::Walking)
     }
 
-    fn add(&mut self, name: &[u8], batch: &mut Chunk) -> io::Result<()> {
+    fn add(&mut self, name: &[u8], chunk: &mut Chunk) -> io::Result<()> {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
@@ -131,15 +131,15 @@ impl Archive {
             Err(errno) => return self.leave_out(&path, errno),
         };
         let added = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => self.add_folder(name, &path, batch),
-            FileType::RegularFile => self.add_file(name, &path, batch),
-            FileType::Symlink => self.add_link(name, &path, &stat, batch),
+            FileType::Directory => self.add_folder(name, &path, chunk),
+            FileType::RegularFile => self.add_file(name, &path, chunk),
+            FileType::Symlink => self.add_link(name, &path, &stat, chunk),
             _ => Ok(()),
         };
         added.or_else(|errno| self.leave_out(&path, errno))
     }
 
-    fn add_folder(&mut self, name: &[u8], path: &[u8], batch: &mut Chunk) -> Result<(), Errno> {
+    fn add_folder(&mut self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
         if self.levels.len() >= ARCHIVE_DEPTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
@@ -147,7 +147,7 @@ impl Archive {
         let stat = fstat(&opened)?;
         let path = [path, b"/"].concat();
         self.member(&path, MemberKind::Folder, &stat)
-            .write(batch.bytes());
+            .write(chunk.bytes());
         self.levels.push(ArchiveLevel {
             dir: Dir::new(opened)?,
             path,
@@ -155,7 +155,7 @@ impl Archive {
         Ok(())
     }
 
-    fn add_file(&mut self, name: &[u8], path: &[u8], batch: &mut Chunk) -> Result<(), Errno> {
+    fn add_file(&mut self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
         let opened = self.open(name, OPEN)?;
         let stat = fstat(&opened)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -163,13 +163,13 @@ impl Archive {
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         self.member(path, MemberKind::File { size }, &stat)
-            .write(batch.bytes());
-        batch.push_range(FileRange {
+            .write(chunk.bytes());
+        chunk.push_range(FileRange {
             file: SharedFile::new(opened),
             offset: 0,
             len: size,
         });
-        batch.bytes().extend_from_slice(padding(size));
+        chunk.bytes().extend_from_slice(padding(size));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Archive {
         name: &[u8],
         path: &[u8],
         stat: &Stat,
-        batch: &mut Chunk,
+        chunk: &mut Chunk,
     ) -> Result<(), Errno> {
         if self.sight.symlinks == Symlinks::None {
             return Ok(());
@@ -195,7 +195,7 @@ impl Archive {
         };
         let target = readlinkat(level.dir.fd()?, name, Vec::new())?;
         let target = MemberKind::Link(target.to_bytes());
-        self.member(path, target, stat).write(batch.bytes());
+        self.member(path, target, stat).write(chunk.bytes());
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl Archive {
     }
 
     /// The note of what was left out, and two empty blocks.
-    fn end(&mut self, batch: &mut Chunk) {
+    fn end(&mut self, chunk: &mut Chunk) {
         if !self.left_out.is_empty() {
             let note = [NOTE, &self.left_out].concat();
             let member = Member {
@@ -247,27 +247,27 @@ impl Archive {
                     nanoseconds: 0,
                 },
             };
-            member.write(batch.bytes());
-            batch.bytes().extend_from_slice(&note);
+            member.write(chunk.bytes());
+            chunk.bytes().extend_from_slice(&note);
             let padding = padding(note.len() as u64);
-            batch.bytes().extend_from_slice(padding);
+            chunk.bytes().extend_from_slice(padding);
         }
-        batch.bytes().extend_from_slice(&[0; 1024]);
+        chunk.bytes().extend_from_slice(&[0; 1024]);
     }
 }
 
 const NOTE: &[u8] = b"The server cannot read these, or they lie too deep, and they are not here:\n";
 
 impl BodyProducer for Archive {
-    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+    fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         self.state = match self.state {
             ArchiveState::Fresh => {
-                self.begin(batch)?;
+                self.begin(chunk)?;
                 ArchiveState::Walking
             }
-            ArchiveState::Walking => self.walk(batch)?,
+            ArchiveState::Walking => self.walk(chunk)?,
             ArchiveState::Walked => {
-                self.end(batch);
+                self.end(chunk);
                 return Ok(BodyProgress::End);
             }
         };

@@ -85,17 +85,17 @@ impl FolderListing {
     fn collect(
         &mut self,
         mut collected: Vec<FolderEntry>,
-        batch: &mut Chunk,
+        chunk: &mut Chunk,
     ) -> io::Result<ListingState> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
                 NextEntry::Passed => {}
-                NextEntry::End => return Ok(self.sort(collected, batch)),
+                NextEntry::End => return Ok(self.sort(collected, chunk)),
                 NextEntry::Seen(entry) => {
                     let fits = collected.len() < LISTED_ENTRIES_MAX && self.share.take(&entry);
                     collected.push(entry);
                     if !fits {
-                        self.begin(Sorting::Unsorted, batch);
+                        self.begin(Sorting::Unsorted, chunk);
                         return Ok(ListingState::Collected(
                             collected.into_iter(),
                             Sorting::Unsorted,
@@ -104,13 +104,13 @@ impl FolderListing {
                 }
             }
         }
-        batch.bytes().push(b'\n');
+        chunk.bytes().push(b'\n');
         Ok(ListingState::Collecting(collected))
     }
 
-    fn sort(&mut self, mut collected: Vec<FolderEntry>, batch: &mut Chunk) -> ListingState {
+    fn sort(&mut self, mut collected: Vec<FolderEntry>, chunk: &mut Chunk) -> ListingState {
         self.view.order.sort(&mut collected);
-        self.begin(Sorting::Sorted, batch);
+        self.begin(Sorting::Sorted, chunk);
         ListingState::Collected(collected.into_iter(), Sorting::Sorted)
     }
 
@@ -120,10 +120,10 @@ impl FolderListing {
     }
 
     /// Rows of what was collected, until the batch is full. Says whether that were all.
-    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, batch: &mut Chunk) -> BodyProgress {
-        while !batch.is_full() {
+    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, chunk: &mut Chunk) -> BodyProgress {
+        while !chunk.is_full() {
             match rows.next() {
-                Some(entry) => self.row(&entry, batch),
+                Some(entry) => self.row(&entry, chunk),
                 None => return BodyProgress::End,
             }
         }
@@ -131,53 +131,53 @@ impl FolderListing {
     }
 
     /// Rows as they are read. Says whether those were the last.
-    fn read(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+    fn read(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
-                NextEntry::Seen(entry) => self.row(&entry, batch),
+                NextEntry::Seen(entry) => self.row(&entry, chunk),
                 NextEntry::Passed => {}
                 NextEntry::End => return Ok(BodyProgress::End),
             }
-            if batch.is_full() {
+            if chunk.is_full() {
                 break;
             }
         }
-        batch.bytes().push(b'\n');
+        chunk.bytes().push(b'\n');
         Ok(BodyProgress::More)
     }
 
-    fn begin(&self, sorting: Sorting, batch: &mut Chunk) {
+    fn begin(&self, sorting: Sorting, chunk: &mut Chunk) {
         match self.view.format {
-            ListingFormat::Html => html::begin(batch.bytes(), &self.view, sorting),
-            ListingFormat::Json => json::begin(batch.bytes(), sorting),
+            ListingFormat::Html => html::begin(chunk.bytes(), &self.view, sorting),
+            ListingFormat::Json => json::begin(chunk.bytes(), sorting),
         }
     }
 
-    fn row(&mut self, entry: &FolderEntry, batch: &mut Chunk) {
+    fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) {
         match self.view.format {
-            ListingFormat::Html => html::row(batch.bytes(), entry),
-            ListingFormat::Json => json::row(batch.bytes(), entry, self.tally.entries()),
+            ListingFormat::Html => html::row(chunk.bytes(), entry),
+            ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries()),
         }
         self.tally.count(entry);
     }
 
-    fn close(&self, batch: &mut Chunk) {
+    fn close(&self, chunk: &mut Chunk) {
         match self.view.format {
-            ListingFormat::Html => html::close(batch.bytes(), &self.view, self.tally),
-            ListingFormat::Json => json::close(batch.bytes(), self.tally),
+            ListingFormat::Html => html::close(chunk.bytes(), &self.view, self.tally),
+            ListingFormat::Json => json::close(chunk.bytes(), self.tally),
         }
     }
 }
 
 impl BodyProducer for FolderListing {
-    fn next(&mut self, batch: &mut Chunk) -> io::Result<BodyProgress> {
+    fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         match std::mem::replace(&mut self.state, ListingState::Reading) {
             ListingState::Collecting(collected) => {
-                self.state = self.collect(collected, batch)?;
+                self.state = self.collect(collected, chunk)?;
                 return Ok(BodyProgress::More);
             }
             ListingState::Collected(mut rows, sorting) => {
-                match (self.pour(&mut rows, batch), sorting) {
+                match (self.pour(&mut rows, chunk), sorting) {
                     (BodyProgress::More, _) => {
                         self.state = ListingState::Collected(rows, sorting);
                         return Ok(BodyProgress::More);
@@ -189,12 +189,12 @@ impl BodyProducer for FolderListing {
                     (BodyProgress::End, Sorting::Sorted) => {}
                 }
             }
-            ListingState::Reading => match self.read(batch)? {
+            ListingState::Reading => match self.read(chunk)? {
                 BodyProgress::More => return Ok(BodyProgress::More),
                 BodyProgress::End => {}
             },
         }
-        self.close(batch);
+        self.close(chunk);
         Ok(BodyProgress::End)
     }
 }

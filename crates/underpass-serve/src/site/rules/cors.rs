@@ -81,7 +81,7 @@ impl CorsOrigin {
                 let port = !(lower.starts_with("https://") && host.ends_with(":443")
                     || lower.starts_with("http://") && host.ends_with(":80"));
                 port && !host.contains('*')
-                    && crate::request::host::check_authority(host.as_bytes()).is_ok()
+                    && crate::request::target::check_authority(host.as_bytes()).is_ok()
             }
             None => lower == "*",
         };

@@ -42,7 +42,7 @@ pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
     if path.contains(['?', '#']) {
         return Err(format!("the path {path:?} contains a query or a fragment"));
     }
-    SitePath::parse(path.as_bytes()).map_err(|refusal| format!("{path:?}: {}", refusal.why))
+    SitePath::parse(path.as_bytes()).map_err(|error| format!("{path:?}: {}", error.why))
 }
 
 impl fmt::Display for UrlPath {
