@@ -36,11 +36,6 @@ pub struct Predecessor {
 }
 
 impl Inherited {
-    /// Whether a predecessor continues until this process accepts connections.
-    pub fn is_succession(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
     /// Takes the sockets that the environment announces. Call it once, before other threads are
     /// started: it removes variables that concern this process only.
     ///

@@ -55,10 +55,6 @@ pub(crate) struct AssignedSocket {
 }
 
 impl Listeners {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Opens listeners for `wanted`, with the sockets of `before` where they exist, and enough
     /// queues for `workers`. `before` does not change if it fails.
     pub(crate) fn open(
