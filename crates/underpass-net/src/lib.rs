@@ -44,7 +44,7 @@ pub use connection::frame::FrameBuffer;
 pub use connection::socket::{Registered, register};
 pub use connection::wait::WhileDraining;
 pub use connection::wake::WakeHandle;
-pub use connection::{Connection, ReadOutcome};
+pub use connection::{Connection, LastRead, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{Inherited, Predecessor};
 pub use limits::ConnectionLimits;

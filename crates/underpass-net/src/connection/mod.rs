@@ -61,6 +61,7 @@ pub struct Connection {
     pub(crate) permit: Option<ClientPermit>,
     activity: PeerActivity,
     input: Input,
+    last_read: LastRead,
     deadline: Deadline,
     wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
@@ -82,6 +83,15 @@ pub enum ReadOutcome {
     Bytes,
     /// The peer will send no more.
     End,
+}
+
+/// Whether the last read had to wait for the event loop.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LastRead {
+    /// It waited: what the event loop reported with it or before has woken its tasks first.
+    Waited,
+    /// It found the bytes there: they may be younger than what the event loop has reported.
+    AtOnce,
 }
 
 impl Connection {
@@ -114,6 +124,7 @@ impl Connection {
             permit: None,
             activity: PeerActivity::NothingReceived,
             input: Input::default(),
+            last_read: LastRead::AtOnce,
             deadline: Deadline::new(worker.limits.idle_timeout),
             wake: None,
             min_rate_monitor: None,
@@ -206,9 +217,11 @@ impl Connection {
         let (link, input, spare) = (&self.link, &mut self.input, &self.worker.spare_input);
         // A connection that waits has no buffer: it is the worker's until there is something to
         // read.
+        let mut last_read = LastRead::AtOnce;
         let read = poll_fn(|task| {
             let polled = link.transport.poll_read(task, input.room(spare));
             if polled.is_pending() {
+                last_read = LastRead::Waited;
                 input.lend_to(spare);
             }
             polled
@@ -219,7 +232,9 @@ impl Connection {
             while_draining,
             activity: self.activity,
         };
-        match wait.until(read).await? {
+        let read = wait.until(read).await;
+        self.last_read = last_read;
+        match read? {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
                 self.activity = PeerActivity::Received;
@@ -227,6 +242,11 @@ impl Connection {
             }
             Err(error) => Err(read_error(error)),
         }
+    }
+
+    /// Whether the last [`fill`](Connection::fill) waited.
+    pub fn last_read(&self) -> LastRead {
+        self.last_read
     }
 
     /// A handle by which any thread wakes this connection from

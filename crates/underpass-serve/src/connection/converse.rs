@@ -16,7 +16,9 @@ use std::rc::Rc;
 
 use underpass::drive::tokio::Forecast;
 use underpass::{Fault, Piece};
-use underpass_net::{Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining};
+use underpass_net::{
+    Connection, ConnectionError, LastRead, ReadOutcome, ShutdownPhase, WhileDraining,
+};
 
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
@@ -182,6 +184,9 @@ impl<'c> Exchanges<'c> {
         let mut scanner = HeadScanner::within(worker.limits());
         let mut while_draining = WhileDraining::Ends;
         self.connection.start_idle_deadline();
+        if !self.connection.input().is_empty() {
+            worker.read_file_events();
+        }
         loop {
             if !self.connection.input().is_empty() {
                 self.exchange.begin();
@@ -196,7 +201,11 @@ impl<'c> Exchanges<'c> {
                 }
             }
             match self.connection.fill(while_draining).await {
-                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::Bytes) => {
+                    if self.connection.last_read() == LastRead::AtOnce {
+                        worker.read_file_events();
+                    }
+                }
                 Err(ConnectionError::TimedOut) if while_draining == WhileDraining::Continues => {
                     worker.metrics().late(SlowClient::Head);
                     return Err(HeadError::Invalid(HEAD_TIMED_OUT));

@@ -35,6 +35,7 @@ use crate::site::file_cache::OpenFileCache;
 use crate::site::precompressed::precompressed;
 use crate::site::resolve::{Resolved, folder};
 use crate::site::sites::{ServedSite, ServedSites};
+use crate::site::watcher::WorkerWatcher;
 
 /// What the workers of a generation share.
 #[derive(Clone, Debug)]
@@ -54,6 +55,7 @@ pub struct Worker {
     shared: HttpShared,
     /// One for each site, in their order.
     files: Vec<Rc<OpenFileCache>>,
+    watcher: Rc<WorkerWatcher>,
     clock: Clock,
     throttle: LogThrottle,
     /// The buffer for the next head. One for the worker, so that idle connections have none.
@@ -114,9 +116,11 @@ const CHANGED: HttpError = HttpError::new(
 impl Worker {
     pub(crate) fn new(shared: &HttpShared) -> Worker {
         let metrics = shared.registry.register();
-        let files = || OpenFileCache::counted(Arc::clone(&metrics));
+        let watcher = Rc::new(WorkerWatcher::default());
+        let files = || OpenFileCache::new(Arc::clone(&metrics), Rc::clone(&watcher));
         Worker {
             files: shared.sites.all().iter().map(|_| files()).collect(),
+            watcher: Rc::clone(&watcher),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
             head_buffer: RefCell::default(),
@@ -134,6 +138,12 @@ impl Worker {
 
     pub(crate) fn metrics(&self) -> &WorkerMetrics {
         &self.metrics
+    }
+
+    /// Takes note of all changes of files up to now, for a request that the event loop did not
+    /// report.
+    pub(crate) fn read_file_events(&self) {
+        self.watcher.read_events();
     }
 
     /// How much of exchanges is recorded.

@@ -24,7 +24,7 @@
 //! Whatever is answered is one state of one file that had this name within that time. An open file
 //! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::request::path::SitePath;
 use crate::site::file::{FileSnapshot, SiteFile};
 use crate::site::resolve::{Resolved, find};
 use crate::site::sites::ServedSite;
-use crate::site::watcher::{FileWatcher, WatchedFile};
+use crate::site::watcher::{WatchedFile, WorkerWatcher};
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ pub(crate) struct OpenFileCache {
     kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
     /// Bytes of contents that were kept since there were no files.
     contents: Cell<usize>,
-    watch: OnceCell<Option<Rc<FileWatcher>>>,
+    watcher: Rc<WorkerWatcher>,
 }
 
 #[derive(Debug)]
@@ -62,10 +62,14 @@ struct CachedFile {
 }
 
 impl OpenFileCache {
-    /// None yet; what happens to them is counted there.
-    pub(crate) fn counted(metrics: Arc<WorkerMetrics>) -> Rc<OpenFileCache> {
+    /// None yet; what happens to them is counted in `metrics` and reported by `watcher`.
+    pub(crate) fn new(
+        metrics: Arc<WorkerMetrics>,
+        watcher: Rc<WorkerWatcher>,
+    ) -> Rc<OpenFileCache> {
         Rc::new(OpenFileCache {
             metrics,
+            watcher,
             ..OpenFileCache::default()
         })
     }
@@ -109,7 +113,8 @@ impl OpenFileCache {
             return Some((entry.path.clone(), Rc::clone(&entry.state)));
         }
         if entry.watched.is_none() {
-            entry.watched = self.watch(&entry.state);
+            // Before it is looked at for the second time.
+            entry.watched = self.watcher.add(&*entry.state.descriptor);
         }
         match fstat(&entry.state.descriptor) {
             Ok(stat) if stat.st_nlink > 0 => {
@@ -123,12 +128,6 @@ impl OpenFileCache {
                 None
             }
         }
-    }
-
-    /// Watches a file, starting before it is looked at for the second time.
-    fn watch(&self, state: &FileSnapshot) -> Option<Rc<WatchedFile>> {
-        let watch = self.watch.get_or_init(FileWatcher::start).as_ref()?;
-        watch.add(&*state.descriptor)
     }
 
     fn keep_content(&self, state: &FileSnapshot) {

@@ -8,11 +8,15 @@
 //!  write(2) ─► event queued ─► returns ─► request sent ─► loop: events, then requests ─► answer
 //! ```
 //!
+//! A request that is read without waiting for the loop (the first one of a connection, one that was
+//! sent behind another) may be younger than what the loop has reported. Before it is answered the
+//! queue is read: [`WorkerWatcher::read_events`].
+//!
 //! Used only on file systems whose every change goes through this kernel. What no event reports
 //! of (writing through a mapping, a folder on the path that is renamed) shows when the name is
 //! resolved again, as it does without a watch.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::mem::MaybeUninit;
@@ -27,9 +31,29 @@ use underpass_net::Registered;
 
 use crate::limits::WATCH_EVENTS_BYTES;
 
-/// The watches of one worker.
+/// The watches of one worker, for all of its sites; begun when a file is first watched.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerWatcher(OnceCell<Option<Rc<FileWatcher>>>);
+
+impl WorkerWatcher {
+    /// Watches an open file, within a runtime of local tasks. `None` where events are incomplete or
+    /// not available.
+    pub(crate) fn add(&self, file: impl AsFd) -> Option<Rc<WatchedFile>> {
+        self.0.get_or_init(FileWatcher::start).as_ref()?.add(file)
+    }
+
+    /// Reads the events that are queued now. Does not wait.
+    pub(crate) fn read_events(&self) {
+        if let Some(Some(watcher)) = self.0.get() {
+            // The queue is empty, or the task that reads it meets the same error.
+            let Err(_empty) = watcher.read();
+        }
+    }
+}
+
+/// An inotify queue and the files it reports on.
 #[derive(Debug)]
-pub(crate) struct FileWatcher {
+struct FileWatcher {
     inotify: Registered,
     watched: RefCell<HashMap<i32, Weak<WatchedFile>>>,
 }
@@ -55,7 +79,7 @@ const BELIEVED: [FsWord; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 impl FileWatcher {
     /// Begins to listen, within a runtime of local tasks. None where the kernel gives no more of
     /// these (`fs.inotify.max_user_instances`).
-    pub(crate) fn start() -> Option<Rc<FileWatcher>> {
+    fn start() -> Option<Rc<FileWatcher>> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let inotify = underpass_net::register(&Rc::new(inotify), Interest::READABLE).ok()?;
         let watch = Rc::new(FileWatcher {
@@ -66,8 +90,7 @@ impl FileWatcher {
         Some(watch)
     }
 
-    /// Watches an open file. `None` where events are incomplete or not available.
-    pub(crate) fn add(self: &Rc<FileWatcher>, file: impl AsFd) -> Option<Rc<WatchedFile>> {
+    fn add(self: &Rc<FileWatcher>, file: impl AsFd) -> Option<Rc<WatchedFile>> {
         let file = file.as_fd();
         if !BELIEVED.contains(&fstatfs(file).ok()?.f_type) {
             return None;
