@@ -34,14 +34,9 @@ pub(crate) struct TidyArguments {
 
 type TidyRule = (&'static str, fn(&Tree) -> Vec<Complaint>);
 
-/// The rules whose complaints are printed but are no errors yet.
-const PENDING: &[&str] = &[
-    "module cycles",
-    "names of types",
-    "modules of folders",
-    "glossary",
-    "lines of source",
-];
+/// The rules whose complaints are printed but are no errors yet. The source is larger than its limit:
+/// what a change adds here has to go elsewhere.
+const PENDING: &[&str] = &["lines of source"];
 
 const RULES: &[TidyRule] = &[
     ("sizes of files, functions and lines", |tree| {

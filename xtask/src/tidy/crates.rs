@@ -6,8 +6,8 @@ use super::code::Tree;
 use super::complaint::Complaint;
 use crate::workspace::{Dependency, Package};
 
-/// The imports that are allowed; all others are forbidden. A new crate is a new wall: it gets a line here
-/// and in ARCHITECTURE.md.
+/// The imports that are allowed; all others are forbidden. A new crate is a new wall: it gets a
+/// line here and in ARCHITECTURE.md.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass", &[]),
     ("underpass-net", &["underpass"]),

@@ -88,7 +88,8 @@ fn within<'a, 'i>(
 
 /// The files from the top down, with few imports that run upwards. Of the files that are left, one
 /// that imports none goes to the bottom; without one, a file that none imports goes to the top, or
-/// else the file that imports most in comparison with what imports it (the heuristic of Eades, Lin and Smyth for a feedback arc set).
+/// else the file that imports most in comparison with what imports it (the heuristic of Eades, Lin
+/// and Smyth for a feedback arc set).
 fn layered<'a>(imports: &Imports<'a>, circle: &BTreeSet<&'a str>) -> Vec<&'a str> {
     let mut left = circle.clone();
     let (mut top, mut bottom) = (Vec::new(), Vec::new());

@@ -6,7 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use underpass_copy::{Charset, CopyOptions, Dereference, Preserve, PreserveLevel, QuotedWord};
 
-use super::rate;
 use super::usage_error::UsageError;
 use super::words::{self, Choices, PreservedAttribute, When, choose};
 
@@ -133,7 +132,7 @@ impl Draft {
     pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), UsageError> {
         let shown = QuotedWord(rate.as_bytes(), self.charset);
         let invalid = || UsageError::with_hint(format!("invalid rate {shown}"));
-        self.options.bytes_per_second_max = rate::read(&rate).ok_or_else(invalid)?;
+        self.options.bytes_per_second_max = words::read_rate(&rate).ok_or_else(invalid)?;
         Ok(())
     }
 

@@ -16,7 +16,6 @@ mod json;
 mod messages;
 mod printer;
 mod progress;
-mod rate;
 mod request;
 mod signals;
 mod table;

@@ -86,8 +86,8 @@ pub enum OtherEnd<'a> {
 }
 
 /// Declares [`ProblemKind`]: of each kind the words, GNU's where GNU has any, and the call that
-/// usually fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the kind. Two
-/// messages quote the path otherwise.
+/// usually fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the
+/// kind. Two messages quote the path otherwise.
 macro_rules! problem_kinds {
     ($($(#[$doc:meta])* $kind:ident $(($value:ty))?: $words:literal $(, $call:literal)?;)*) => {
         /// What could not be done.
