@@ -34,8 +34,8 @@ pub(crate) struct TidyArguments {
 
 type TidyRule = (&'static str, fn(&Tree) -> Vec<Complaint>);
 
-/// The rules whose complaints are printed but are no errors yet. The source is larger than its limit:
-/// what a change adds here has to go elsewhere.
+/// The rules whose complaints are printed but are no errors yet. The source is larger than its
+/// limit: what a change adds has to go elsewhere.
 const PENDING: &[&str] = &["lines of source"];
 
 const RULES: &[TidyRule] = &[
