@@ -1,20 +1,21 @@
-//! The network ground of Underpass: everything between a listening port and a protocol.
+//! Everything between a listening port and a protocol: listeners, workers, connections.
 //!
-//! A server is some *workers*. Each is one thread with its own runtime and its own listener on a
-//! shared port; a connection stays on the worker that accepted it, so nothing is shared and
-//! nothing is locked on the way of a request.
+//! A server runs *workers*, each of which is one thread with its own runtime and its own listener on
+//! a shared port. A connection stays on the worker that accepted it, so nothing is shared or locked
+//! on the path of a request.
 //!
 //! ```text
-//!  Listeners ──► worker 0: accept ──► Stream ──► Protocol::converse    a generation
-//!  (addresses)   worker 1: accept ──► Stream ──► Protocol::converse
-//!       │           ▲                    ▲
-//!       │           └──── Shutdown ──────┘   running → retiring → draining → now
-//!       ├──► the next generation, on the same sockets         Running::reload
-//!       └──► another process, which gets the sockets          Running::upgrade
+//!  listeners ─► worker 0: accept ─► admission ─► Connection ─► Protocol::serve_connection
+//!  (at,      ─► worker 1: accept ─► admission ─► Connection ─► Protocol::serve_connection
+//!   service)      ▲                                 ▲
+//!      │          └──────────── Shutdown ───────────┘   running → retiring → draining → now
+//!      ├──► the next generation of workers, on the same sockets    Server::reload
+//!      └──► another process, which gets the sockets                Server::upgrade
 //! ```
 //!
-//! A [`Protocol`] is what is spoken on the connections; this crate knows none. What a protocol
-//! owes its peer goes into the stream's outbox as pieces and is moved by the `underpass` crate.
+//! A [`Protocol`] is what is spoken on the connections; this crate knows none. Each listener has one
+//! of its services, and a reload can replace it while the socket stays. What a protocol owes its
+//! peer goes into the connection's outbox as pieces, which the `underpass` crate moves.
 
 #![forbid(unsafe_code)]
 

@@ -1,24 +1,16 @@
 //! The HTTP file server of Underpass: GET and HEAD over HTTP/1.1, bodies moved by the kernel.
 //!
 //! ```text
-//!  bytes ─► head ─► Request ─┐                        pure: tables and properties test it
-//!                            ├─► answer ─► Answer ─► reply ─► outbox
-//!  path ─► resolve ─► File ──┘   (conditions, ranges)         (heads and file ranges)
+//!  bytes ─► request/head ─┐                        pure: tables and properties test it
+//!                         ├─► answer/decide ─► answer/writer ─► outbox
+//!  path ─► site/resolve ──┘   (conditions, ranges)              (heads and file ranges)
 //! ```
 //!
-//! | folder | concern |
-//! |---|---|
-//! | `http` | what HTTP defines: statuses, dates, tags, codings, types |
-//! | `request` | what a request says, and where it ends |
-//! | `options` | what is asked of a server, and what is wrong with it |
-//! | `site` | what a path leads to, what is known of a file; [`rules`]: its configuration |
-//! | `body` | bodies that are made while they are sent: listings, archives, compressed files |
-//! | `answer` | what an answer is and how it is written |
-//! | `connection` | the order of it all |
-//! | `metrics`, `log`, `monitor` | what is counted and written down |
-//! | `fuzz` | what holds for any bytes, for tests and fuzzers |
+//! `request` parses, `site` finds files beneath a root and knows its configuration ([`rules`]),
+//! `answer` decides and writes, `body` produces listings, archives and compressed bodies while they
+//! are sent, `connection` runs the exchanges; `log`, `metrics` and `monitor` record and report them.
 //!
-//! Sockets, workers and deadlines are `underpass-net`'s, moving bytes is `underpass`'s.
+//! Sockets, workers and deadlines are in `underpass-net`, moving bytes is in `underpass`.
 
 #![forbid(unsafe_code)]
 
