@@ -43,9 +43,9 @@ struct KeptState {
 ///
 /// # Examples
 /// ```no_run
-/// use underpass_serve::{Options, serve};
+/// use underpass_serve::{ServerOptions, serve};
 ///
-/// let server = serve(&Options::of("public"))?;
+/// let server = serve(&ServerOptions::of("public"))?;
 /// for address in server.running().addresses() {
 ///     println!("http://{address}/");
 /// }

@@ -387,10 +387,10 @@ fn what_is_tried_keeps_to_the_policies_and_stands_before_the_fallback() {
 #[test]
 fn lists_that_make_no_sense_are_refused() {
     for (files, what) in [
-        ("[]", "names nothing"),
+        ("[]", "`files` is empty"),
         ("['{path}', 'index.html']", "does not begin with a slash"),
         ("['{path}/']", "finds folders too"),
-        ("['{path}/../x']", "no dots"),
+        ("['{path}/../x']", "not next to `..`"),
         ("['{path}/../../etc/passwd']", "above the root"),
     ] {
         let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {files}}}]");

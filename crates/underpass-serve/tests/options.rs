@@ -112,7 +112,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("compress-types = ['text']", 2, "media type"),
         ("symlinks = 'some'", 2, "`inside`"),
         ("error-pages = {200 = '/x'}", 2, "404"),
-        ("cors.origins = ['https://a.example/']", 2, "no origin"),
+        ("cors.origins = ['https://a.example/']", 2, "is not an origin"),
         (
             "header = [{paths = ['*'], name = 'Content-Length', value = '5'}]",
             2,
@@ -189,8 +189,8 @@ fn a_check_finds_every_site_that_cannot_be_served() {
     let said = [
         "/none.html",
         "precompressed",
-        "compress: a coding stands twice",
-        "everybody",
+        "compress: a coding is listed twice",
+        "allows every origin",
         "/nowhere",
     ];
     assert_eq!(told.len(), said.len(), "{told:?}");

@@ -57,14 +57,14 @@ impl ServerOptions {
     ///
     /// # Examples
     /// ```
-    /// use underpass_serve::Options;
+    /// use underpass_serve::ServerOptions;
     ///
     /// let text = "listen = ['0.0.0.0:80', 'unix:/run/www']
     /// [[site]]
     /// root = '/srv/www'
     /// names = ['example.org']";
-    /// assert_eq!(Options::parse(text)?.sites[0].names, ["example.org"]);
-    /// assert!(Options::parse("lisen = ['0.0.0.0:80']").is_err());
+    /// assert_eq!(ServerOptions::parse(text)?.sites[0].names, ["example.org"]);
+    /// assert!(ServerOptions::parse("lisen = ['0.0.0.0:80']").is_err());
     /// # Ok::<(), underpass_serve::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<ServerOptions, Error> {

@@ -40,10 +40,10 @@ impl ConfigOverride {
     ///
     /// # Examples
     /// ```
-    /// use underpass_serve::{Channel, Options, Setting};
+    /// use underpass_serve::{OverrideSource, ServerOptions, ConfigOverride};
     ///
-    /// let setting = Setting::parse("connections.rate-max=1000000", Channel::Flag)?;
-    /// assert!(Options::load_with(None, &[setting]).is_ok());
+    /// let setting = ConfigOverride::parse("connections.rate-max=1000000", OverrideSource::Flag)?;
+    /// assert!(ServerOptions::load_with(None, &[setting]).is_ok());
     /// # Ok::<(), String>(())
     /// ```
     pub fn parse(text: &str, by: OverrideSource) -> Result<ConfigOverride, String> {
