@@ -112,7 +112,11 @@ fn what_is_wrong_is_told_with_its_place() {
         ("compress-types = ['text']", 2, "media type"),
         ("symlinks = 'some'", 2, "`inside`"),
         ("error-pages = {200 = '/x'}", 2, "404"),
-        ("cors.origins = ['https://a.example/']", 2, "is not an origin"),
+        (
+            "cors.origins = ['https://a.example/']",
+            2,
+            "is not an origin",
+        ),
         (
             "header = [{paths = ['*'], name = 'Content-Length', value = '5'}]",
             2,
