@@ -14,7 +14,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{self, Command, ExitCode};
 use std::time::{Duration, SystemTime};
 
 use underpass_testkit::{HttpClient, ServerProcess};
@@ -189,7 +189,9 @@ pub(crate) fn compile() -> Option<ExitCode> {
 /// Builds the tool with counters, and moves it to `program`: in its place is the one without.
 fn build(workspace: &Workspace, program: &Path) -> Fallible<()> {
     let mut instrumented = artifacts::debug_build(workspace);
-    instrumented.env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?);
+    // By its process: the tests may have built another file in the place of this program.
+    let own = format!("/proc/{}/exe", process::id());
+    instrumented.env("RUSTC_WORKSPACE_WRAPPER", own);
     let built = artifacts::tool(instrumented.env(COMPILER, "1"))?;
     fs::copy(&built, program)?;
     fs::remove_file(built)?;

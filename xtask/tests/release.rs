@@ -136,7 +136,7 @@ fn knows_no_names(root: &TempDir) {
     let told = chroot.arg("nobody").output().expect("chroot starts");
     assert_eq!(told.status.code(), Some(1), "{told:?}");
     let why = String::from_utf8_lossy(&told.stderr);
-    assert!(why.contains("write numbers, UID:GID"), "{why}");
+    assert!(why.contains("use numbers, UID:GID"), "{why}");
 }
 
 fn doctor_tells(root: &TempDir) {

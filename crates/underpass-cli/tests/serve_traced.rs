@@ -177,7 +177,7 @@ fn it_lives_through_failing_accepts() {
         assert_eq!(server.get("/f").body, b"f", "{errno}");
         let end = server.stop();
         end.assert_success();
-        let told = end.errors.matches("connections wait").count();
+        let told = end.errors.matches("connections have to wait").count();
         let expected = usize::from(!matches!(errno, "ECONNABORTED" | "EPROTO"));
         assert_eq!(told, expected, "{errno}: {}", end.errors);
     }
