@@ -37,8 +37,8 @@ pub(super) fn text(called: &str) -> String {
          \x20      {called} [OPTIONS] -t DIRECTORY SOURCE...\n"
     );
     for (group, heading) in [
-        (OptionGroup::Gnu, "CopyOptions of GNU cp:"),
-        (OptionGroup::Underpass, "CopyOptions of Underpass:"),
+        (OptionGroup::Gnu, "Options of GNU cp:"),
+        (OptionGroup::Underpass, "Options of Underpass:"),
     ] {
         text += &format!("\n{heading}\n");
         let mut options: Vec<_> = OPTIONS
@@ -154,8 +154,8 @@ fn argument(option: &OptionDefinition) -> Arg {
             .hide_possible_values(true);
     }
     argument.help_heading(match option.group {
-        OptionGroup::Underpass => "CopyOptions of Underpass",
-        OptionGroup::Gnu | OptionGroup::GnuHidden => "CopyOptions of GNU cp",
+        OptionGroup::Underpass => "Options of Underpass",
+        OptionGroup::Gnu | OptionGroup::GnuHidden => "Options of GNU cp",
     })
 }
 

@@ -249,7 +249,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("name every file")
         .flag(|draft| draft.show(OutputDetail::Names)),
     gnu("Z", "context")
-        .help("set the security context of the copy; ignored without SELinux in the kernel")
+        .help("accepted and ignored without SELinux in the kernel; not supported with it")
         .optional("CONTEXT", Draft::set_context),
     gnu("", "help")
         .help("show this help and exit")

@@ -148,7 +148,11 @@ fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Err
     }
     let file = match &at {
         ListenAt::Unix { path, .. } => {
-            let file = SocketFile::of(path).map_err(|error| unusable(&at.to_string(), error))?;
+            let file = match SocketFile::of(path) {
+                // Nobody connects to a socket without its file: another one is opened.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                file => file.map_err(|error| unusable(&at.to_string(), error))?,
+            };
             // Until the takeover is complete the file belongs to the predecessor.
             file.set_unlink(UnlinkPolicy::Keep);
             Some(Arc::new(file))

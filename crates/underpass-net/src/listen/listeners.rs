@@ -67,16 +67,16 @@ impl Listeners {
         let places: Vec<ListenAt> = wanted.iter().map(|config| config.at.clone()).collect();
         let mut all = Vec::with_capacity(wanted.len());
         for (entry, config) in wanted.iter().enumerate() {
-            if places[..entry]
+            if wanted[..entry]
                 .iter()
-                .any(|other| is_same(other, &config.at))
+                .any(|other| is_same(&other.at, &config.at) && shares(other.access, config))
             {
                 return Err(Error::ListenTwice {
                     at: config.at.clone(),
                 });
             }
             let limits = limits_of(config.access, limits);
-            for mut listener in open(&config.at, &places, &limits, before, activated)? {
+            for mut listener in open(config, &places, &limits, before, activated)? {
                 listener.entry = entry;
                 listener.access = config.access;
                 all.push(listener);
@@ -162,16 +162,20 @@ impl Listeners {
 
 /// The sockets of one entry: existing or new ones.
 fn open(
-    at: &ListenAt,
+    config: &ListenerConfig<()>,
     wanted: &[ListenAt],
     limits: &ConnectionLimits,
     before: &Listeners,
     activated: &[ActivatedSocket],
 ) -> Result<Vec<Listener>, Error> {
+    let at = &config.at;
     if let ListenAt::Systemd { name } = at {
         return activated_by(at, name.as_deref(), activated);
     }
-    if let Some(listener) = before.all.iter().find(|listener| is_same(&listener.at, at)) {
+    let is_kept = |listener: &&Listener| {
+        is_same(&listener.at, at) && shares(listener.access, config) && listener.is_reachable()
+    };
+    if let Some(listener) = before.all.iter().find(is_kept) {
         let mut listener = listener.duplicate()?;
         listener.at = at.clone();
         return Ok(vec![listener]);
@@ -218,6 +222,15 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     }
 }
 
+/// Whether a listener with the address of `config` is the same one: clients and operators each have
+/// a port that the kernel chooses.
+fn shares(access: ListenerAccess, config: &ListenerConfig<()>) -> bool {
+    match config.at {
+        ListenAt::Tcp(address) if address.port() == 0 => access == config.access,
+        _ => true,
+    }
+}
+
 /// IPv4 connections belong to the listener that names an IPv4 address.
 fn ipv4_mapped(at: &ListenAt, wanted: &[ListenAt]) -> Ipv4Mapped {
     let ListenAt::Tcp(SocketAddr::V6(address)) = at else {
@@ -259,6 +272,11 @@ impl Listener {
             entry: 0,
             access: ListenerAccess::Clients,
         })
+    }
+
+    /// Whether the file of its socket is still there: nobody connects to one without.
+    fn is_reachable(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.is_in_place())
     }
 
     fn is_for_clients(&self) -> bool {
@@ -400,6 +418,42 @@ mod tests {
         assert!(matches!(twice, Err(Error::ListenTwice { .. })));
         let nowhere = open(&[], 1, &Listeners::default());
         assert!(matches!(nowhere, Err(Error::NowhereToListen)));
+    }
+
+    #[test]
+    fn clients_and_operators_may_each_have_a_port_of_the_kernels_choice() {
+        let operators = ListenerAccess::Operators { connections_max: 1 };
+        let mut wanted = [(); 2].map(|()| ListenerConfig::new(tcp(), ()));
+        wanted[1].access = operators;
+        let limits = ConnectionLimits::default();
+        let both = |before: &Listeners| Listeners::open(&wanted, 1, &limits, before, &[]).unwrap();
+        let nothing = Listeners::default();
+        let before = both(&nothing);
+        let addresses = |listeners: &Listeners| {
+            let all = listeners.all().iter();
+            all.map(|listener| listener.address.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_ne!(addresses(&before)[0], addresses(&before)[1]);
+        assert_eq!(addresses(&both(&before)), addresses(&before), "a reload");
+    }
+
+    #[test]
+    fn a_socket_without_its_file_is_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let unix = ListenAt::Unix {
+            path: path.clone(),
+            mode: 0o600,
+        };
+        let wanted = [tcp(), unix];
+        let before = open(&wanted, 1, &Listeners::default()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let after = open(&wanted, 1, &before).unwrap();
+        drop(before);
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
+        drop(after);
+        assert!(!path.exists());
     }
 
     #[test]

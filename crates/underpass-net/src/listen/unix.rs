@@ -125,6 +125,12 @@ impl SocketFile {
         })
     }
 
+    /// Whether the path still leads to this socket.
+    pub(crate) fn is_in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode))
+    }
+
     pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
         self.is_kept
             .store(policy == UnlinkPolicy::Keep, Ordering::Relaxed);
@@ -138,9 +144,7 @@ impl Drop for SocketFile {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        let is_ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode));
-        if is_ours {
+        if self.is_in_place() {
             // A file that cannot be removed is replaced by the next server.
             let _ = fs::remove_file(&self.path);
         }

@@ -227,7 +227,7 @@ impl<'a> Driver<'a> {
 }
 
 fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Account, Error> {
-    buffers.give_back(kernel, &transfer);
+    buffers.give_back(kernel);
     transfer.finish()
 }
 

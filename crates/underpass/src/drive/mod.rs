@@ -29,7 +29,7 @@
 //!         Step::Again | Step::Done | Step::Failed => (),
 //!     }
 //! }
-//! buffers.give_back(&kernel, &transfer);
+//! buffers.give_back(&kernel);
 //! let account: Account = transfer.finish()?;
 //! assert_eq!(account.bytes(), 17);
 //! # Ok(()) }

@@ -11,7 +11,6 @@ use rustix::pipe::SpliceFlags;
 use crate::kernel::pool::Pipe;
 use crate::kernel::{Kernel, probe};
 use crate::sys;
-use crate::transfer::Transfer;
 use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
 use crate::transfer::zeros::BlockContent;
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
@@ -21,15 +20,17 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Wa
 #[derive(Debug, Default)]
 pub struct RelayBuffers {
     pipe: Option<Pipe>,
+    /// Bytes that are in the pipe.
+    in_pipe: u64,
     buffer: Option<Box<[u8]>>,
     /// What of the buffer is to be drained.
     filled: Range<usize>,
 }
 
 impl RelayBuffers {
-    /// Returns buffer and pipe to the pool. A pipe that still holds bytes of `transfer` is closed.
-    pub fn give_back(self, kernel: &Kernel, transfer: &Transfer) {
-        if let (Some(pipe), 0) = (self.pipe, transfer.held()) {
+    /// Returns buffer and pipe to the pool. A pipe that still holds bytes is closed.
+    pub fn give_back(self, kernel: &Kernel) {
+        if let (Some(pipe), 0) = (self.pipe, self.in_pipe) {
             kernel.idle.put_pipe(pipe);
         }
         if let Some(buffer) = self.buffer {
@@ -77,6 +78,7 @@ impl RelayBuffers {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;
         let outcome = self.fill(|buffer| rustix::io::read(&pipe.read, buffer), len, kernel);
         self.pipe = Some(pipe);
+        self.in_pipe -= *outcome.as_ref().unwrap_or(&0);
         outcome
     }
 }
@@ -219,15 +221,10 @@ fn fill(
 ) -> CallResult {
     match (through, from) {
         (RelayBuffer::Pipe, from) => {
-            let pipe = buffers.pipe(kernel)?;
-            splice(
-                input,
-                from,
-                pipe.write.as_fd(),
-                None,
-                len,
-                SpliceFlags::empty(),
-            )
+            let pipe = buffers.pipe(kernel)?.write.as_fd();
+            let filled = splice(input, from, pipe, None, len, SpliceFlags::empty())?;
+            buffers.in_pipe += filled;
+            Ok(filled)
         }
         (RelayBuffer::Buffer, Some(from)) => {
             buffers.fill(|buffer| rustix::io::pread(input, buffer, from), len, kernel)
@@ -247,15 +244,10 @@ fn drain(
 ) -> CallResult {
     let output = ends.output;
     if through == RelayBuffer::Pipe {
-        let pipe = buffers.pipe.as_ref().ok_or(Errno::BADF)?;
-        return splice(
-            pipe.read.as_fd(),
-            None,
-            output,
-            to,
-            len,
-            SpliceFlags::empty(),
-        );
+        let pipe = buffers.pipe.as_ref().ok_or(Errno::BADF)?.read.as_fd();
+        let drained = splice(pipe, None, output, to, len, SpliceFlags::empty())?;
+        buffers.in_pipe -= drained;
+        return Ok(drained);
     }
     let held = buffers.held();
     let bytes = &held[..held.len().min(count(len))];

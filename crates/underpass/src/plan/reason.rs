@@ -56,7 +56,7 @@ impl fmt::Display for Reason {
             Self::NotSeekable => f.write_str("the source is not seekable"),
             Self::SinkAppends => f.write_str("the sink is open for appending"),
             Self::SizeUnknown => {
-                f.write_str("the source reports size 0; its content has to be read")
+                f.write_str("the source reports size 0, so its content has to be read")
             }
             Self::DriverDecides(side) => write!(f, "depends on the device driver of the {side}"),
             Self::Unaligned => {

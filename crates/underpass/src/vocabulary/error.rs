@@ -53,7 +53,7 @@ impl Fault {
             Self::Disk => "I/O error on one of the two files",
             Self::Source => "the source cannot be read",
             Self::Sink => "the sink cannot be written",
-            Self::Kernel => "the kernel is out of resources",
+            Self::Kernel => "the call failed",
         }
     }
 

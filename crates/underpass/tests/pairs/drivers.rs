@@ -2,17 +2,18 @@
 //! blocks, by the kernel's mechanisms; one that seals all it sends in a buffer of its own.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use underpass::drive::{RelayBuffers, SourceAndSink, perform};
 use underpass::{
-    Due, Error, Fault, FileRange, Kernel, Mechanism, MsgMore, Outbox, Piece, Policy, Sink, Step,
-    Transfer, Unsent,
+    Due, Error, Fault, FileRange, Kernel, Mechanism, MsgMore, Outbox, Piece, Policy, Sink, Source,
+    Step, Transfer, Unsent,
 };
 
 use crate::ends::{Mode, file_of, set_mode, tcp};
@@ -75,7 +76,7 @@ fn flush_range<F: AsFd>(
             Step::Again | Step::Done | Step::Failed => (),
         }
     }
-    buffers.give_back(kernel, &transfer);
+    buffers.give_back(kernel);
     outbox.ended(transfer.finish())
 }
 
@@ -321,4 +322,46 @@ fn a_driver_meets_a_file_that_ends_early() {
             "what was there",
         );
     });
+}
+
+/// A driver that is dropped between a call and its record does not leave its bytes to the next
+/// transfer.
+#[test]
+fn a_pipe_that_still_holds_bytes_is_not_used_again() {
+    let kernel = Kernel::unprobed();
+    let policy = Policy::only(Mechanism::Splice);
+    let (first, second) = (testkit::content(21, 1000), testkit::content(22, 1000));
+    let file = |content: &[u8]| {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(content).expect("room");
+        file
+    };
+    let (one, other) = (file(&first), file(&second));
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+
+    let (source, sink) = (
+        Source::whole(&one).expect("a source"),
+        Sink::new(&ours).expect("a sink"),
+    );
+    let transfer = Transfer::new(&source, &sink, kernel.plan(&source, &sink, &policy));
+    let mut buffers = RelayBuffers::default();
+    let fill = transfer.next_op().expect("a call");
+    assert!(fill.fills(), "{fill:?}");
+    let filled = perform(
+        fill,
+        &SourceAndSink::of(&source, &sink),
+        &mut buffers,
+        &kernel,
+    );
+    assert_eq!(filled, Ok(1000));
+    buffers.give_back(&kernel);
+
+    let source = Source::whole(&other).expect("a source");
+    let driver = underpass::drive::blocking::Driver::new(&kernel).policy(policy);
+    let account = driver.run(&source, &sink).expect("sends");
+    assert_eq!(account.of(Mechanism::Splice).bytes, 1000);
+    drop(ours);
+    let mut received = Vec::new();
+    theirs.read_to_end(&mut received).expect("an end");
+    testkit::assert_same(&received, &second, "the second file");
 }

@@ -280,7 +280,7 @@ impl<F: AsFd> FileReceiver<F> {
         match step {
             Step::Wait(_) => return Ok(Advance::Waits),
             Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
-            Step::Done => std::mem::take(&mut body.buffers).give_back(kernel, &body.transfer),
+            Step::Done => std::mem::take(&mut body.buffers).give_back(kernel),
             Step::Failed | Step::Again => (),
         }
         Ok(Advance::Goes)

@@ -94,6 +94,6 @@ async fn relay_to_end<S: Stream, T: Stream>(
         }
         ::tokio::task::consume_budget().await;
     }
-    buffers.give_back(kernel, &transfer);
+    buffers.give_back(kernel);
     transfer.finish()
 }

@@ -355,7 +355,7 @@ impl Sender {
         let Some(moving) = self.range.take() else {
             return Ok(());
         };
-        moving.buffers.give_back(kernel, &moving.transfer);
+        moving.buffers.give_back(kernel);
         outbox.ended(moving.transfer.finish())
     }
 }
