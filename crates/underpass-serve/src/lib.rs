@@ -8,7 +8,8 @@
 //!
 //! `request` parses, `site` finds files beneath a root and knows its configuration ([`rules`]),
 //! `answer` decides and writes, `body` produces listings, archives and compressed bodies while they
-//! are sent, `connection` runs the exchanges; `log`, `metrics` and `monitor` record and report them.
+//! are sent, `connection` runs the exchanges; `log`, `metrics` and `monitor` record and report
+//! them.
 //!
 //! Sockets, workers and deadlines are in `underpass-net`, moving bytes is in `underpass`.
 

@@ -66,8 +66,8 @@ fn check(policy: Policy, source: &Sparse, path: &Path, what: &str) -> Vec<(u64, 
     let sink = File::open(path).expect("opens");
     assert_eq!(sink.metadata().expect("metadata").len(), len, "{what}");
     assert_eq!(hash_of(&sink), source.hash, "{what}");
-    // XFS gives back what it allocated beyond the end when a writer closes the file, unless its lock
-    // is taken at that moment. What was allocated before the end would stay.
+    // XFS gives back what it allocated beyond the end when a writer closes the file, unless its
+    // lock is taken at that moment. What was allocated before the end would stay.
     let had = source.allocated;
     testkit::wait_until(&format!("{what}: at most {had} bytes allocated"), || {
         drop(File::options().write(true).open(path).expect("opens"));
