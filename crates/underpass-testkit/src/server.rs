@@ -172,7 +172,9 @@ mod tests {
 
     #[test]
     fn the_successor_gets_the_signals() {
-        let starts = "trap 'sleep 600 & echo process $! has taken over; exit 3' USR2;";
+        // The successor reports itself: before that it could have the traps of the first one.
+        let starts =
+            r#"trap 'sh -c "echo process \$\$ has taken over; exec sleep 600" & exit 3' USR2;"#;
         let mut server = stand_in(starts);
         let before = server.pid();
         server.upgrade();
