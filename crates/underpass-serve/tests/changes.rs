@@ -69,7 +69,7 @@ fn whatever_happens_to_a_popular_file_shows_at_once() {
             let answer = client.response();
             match expected {
                 Some(content) => {
-                    assert!(answer.status == 200 && answer.body == content, "{answer:?}")
+                    assert!(answer.status == 200 && answer.body == content, "{answer:?}");
                 }
                 None => assert_eq!(answer.status, 404),
             }

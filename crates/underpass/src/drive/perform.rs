@@ -111,7 +111,8 @@ impl<'fd> SourceAndSink<'fd> {
 
 type CallResult = Result<u64, Errno>;
 
-/// Makes the call and returns what [`Transfer::record`] takes. Blocks exactly where the call does.
+/// Makes the call and returns what [`Transfer::record`](crate::Transfer::record) takes. Blocks
+/// exactly where the call does.
 ///
 /// Towards a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a
 /// program that does not ignore it, as Rust's programs do, blocks it meanwhile.
