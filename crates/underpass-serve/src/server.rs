@@ -35,7 +35,7 @@ struct KeptState {
     digests: Arc<DigestCache>,
 }
 
-/// Serves the sites of `options` until its [`Server::shutdown`] is told to stop. Returns when
+/// Serves the sites of `options` until its [`Server::shutdown`] stops it. Returns when
 /// connections are taken.
 ///
 /// # Errors

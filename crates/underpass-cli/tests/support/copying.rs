@@ -28,7 +28,7 @@ pub(crate) trait CopyReport: Sized {
     fn failed_with(self, words: &[&str]) -> Self;
     /// The objects of `--json`, the summary last.
     fn objects(&self) -> Vec<Value>;
-    /// The only name that `--json` tells of, and the summary.
+    /// The only name that `--json` reports, and the summary.
     fn one_name(&self) -> (Value, Value);
 }
 

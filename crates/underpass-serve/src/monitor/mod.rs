@@ -1,4 +1,4 @@
-//! Metrics and health, on a listener of their own.
+//! Metrics and health, on a separate listener.
 //!
 //! | path | answer |
 //! |---|---|

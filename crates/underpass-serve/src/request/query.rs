@@ -1,6 +1,6 @@
 //! What stands behind the `?` of a target, as far as this server knows it.
 //!
-//! Pages give their scripts and pictures queries of their own (`app.js?hash=3f2a`), so whatever is
+//! Pages add queries to their scripts and pictures (`app.js?hash=3f2a`), so whatever is
 //! not known, or has another value than one that is known, says nothing.
 
 use crate::http::digest::HashAlgorithm;

@@ -40,7 +40,7 @@ pub(crate) fn read_cached(
 /// Whether a range is in the page cache, read and ready.
 ///
 /// QUIRK(cached-not-read): cachestat(2) counts pages that the disk is still filling, and a call
-/// that needs them waits. `RWF_NOWAIT` tells these apart, but only for the bytes it reads. So
+/// that needs them waits. `RWF_NOWAIT` distinguishes these, but only for the bytes it reads. So
 /// both are used: the one for gaps in the range, the other for its first and its last byte,
 /// which is the one the disk fills last. Where cachestat is missing or not for us (since 6.13 it
 /// is for those who may write the file), the two bytes stand for the range.
