@@ -1,6 +1,5 @@
 //! Where the workspace is, how cargo is called in it, and what `cargo metadata` says of it.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -101,11 +100,6 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
-    /// By name, with what each switches on.
-    #[serde(default)]
-    pub(crate) features: BTreeMap<String, Vec<String>>,
-    /// The oldest version of Rust that compiles it.
-    pub(crate) rust_version: Option<String>,
     pub(crate) targets: Vec<BuildTarget>,
 }
 
