@@ -164,8 +164,8 @@ impl Case {
     /// `-a` copies attributes where it can, and says nothing where it can't; `--preserve=all`
     /// says so unless the file system has none, and that is no failure either.
     fn excuses(&self, word: &str, said: &str) -> bool {
-        let is_told = !said.is_empty() || self.fault == "EOPNOTSUPP";
-        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_told;
+        let is_reported = !said.is_empty() || self.fault == "EOPNOTSUPP";
+        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_reported;
         // A source that says so has no attributes that could be lost.
         let has_none = self.call.contains("listxattr") && self.fault == "EOPNOTSUPP";
         word.starts_with("xattr ") && self.call.contains("xattr") && (is_tried || has_none)

@@ -105,7 +105,7 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
-fn a_missing_path_is_told_and_the_others_are_tried() {
+fn a_missing_path_is_reported_and_the_others_are_tried() {
     let directory = tempfile::tempdir().unwrap();
     let (report, code) = json(&[Path::new("/no/such/path"), directory.path()]);
     assert_eq!(code, 1);

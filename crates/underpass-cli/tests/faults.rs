@@ -390,10 +390,10 @@ fn complaint(case: &Case, source: &Path, sink: &Path, said: &str) -> Option<Stri
 /// then is that calls move whole pages, and that the last one failed.
 fn miscount(sink: &Path, said: &str) -> Option<String> {
     let (before, _) = said.split_once(" bytes had moved")?;
-    let told: Option<u64> = before.rsplit(' ').next()?.parse().ok();
-    let right = match (told, std::fs::metadata(sink)) {
-        (Some(told), Ok(there)) => there.len() == told,
-        (Some(told), Err(_)) => told < LEN as u64 && told % 4096 == 0,
+    let reported: Option<u64> = before.rsplit(' ').next()?.parse().ok();
+    let right = match (reported, std::fs::metadata(sink)) {
+        (Some(reported), Ok(there)) => there.len() == reported,
+        (Some(reported), Err(_)) => reported < LEN as u64 && reported % 4096 == 0,
         (None, _) => false,
     };
     (!right).then(|| "tells another number of bytes than are there".to_owned())

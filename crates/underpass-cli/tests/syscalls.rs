@@ -111,8 +111,8 @@ fn a_download_of_a_gibibyte_is_splice_alone() {
     assert!(!is_mapped(&calls, &big), "the file is not mapped");
     let other = bytes_by(&calls, "sendfile", |call| is_socket(call.argument(0)));
     assert_eq!(other, 0);
-    let told = format!("{GIB} bytes by splice");
-    ended.assert_output(&[&told]);
+    let reported = format!("{GIB} bytes by splice");
+    ended.assert_output(&[&reported]);
 }
 
 #[test]

@@ -56,8 +56,8 @@ impl Protocol for Obedient {
             if let Some(end) = end {
                 let line = String::from_utf8(stream.input()[..end].to_vec()).unwrap();
                 stream.consume(end + 1);
-                let here = told(obey(&line));
-                let there = tokio::task::spawn_blocking(move || told(obey(&line)));
+                let here = reported(obey(&line));
+                let there = tokio::task::spawn_blocking(move || reported(obey(&line)));
                 let there = there.await.unwrap();
                 let answer = format!("{here} {there}\n");
                 stream.outbox().push(Piece::Bytes(answer.into_bytes()));
@@ -76,7 +76,7 @@ impl Protocol for Obedient {
     }
 }
 
-fn told(result: io::Result<()>) -> i32 {
+fn reported(result: io::Result<()>) -> i32 {
     result.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
 }
 

@@ -188,7 +188,7 @@ fn a_stop_closes_idle_connections_and_finishes_answers() {
 }
 
 #[test]
-fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
+fn a_request_under_way_when_the_stop_comes_is_answered_and_logged() {
     let server = Server::start();
     server.write("f", "f");
     let mut client = server.connect();

@@ -137,7 +137,7 @@ fn ranges_are_as_many_as_they_may_be() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_told_before_anything_listens() {
+fn limits_that_contradict_each_other_are_reported_before_anything_listens() {
     let refused = |change: fn(&mut ServerOptions)| {
         let folder = tempfile::tempdir().unwrap();
         let mut options = ServerOptions::of(folder.path());
@@ -172,7 +172,7 @@ fn who_says_nothing_has_no_seat_where_connections_are_taken_with_their_request()
 }
 
 #[test]
-fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
+fn every_limit_can_be_configured_and_a_misspelt_one_is_reported() {
     let text = r#"
         user = "www-data:www-data"
         confine = "required"
@@ -216,8 +216,8 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
             "connections-per-client-max = 0",
         ),
     ] {
-        let told = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
-        assert!(told.to_string().contains("line "), "{told}");
+        let reported = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
+        assert!(reported.to_string().contains("line "), "{reported}");
     }
 }
 

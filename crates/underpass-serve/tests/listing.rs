@@ -67,7 +67,7 @@ fn page(server: &Server, target: &str) -> String {
 }
 
 #[test]
-fn a_listing_tells_what_can_be_asked_for_and_nothing_else() {
+fn a_listing_names_what_can_be_requested_and_nothing_else() {
     let server = site();
     let listing = json(&server, "/d/?format=json");
     let odd = "<i>&\"'#:?%";

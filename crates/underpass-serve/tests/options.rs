@@ -99,7 +99,7 @@ fn the_example_has_every_option_there_is() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn what_is_wrong_is_reported_with_its_place() {
     for (site, line, what) in [
         ("root = 5", 2, "string"),
         ("names = ['a:80']", 2, "port"),
@@ -189,7 +189,7 @@ fn a_check_finds_every_site_that_cannot_be_served() {
         .sites
         .push(site("cors.origins = ['*', 'https://a.example']"));
     options.sites.push(SiteOptions::of("/nowhere"));
-    let told: Vec<_> = check(&options).iter().map(Error::to_string).collect();
+    let reported: Vec<_> = check(&options).iter().map(Error::to_string).collect();
     let said = [
         "/none.html",
         "precompressed",
@@ -197,8 +197,8 @@ fn a_check_finds_every_site_that_cannot_be_served() {
         "allows every origin",
         "/nowhere",
     ];
-    assert_eq!(told.len(), said.len(), "{told:?}");
-    for (told, said) in told.iter().zip(said) {
-        assert!(told.contains(said), "{told}");
+    assert_eq!(reported.len(), said.len(), "{reported:?}");
+    for (reported, said) in reported.iter().zip(said) {
+        assert!(reported.contains(said), "{reported}");
     }
 }

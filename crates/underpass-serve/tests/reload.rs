@@ -56,7 +56,7 @@ fn the_log_goes_on_over_a_reload_that_serves_something_else() {
 }
 
 #[test]
-fn what_all_workers_tell_into_is_left_to_an_upgrade() {
+fn what_all_workers_write_to_is_left_to_an_upgrade() {
     let (server, _folder, _log) = logged();
     server.write("f", "f");
     let changes: [(&str, Change<'_>); 3] = [

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_tls_is_told_from_one_without() {
+    fn a_kernel_with_tls_is_distinguished_from_one_without() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (version, cipher) = (Version::Tls12, Cipher::Aes128Gcm);

@@ -173,16 +173,16 @@ mod tests {
         let stat = FileStat::of(&file.metadata().expect("metadata")).expect("a regular file");
         let end = Endpoint::of_file(stat);
         assert_eq!(end, Endpoint::of(&file).expect("an endpoint"));
-        let (asked, told) = (
+        let (asked, reported) = (
             Source::whole(&file).expect("a source"),
             Source::of(&file, end),
         );
         assert_eq!(
-            (told.end, told.from, told.owed),
+            (reported.end, reported.from, reported.owed),
             (asked.end, asked.from, asked.owed)
         );
-        let (asked, told) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
-        assert_eq!((told.end, told.to), (asked.end, asked.to));
+        let (asked, reported) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
+        assert_eq!((reported.end, reported.to), (asked.end, asked.to));
     }
 
     #[test]

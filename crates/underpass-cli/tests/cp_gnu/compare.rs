@@ -44,11 +44,11 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
         said("depth", depth(gnu).to_owned(), depth(ours).to_owned());
         return differences;
     }
-    let told = |output: &[u8]| match case.is_ordered() {
+    let reported = |output: &[u8]| match case.is_ordered() {
         true => String::from_utf8_lossy(output).into_owned(),
         false => sorted(output),
     };
-    said("stdout", told(&gnu.stdout), told(&ours.stdout));
+    said("stdout", reported(&gnu.stdout), reported(&ours.stdout));
     said("stderr", sorted(&gnu.stderr), sorted(&ours.stderr));
     let paths: BTreeSet<_> = gnu.entries.keys().chain(ours.entries.keys()).collect();
     for path in paths {

@@ -144,11 +144,11 @@ pub(crate) const DIFFERENCES: &[Known] = &[
                 let lines = text.lines().filter(|line| more(line));
                 lines.map(str::to_owned).collect::<Vec<_>>()
             };
-            let told = difference.what == "stderr"
+            let reported = difference.what == "stderr"
                 && difference.ours.lines().count() > difference.gnu.lines().count()
                 && lines(&difference.gnu) == lines(&difference.ours);
             let linked = case.drawn.has("-l") && difference.what.starts_with("xattr");
-            told || (linked && difference.gnu.is_empty())
+            reported || (linked && difference.gnu.is_empty())
         },
     },
 ];

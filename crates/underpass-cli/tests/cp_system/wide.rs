@@ -171,7 +171,7 @@ fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let files = folders.div_ceil(3000);
     let ran = cp(&["-rT", "-j2"], &[root.join("source"), root.join("dest")]);
     assert_eq!(ran.code, Some(1), "it ends by itself");
-    let told = ran.errors.matches("cannot overwrite non-directory").count();
-    assert_eq!(told, folders);
+    let reported = ran.errors.matches("cannot overwrite non-directory").count();
+    assert_eq!(reported, folders);
     assert_eq!(count(&dest), folders + files);
 }

@@ -138,6 +138,6 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 
 /// The bytes that an account of `--json` names.
 #[track_caller]
-pub(crate) fn moved(told: &Value) -> u64 {
-    told["account"]["bytes"].as_u64().expect("a number")
+pub(crate) fn moved(reported: &Value) -> u64 {
+    reported["account"]["bytes"].as_u64().expect("a number")
 }

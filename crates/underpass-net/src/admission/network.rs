@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
+    fn what_is_no_network_is_reported() {
         for wrong in [
             "",
             "10.0.0.0/33",
@@ -103,8 +103,8 @@ mod tests {
             "unix:",
             "::1/129",
         ] {
-            let told = wrong.parse::<Network>().unwrap_err().to_string();
-            assert!(told.contains("10.0.0.0/8"), "{told}");
+            let reported = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(reported.contains("10.0.0.0/8"), "{reported}");
         }
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_mode_is_not_told() {
+    fn a_usual_mode_is_not_printed() {
         assert_eq!(parse("unix:/a,mode=666"), parse("unix:/a"));
     }
 

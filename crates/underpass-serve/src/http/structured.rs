@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_told_and_the_rest_is_passed_over() {
+    fn integers_are_read_and_the_rest_is_passed_over() {
         let integer = |key: &str, value| (key.to_owned(), MemberValue::Integer(value));
         let other = |key: &str| (key.to_owned(), MemberValue::Other);
         for (field, members) in [

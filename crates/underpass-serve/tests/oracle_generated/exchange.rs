@@ -69,9 +69,9 @@ impl Party {
         };
         let mut details = self.details(asked, &answer);
         details.insert("interim", interim.to_string());
-        let told = answer.field("connection") == Some("close");
-        details.insert("told", told.to_string());
-        let state = match (told, asked.delivery) {
+        let reported = answer.field("connection") == Some("close");
+        details.insert("told", reported.to_string());
+        let state = match (reported, asked.delivery) {
             (true, _) => ending(client),
             (false, Delivery::Pipelined) => client.outcome(),
             (false, _) => {

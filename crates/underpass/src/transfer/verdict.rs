@@ -301,22 +301,25 @@ mod tests {
     fn a_full_or_broken_disk_ends_everything() {
         for call in CALLS {
             for errno in [Errno::NOSPC, Errno::DQUOT, Errno::NOMEM] {
-                let told = verdict(call, Err(errno), &situation(1));
+                let reported = verdict(call, Err(errno), &situation(1));
                 assert!(
-                    matches!(told, Verdict::Fatal(_)),
-                    "{call:?} {errno:?} {told:?}"
+                    matches!(reported, Verdict::Fatal(_)),
+                    "{call:?} {errno:?} {reported:?}"
                 );
             }
-            let told = verdict(call, Err(Errno::IO), &situation(1));
-            assert!(matches!(told, Verdict::Fatal(_)), "{call:?} EIO {told:?}");
+            let reported = verdict(call, Err(Errno::IO), &situation(1));
+            assert!(
+                matches!(reported, Verdict::Fatal(_)),
+                "{call:?} EIO {reported:?}"
+            );
         }
     }
 
     #[test]
     fn what_peers_forgot_to_fall_back_from() {
         let refused = |call, errno, scope| {
-            let told = verdict(call, Err(errno), &situation(0));
-            assert_eq!(told, Verdict::Refused(scope), "{call:?} {errno:?}");
+            let reported = verdict(call, Err(errno), &situation(0));
+            assert_eq!(reported, Verdict::Refused(scope), "{call:?} {errno:?}");
         };
         for errno in [Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS, Errno::XDEV] {
             refused(Call::Clone, errno, Scope::Devices);
@@ -387,17 +390,17 @@ mod tests {
             source_waits: Waits::Polls,
             ..situation(0)
         };
-        let told = |call| verdict(call, Err(Errno::AGAIN), &polls);
-        assert_eq!(told(Call::Sendfile), Verdict::Wait(Wait::Sink));
-        assert_eq!(told(Call::Splice), Verdict::Wait(Wait::Both));
-        assert_eq!(told(Call::FillPipe), Verdict::Wait(Wait::Source));
-        assert_eq!(told(Call::DrainPipe), Verdict::Wait(Wait::Sink));
+        let reported = |call| verdict(call, Err(Errno::AGAIN), &polls);
+        assert_eq!(reported(Call::Sendfile), Verdict::Wait(Wait::Sink));
+        assert_eq!(reported(Call::Splice), Verdict::Wait(Wait::Both));
+        assert_eq!(reported(Call::FillPipe), Verdict::Wait(Wait::Source));
+        assert_eq!(reported(Call::DrainPipe), Verdict::Wait(Wait::Sink));
         let blocks = Situation {
             sink_waits: Waits::Blocks,
             ..polls
         };
-        let told = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
-        assert_eq!(told, Verdict::Fatal(Fault::TimedOut));
+        let reported = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
+        assert_eq!(reported, Verdict::Fatal(Fault::TimedOut));
     }
 
     #[test]
@@ -419,8 +422,8 @@ mod tests {
             (Call::FillBuffer, Fault::Source),
             (Call::DrainBuffer, Fault::Sink),
         ] {
-            let told = verdict(call, Err(Errno::AGAIN), &files);
-            assert_eq!(told, Verdict::Fatal(fault), "{call:?}");
+            let reported = verdict(call, Err(Errno::AGAIN), &files);
+            assert_eq!(reported, Verdict::Fatal(fault), "{call:?}");
         }
     }
 
@@ -433,8 +436,8 @@ mod tests {
             Call::FillBuffer,
         ] {
             for errno in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN] {
-                let told = verdict(call, Err(errno), &situation(5));
-                assert_eq!(told, Verdict::Fatal(Fault::PeerGone), "{call:?}");
+                let reported = verdict(call, Err(errno), &situation(5));
+                assert_eq!(reported, Verdict::Fatal(Fault::PeerGone), "{call:?}");
             }
         }
     }

@@ -30,7 +30,7 @@ fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_file_system_is_told_with_what_the_sink_really_has() {
+fn a_full_file_system_is_reported_with_what_the_sink_really_has() {
     const LEN: usize = 3 << 20;
     let content = testkit::content(30, LEN);
     for from in all() {
@@ -50,7 +50,7 @@ fn a_full_file_system_is_told_with_what_the_sink_really_has() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn copy_range_into_its_own_full_file_system_is_told_too() {
+fn copy_range_into_its_own_full_file_system_is_reported_too() {
     let small = small(1 << 20);
     let source = file_at(&small, 31, 700_000);
     for policy in [Policy::only(Mechanism::CopyRange), Policy::default()] {
@@ -67,7 +67,7 @@ fn copy_range_into_its_own_full_file_system_is_told_too() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_file_system_while_receiving_tells_what_is_lost() {
+fn a_full_file_system_while_receiving_reports_what_is_lost() {
     const LEN: usize = 3 << 20;
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");

@@ -121,7 +121,7 @@ fn an_exact_receive_leaves_what_follows() {
 }
 
 #[test]
-fn receiving_tells_an_early_end_and_a_reset() {
+fn receiving_reports_an_early_end_and_a_reset() {
     within(|| {
         for (resets, fault) in [(false, Fault::Truncated), (true, Fault::PeerGone)] {
             let (ours, mut theirs) = tcp();

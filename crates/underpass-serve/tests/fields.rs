@@ -18,7 +18,7 @@ fn options(server: &Server, fields: &str) -> HttpResponse {
 }
 
 #[test]
-fn every_answer_forbids_guessing_unless_told_otherwise() {
+fn every_answer_forbids_guessing_unless_configured_otherwise() {
     let safe = Server::start();
     let open = Server::configured("security = {nosniff = false, frame-options = 'DENY'}");
     for server in [&safe, &open] {
