@@ -218,9 +218,9 @@ fn cases(ground: &Ground) -> (Vec<Case>, Vec<&'static [&'static str]>) {
             }
         }
     }
-    // One that is interrupted for ever is made again for ever.
+    // A call that is always interrupted is repeated for ever.
     cases.retain(|case| case.fault != "EINTR" || !case.when.ends_with('+'));
-    // A file whose end came too soon is told from one that ends by reading; not if that fails.
+    // An early end is detected by reading once more, unless every call returns 0.
     cases.retain(|case| case.fault != "retval=0" || !case.when.ends_with('+'));
     (cases, absent)
 }

@@ -1,4 +1,4 @@
-//! What `underpass cp` tells of a copy: to people, to programs, and when it is stopped.
+//! What `underpass cp` reports: to people, to programs, and when it is stopped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};

@@ -73,7 +73,7 @@ const WHENS: [&str; 7] = ["1", "2", "3", "4", "1+", "2+", "3+"];
 struct Route {
     /// The call that fails.
     call: &'static str,
-    /// What the tool is told.
+    /// The arguments of the tool.
     arguments: &'static [&'static str],
     /// Calls that never work, so that the free choice comes to this one.
     without: &'static [&'static str],
@@ -143,7 +143,7 @@ struct Case {
 }
 
 impl Case {
-    /// As strace wants to be told.
+    /// In strace's notation.
     fn injection(&self) -> String {
         let Self { route, fault, when } = self;
         format!("inject={}:{fault}:when={when}", route.call)
@@ -155,7 +155,7 @@ impl Case {
         self.route.arguments.is_empty()
             && match errno {
                 Some(errno) => SURVIVED.contains(&errno),
-                // A clone that is none leaves an empty file, and is told.
+                // A clone that shares nothing leaves an empty file, and is reported.
                 None => self.route.call != "ioctl",
             }
     }
@@ -183,7 +183,7 @@ impl Case {
         }
     }
 
-    /// Faults that no kernel shows, and that nobody could tell from the truth.
+    /// Faults that no kernel shows, and that look like correct results.
     fn is_unknowable(&self) -> bool {
         let persistent = self.when.ends_with('+');
         // A call that is interrupted is made again as often as it is interrupted.
@@ -386,8 +386,8 @@ fn complaint(case: &Case, source: &Path, sink: &Path, said: &str) -> Option<Stri
         .or_else(|| (said.lines().count() != 1).then(|| "not one line".to_owned()))
 }
 
-/// Whether as many bytes are there as are told. What was refused leaves no file: all that is known
-/// then is that calls move whole pages, and that the last one failed.
+/// Compares the reported number of bytes with the file. A refused copy leaves no file: all that is
+/// known then is that calls move whole pages, and that the last one failed.
 fn miscount(sink: &Path, said: &str) -> Option<String> {
     let (before, _) = said.split_once(" bytes had moved")?;
     let reported: Option<u64> = before.rsplit(' ').next()?.parse().ok();
@@ -396,7 +396,7 @@ fn miscount(sink: &Path, said: &str) -> Option<String> {
         (Some(reported), Err(_)) => reported < LEN as u64 && reported % 4096 == 0,
         (None, _) => false,
     };
-    (!right).then(|| "tells another number of bytes than are there".to_owned())
+    (!right).then(|| "reports another number of bytes than are there".to_owned())
 }
 
 fn has_injected(log: &str, case: &Case) -> bool {

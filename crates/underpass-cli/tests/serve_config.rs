@@ -1,4 +1,4 @@
-//! `underpass serve` told by a configuration, by flags and by the environment.
+//! `underpass serve` configured by a file, by flags and by the environment.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

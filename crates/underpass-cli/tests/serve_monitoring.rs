@@ -1,4 +1,4 @@
-//! What the real binary tells of its work: its log and its rotation, metrics, addresses.
+//! How the real binary is monitored: its log and its rotation, metrics, addresses.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -54,7 +54,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     limit_descriptors(&server, 1024);
     let mut refused = 0;
     for client in &mut crowd {
-        // What was taken while no file could be opened was told to come again.
+        // A request that arrived while no file could be opened was answered with 503.
         match client.head().status {
             200 => {}
             503 => refused += 1,

@@ -55,7 +55,7 @@ fn a_popular_small_file_costs_three_calls() {
     for name in ["openat2", "inotify_add_watch", "preadv2"] {
         assert!(count(name) <= 2 * SECONDS_MAX, "{name} again and again");
     }
-    // What a connection costs once is told apart by not growing with the requests.
+    // What a connection costs once does not grow with the requests.
     let total = calls.len();
     assert!(
         total <= 3 * REQUESTS + 40 + 12 * SECONDS_MAX,

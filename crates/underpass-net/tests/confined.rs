@@ -1,4 +1,4 @@
-//! What a confined worker can no longer do, told by a real worker that is asked to do it.
+//! What a confined worker can no longer do: a real worker tries it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ struct Obedient {
     how: Confine,
 }
 
-/// There is nothing to tell.
+/// Reports nothing.
 struct Nothing;
 
 impl AddAssign<&Nothing> for Nothing {

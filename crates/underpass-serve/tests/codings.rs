@@ -1,4 +1,4 @@
-//! Copies in content codings that lie beside files: who gets them, and how they are told apart.
+//! Copies in content codings that lie beside files: who gets them, and how caches distinguish them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

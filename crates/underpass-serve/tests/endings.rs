@@ -95,7 +95,7 @@ fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
     let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     client.head();
-    // The kernel tells the server only, so what shows is that nothing is left to wait for.
+    // Only the server sees the reset: that it stops at once shows that the connection is gone.
     server.stop();
 }
 

@@ -239,7 +239,7 @@ fn swap(server: Server, names: usize, opens: Opens) {
             match answer.status {
                 200 if answer.body == SECRET.as_bytes() => secrets += 1,
                 200 => found += 1,
-                // Renaming faster than names resolve is told as such.
+                // A name that is renamed faster than it resolves has an answer of its own.
                 404 | 503 => missing += 1,
                 _ => panic!("{answer:?}"),
             }

@@ -17,25 +17,25 @@ use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
 
-/// A server that tells its metrics on a Unix socket.
-struct Told {
+/// A server with metrics and health on a Unix socket.
+struct StatusServer {
     server: Server,
     folder: TempDir,
 }
 
-impl Told {
-    fn start() -> Told {
-        Told::with(|_| {})
+impl StatusServer {
+    fn start() -> StatusServer {
+        StatusServer::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut ServerOptions)) -> Told {
+    fn with(change: impl FnOnce(&mut ServerOptions)) -> StatusServer {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             let path = folder.path().join("status");
             options.status.listen = Some(StatusAddress::Unix(path));
             change(options);
         });
-        Told { server, folder }
+        StatusServer { server, folder }
     }
 
     fn ask(&self, request: &str) -> (u16, String) {
@@ -126,7 +126,7 @@ impl Metrics {
 
 #[test]
 fn counts_add_up_to_what_clients_received() {
-    let reported = Told::with(|options| options.workers = NonZeroUsize::new(2));
+    let reported = StatusServer::with(|options| options.workers = NonZeroUsize::new(2));
     let server = &reported.server;
     server.write("small", "0123456789");
     server.write("large", pattern(1 << 20));
@@ -198,7 +198,7 @@ fn counts_add_up_to_what_clients_received() {
 
 #[test]
 fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     reported.server.write("f", vec![0; SIZE]);
     let mut client = HttpClient::connect_slow(reported.server.address());
     client.ask("/f");
@@ -216,7 +216,7 @@ fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
 #[test]
 fn reloads_lose_no_count_and_leave_no_workers_behind() {
     const RELOADS: usize = 40;
-    let reported = Told::with(|options| options.workers = NonZeroUsize::new(2));
+    let reported = StatusServer::with(|options| options.workers = NonZeroUsize::new(2));
     reported.server.write("f", "0123456789");
     let options = reported.server.options().clone();
     let mut requests = 0.0;
@@ -243,7 +243,7 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
 }
 
 /// Waits until so many connections have been ended for a reason.
-fn awaited(reported: &Told, family: &str, label: &str, count: f64) {
+fn awaited(reported: &StatusServer, family: &str, label: &str, count: f64) {
     let name = format!("underpass_connections_{family}_total{label}");
     wait_until(&name, || reported.metrics().value(&name) >= count);
     assert_eq!(reported.metrics().value(&name), count, "{name}");
@@ -252,14 +252,14 @@ fn awaited(reported: &Told, family: &str, label: &str, count: f64) {
 #[test]
 fn connections_that_are_turned_away_are_counted_by_reason() {
     let due = |protocol, trusted: &'static str| {
-        Told::with(move |options| {
+        StatusServer::with(move |options| {
             options.connections.proxy.protocol = protocol;
             options.connections.proxy.trusted = vec![trusted.parse().unwrap()];
             options.connections.proxy.timeout = Duration::from_millis(200);
             options.connections.connections_per_client_max = NonZeroUsize::new(1);
         })
     };
-    let away = |reported: &Told, reason: &str| {
+    let away = |reported: &StatusServer, reason: &str| {
         let label = format!("{{reason=\"{reason}\"}}");
         awaited(reported, "turned_away", &label, 1.0);
     };
@@ -291,7 +291,7 @@ fn connections_that_are_turned_away_are_counted_by_reason() {
 
 #[test]
 fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
-    let reported = Told::with(|options| {
+    let reported = StatusServer::with(|options| {
         options.connections.idle_timeout = Duration::from_millis(100);
         options.requests.head_timeout = Duration::from_millis(100);
         options.requests.body_timeout = Duration::from_millis(100);
@@ -318,7 +318,7 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
         4.0
     );
 
-    let reported = Told::with(|options| {
+    let reported = StatusServer::with(|options| {
         options.connections.rate_min = 1 << 40;
         options.connections.rate_min_window = Duration::from_secs(1);
     });
@@ -335,7 +335,7 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
 
 #[test]
 fn a_full_worker_is_counted() {
-    let reported = Told::with(|options| options.connections.connections_max = 2);
+    let reported = StatusServer::with(|options| options.connections.connections_max = 2);
     reported.server.write("f", "f");
     let kept = [reported.server.connect(), reported.server.connect()];
     awaited(&reported, "max_reached", "", 1.0);
@@ -345,7 +345,7 @@ fn a_full_worker_is_counted() {
 
 #[test]
 fn connections_that_end_are_not_open() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     reported.server.write("f", "f");
     for _ in 0..10 {
         reported.server.get("/f");
@@ -363,7 +363,7 @@ fn connections_that_end_are_not_open() {
 
 #[test]
 fn health_is_served_until_the_last_answer_has_left() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     assert_eq!(reported.get("/health"), (200, "ok\n".into()));
     assert_eq!(reported.get("/ready"), (200, "ok\n".into()));
     reported.server.write("f", vec![7; SIZE]);
@@ -389,7 +389,7 @@ fn health_is_served_until_the_last_answer_has_left() {
 
 #[test]
 fn other_questions_are_refused() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     assert_eq!(reported.get("/").0, 404);
     assert_eq!(reported.get("/metrics?name=x").0, 200);
     assert_eq!(
@@ -410,7 +410,7 @@ fn other_questions_are_refused() {
 
 #[test]
 fn the_public_port_serves_no_metrics() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     for path in ["/metrics", "/health", "/ready"] {
         assert_eq!(reported.server.get(path).status, 404);
     }
@@ -418,8 +418,8 @@ fn the_public_port_serves_no_metrics() {
 
 #[test]
 fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
-    let full = Told::with(|options| options.log.access = Access::File("/dev/full".into()));
-    let tight = Told::with(|options| {
+    let full = StatusServer::with(|options| options.log.access = Access::File("/dev/full".into()));
+    let tight = StatusServer::with(|options| {
         options.log.access = Access::File("/dev/null".into());
         options.log.queue_bytes_max = 1;
     });
@@ -431,7 +431,7 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
             reported.metrics().sum("underpass_log_lines_total") >= 20.0
         });
     }
-    let of = |reported: &Told, outcome: &str| {
+    let of = |reported: &StatusServer, outcome: &str| {
         let name = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}}");
         reported.metrics().value(&name)
     };
@@ -445,7 +445,7 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
 
 #[test]
 fn an_address_that_is_taken_is_reported_at_the_start() {
-    let reported = Told::start();
+    let reported = StatusServer::start();
     let mut options = ServerOptions::of("/");
     options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     options.status.listen = Some(StatusAddress::Unix(reported.folder.path().join("status")));

@@ -1,4 +1,4 @@
-//! The one schema of options: the example has all of it, and mistakes are told with their places.
+//! The one schema of options: the example has all of it, and mistakes are reported with their places.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ fn the_example_can_be_read() {
     assert_eq!(options.sites[0].names, ["example.org", "*.example.org"]);
 }
 
-/// The keys that a table may have, which are told to whoever misspells one.
+/// The keys that a table may have, as the message about a misspelt one lists them.
 fn keys(error: &str) -> Vec<String> {
     // What follows on other lines is where the table is.
     let (_, expected) = error

@@ -1,4 +1,4 @@
-//! Another configuration for a server that runs: what is told of requests goes on.
+//! Another configuration for a running server: the log and the metrics continue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

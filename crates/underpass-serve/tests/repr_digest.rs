@@ -21,7 +21,7 @@ fn site(options: &str) -> Server {
     server
 }
 
-/// The hash that an answer tells, as bytes.
+/// The hash in an answer's `Repr-Digest`, as bytes.
 fn reported(answer: &HttpResponse) -> Option<Vec<u8>> {
     let field = answer.field("repr-digest")?;
     let encoded = field.strip_prefix("sha-256=:").unwrap();

@@ -1,4 +1,4 @@
-//! What is told: the same for any number of hands, and adding up.
+//! Reports: they are the same for any number of workers, and their numbers add up.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn any_number_of_workers_makes_the_same_tree_and_the_same_report() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
-    // Names of the working directory, so that what is told is the same.
+    // Names relative to the working directory make the reports comparable.
     let reported: Vec<_> = ["-j1", "-j2", "-j8"]
         .iter()
         .map(|jobs| {

@@ -18,7 +18,7 @@ pub(crate) struct Case {
     /// What the answers to `-i` are.
     pub(crate) answers: &'static str,
     pub(crate) drawn: Drawn,
-    /// Whether ours is told to copy several files at once.
+    /// Whether ours copies several files at once.
     pub(crate) jobs: Jobs,
 }
 
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// Whether what is told on standard output comes in an order that everybody keeps.
+    /// Whether both programs write the lines of standard output in the same order.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.drawn.is_recursive()
     }

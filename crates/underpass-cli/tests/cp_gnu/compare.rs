@@ -133,8 +133,8 @@ fn are_near(one: &str, other: &str) -> bool {
     }
 }
 
-/// The lines in an order of their own. A question ends its line too: what comes behind it on the
-/// same one is whatever is told next, and a file system has the say in that.
+/// The lines, sorted. A question ends a line too: what follows it on the same line depends on the
+/// order of the file system.
 fn sorted(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let mut lines: Vec<&str> = text

@@ -24,7 +24,7 @@ const NOW_BEGINS: i64 = 1_262_304_000;
 /// kernel takes 4,095 bytes, those of the world's own path included.
 const PATH_LEN_MAX: usize = 3_500;
 
-/// What tells an inode from a later one with the same number.
+/// What distinguishes an inode from a later one with the same number.
 type Identity = (u64, i64, u32);
 
 /// What a world was before cp ran in it.

@@ -1,4 +1,4 @@
-//! Plays many cases by two programs, and tells what differed.
+//! Runs many cases with two programs, and reports the differences.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -133,7 +133,7 @@ fn copied_by_itself(root: &Path) -> u64 {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{errors}");
-    let used = fs::read_to_string(root.join("used")).expect("told");
+    let used = fs::read_to_string(root.join("used")).expect("the memory used");
     used.parse().expect("a number")
 }
 
@@ -158,7 +158,7 @@ fn many_folders_that_can_not_be_made_hold_nobody_up() {
         mkdirat(&at, name, Mode::from_raw_mode(0o755)).expect("a folder");
     }
     let (source, dest) = (down(&at, "source"), down(&at, "dest"));
-    // More than may wait to be told of come after the first of the files, in whatever order.
+    // More entries than the ordered reporter holds follow the first file, in any order.
     let folders: usize = (1 << 16) + 24_000;
     for number in 0..folders {
         let name = number.to_string();

@@ -70,7 +70,7 @@ impl Party {
         let mut details = self.details(asked, &answer);
         details.insert("interim", interim.to_string());
         let reported = answer.field("connection") == Some("close");
-        details.insert("told", reported.to_string());
+        details.insert("announced", reported.to_string());
         let state = match (reported, asked.delivery) {
             (true, _) => ending(client),
             (false, Delivery::Pipelined) => client.outcome(),

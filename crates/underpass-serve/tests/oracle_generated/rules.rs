@@ -58,7 +58,7 @@ pub(crate) const RULES: &[Rule] = &[
         why: "RFC 9110, section 15.5.6",
         asked: &[&["method not allowed"]],
         verdicts: &[("*", "405 open"), ("*", "405 closed")],
-        details: &["allow", "told"],
+        details: &["allow", "announced"],
     },
     Rule {
         what: "OPTIONS is answered, with 204 and `Allow`",
@@ -124,7 +124,7 @@ pub(crate) const RULES: &[Rule] = &[
         why: "nothing says that it has to end",
         asked: &[&["If-Match"], &["If-Unmodified-Since"]],
         verdicts: &[("412 closed", "412 open")],
-        details: &["told"],
+        details: &["announced"],
     },
     Rule {
         what: "a target with `https://` gets 421 where TLS is not spoken",
@@ -322,6 +322,6 @@ pub(crate) const RULES: &[Rule] = &[
         why: "RFC 9110, section 7.6.1",
         asked: &[&["connection option"]],
         verdicts: &[("* closed", "* open")],
-        details: &["told"],
+        details: &["announced"],
     },
 ];

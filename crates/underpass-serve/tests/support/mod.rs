@@ -138,7 +138,7 @@ pub(crate) fn make_old(path: &Path) {
     assert!(date < SystemTime::now());
 }
 
-/// Bytes in which every short run tells where it stands.
+/// Bytes in which every short run is found at one place only.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0u32..)
         .flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_be_bytes())

@@ -186,7 +186,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         prop_assert!(steps < 500, "comes to an end");
         if let (Some(read), Err(error)) = (world.read(), transfer.clone().finish()) {
             let known = error.moved() + error.lost;
-            prop_assert_eq!(known, read, "what a stream gave is there or is told");
+            prop_assert_eq!(known, read, "what a stream gave arrived or is reported");
         }
     }
     judge(case, &source, &sink, &before, &world, transfer)
@@ -222,7 +222,7 @@ fn judge(
             prop_assert_eq!(
                 error.lost,
                 held,
-                "what was taken and did not arrive is told"
+                "what was taken and did not arrive is reported"
             );
             prop_assert!(error.fault != Fault::Cancelled);
             world.compare(before, source.from, sink.to, moved, 0)?;
