@@ -1,5 +1,5 @@
-//! What `cargo xtask release` makes, as a stranger gets it: the binary where nothing else is, the
-//! image in the hands of another program. Built without optimisation, which takes a minute.
+//! What `cargo xtask release` makes: the binary in an empty root, the
+//! image read by another program. Built without optimisation, which takes a minute.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -130,7 +130,7 @@ fn serves_as_somebody_else(root: &TempDir) {
     }
 }
 
-/// A name has to be looked up, which fails where there is no list of names; and says so.
+/// A user's name is looked up, which fails with a message where there is no list of names.
 fn knows_no_names(root: &TempDir) {
     let mut chroot = chroot(root.path(), &SERVE_AS);
     let reported = chroot.arg("nobody").output().expect("chroot starts");

@@ -156,17 +156,17 @@ impl Case {
         format!("inject={}:{fault}:when={}", self.call, self.when)
     }
 
-    /// Whether it must fail, once the fault has come to pass: nobody sees it in the tree.
+    /// Whether the run must fail once the fault was injected: the tree does not show it.
     fn must_fail(&self) -> bool {
         self.call.contains("sync") && self.mode.has("--fsync")
     }
 
-    /// `-a` copies attributes where it can, and says nothing where it can't; `--preserve=all`
-    /// says so unless the file system has none, and that is no failure either.
+    /// `-a` copies attributes where it can, without a message where it can't; `--preserve=all`
+    /// reports them unless the file system has none, which is no failure either.
     fn excuses(&self, word: &str, said: &str) -> bool {
         let is_reported = !said.is_empty() || self.fault == "EOPNOTSUPP";
         let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_reported;
-        // A source that says so has no attributes that could be lost.
+        // A source without attributes loses none.
         let has_none = self.call.contains("listxattr") && self.fault == "EOPNOTSUPP";
         word.starts_with("xattr ") && self.call.contains("xattr") && (is_tried || has_none)
     }
@@ -251,7 +251,7 @@ impl Ground {
     /// How often a call is made before the operand is touched, and from there on, by the thread
     /// that makes it most often.
     fn counts(&self, mode: &'static Mode) -> BTreeMap<String, (usize, usize)> {
-        // Names that this strace doesn't know are none of its errors.
+        // A name that this strace doesn't know is no error of the tool.
         let names = CALLS.iter().flat_map(|call| call.names);
         let names: Vec<_> = names.map(|name| format!("?{name}")).collect();
         let names = format!("trace={}", names.join(","));
@@ -303,7 +303,7 @@ impl Ground {
         (wrong.map(|wrong| format!("{wrong}\n    {report:?}")), came)
     }
 
-    /// A folder of its own for a run, with the destination as the mode wants it.
+    /// A separate folder for a run, with the destination that the mode needs.
     fn place(&self, name: &str, mode: &Mode) -> PathBuf {
         let place = self.folder.path().join(name);
         fs::create_dir_all(place.join("to")).expect("room");
@@ -412,7 +412,7 @@ fn below(path: &[u8]) -> Vec<u8> {
         .map_or_else(|| trees::join(OPERAND.as_bytes(), path), <[u8]>::to_vec)
 }
 
-/// Names of links are those of the copy.
+/// Hard links are named as in the copy.
 fn state(entry: &Entry, word: &str) -> String {
     let state = entry.get(word).cloned().unwrap_or_default();
     state.replace(&format!("{OPERAND}/"), "")

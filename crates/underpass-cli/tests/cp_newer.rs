@@ -191,7 +191,7 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
     );
 }
 
-/// Where blocks can be shared the copy is complete; where not, there is none.
+/// Where blocks can be shared the copy is complete; elsewhere no copy is made.
 #[test]
 fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     let ground = ground();

@@ -1,4 +1,4 @@
-//! Under the name `cp`, every word is GNU's: the same command lines for both, and what they say,
+//! Under the name `cp`, every message is GNU's: the same command lines for both, and their output,
 //! how they end and what they leave is compared.
 
 use std::collections::BTreeMap;

@@ -156,7 +156,7 @@ fn pseudo_file_systems_neither_block_nor_fail() {
         "nothing",
     ];
     assert_eq!(usable.collect::<Vec<_>>(), expected);
-    // A file that does not know its size is read, whatever else might work.
+    // A file that reports no size is read, even where another mechanism would work.
     assert_eq!(pair(&report, "C → TCP")["auto"]["uses"][0], "read_write");
 }
 

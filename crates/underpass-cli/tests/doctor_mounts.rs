@@ -1,4 +1,4 @@
-//! `underpass doctor` between mounts of its own: two file systems, one that is read-only, one that
+//! `underpass doctor` between private mounts: two file systems, one that is read-only, one that
 //! is full.
 
 #[path = "support/doctor.rs"]
@@ -11,7 +11,7 @@ use std::process::Command;
 use support::{json, pair, paths};
 use tempfile::TempDir;
 
-/// A tmpfs on a directory, for as long as this lives.
+/// A tmpfs on a directory, unmounted when this is dropped.
 struct Mounted(TempDir);
 
 impl Mounted {

@@ -43,7 +43,7 @@ const ERRNOS: [&str; 22] = [
     "ENOBUFS",
 ];
 
-/// What another mechanism gets around, or the same one when it is asked again.
+/// What another mechanism avoids, or the same one when it is called again.
 const SURVIVED: [&str; 14] = [
     "EINTR",
     "EAGAIN",
@@ -188,7 +188,7 @@ impl Case {
         let persistent = self.when.ends_with('+');
         // A call that is interrupted is made again as often as it is interrupted.
         (self.fault == "error=EINTR" && persistent)
-            // A stream says by 0 that it has ended; the third call goes the other way.
+            // A stream ends by 0; the third call is in the other direction.
             || (self.fault == "retval=0" && self.may_end())
             // A file is cloned by one call.
             || (self.route.call == "ioctl" && self.when > "2+")

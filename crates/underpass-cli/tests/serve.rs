@@ -1,4 +1,4 @@
-//! `underpass serve` as people meet it: what it says, how it fails and how it ends.
+//! `underpass serve` as a process: its output, its failures and its end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

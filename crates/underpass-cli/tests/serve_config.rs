@@ -11,7 +11,7 @@ use support::{Server, serve, underpass};
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, assert_contains, run};
 
-/// A configuration in a folder of its own, with a folder `www` beside it.
+/// A configuration in a separate folder, with a folder `www` beside it.
 fn configuration(text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("www")).unwrap();

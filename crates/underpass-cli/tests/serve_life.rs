@@ -61,7 +61,7 @@ struct Load {
 /// How a client uses its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Habit {
-    /// Until the server says that it is the last answer.
+    /// Until the server announces the last answer.
     Keeps,
     /// A new one for each request.
     Connects,
@@ -243,7 +243,7 @@ fn who_connected_and_asks_nothing_does_not_hold_up_a_stop() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &["--stop-timeout", "1h"]);
     let mut silent = HttpClient::connect(address);
-    // That somebody who came later is answered shows that the silent one has been taken.
+    // The answer to a later client shows that the silent one has been accepted.
     get(address, "/small");
     server.signal(Signal::TERM);
     silent.assert_closed();

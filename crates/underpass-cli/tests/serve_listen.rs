@@ -171,7 +171,7 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     assert_eq!(server.wait().code(), Some(0));
     assert!(right());
     server.stop();
-    // The service manager's own descriptor goes on listening: nobody is refused meanwhile.
+    // The service manager's own descriptor keeps listening: no client is refused meanwhile.
     let mut waiting = HttpClient::connect(address);
     waiting.ask("/f");
     let passed = listener.try_clone().unwrap().into();

@@ -41,7 +41,7 @@ fn serve(log: &Path, site: &Path) -> ServerProcess {
     ServerProcess::serve(tool, &["--workers", "1"], site)
 }
 
-/// A block of which no 4 KiB are like the others.
+/// A block whose pages of 4 KiB differ from each other.
 fn block(seed: u64) -> Vec<u8> {
     content(seed, MIB)
 }

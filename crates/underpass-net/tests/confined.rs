@@ -103,7 +103,7 @@ fn obey(line: &str) -> io::Result<()> {
     }
 }
 
-/// A server of a folder, beside which lies what nobody may read.
+/// A server of a folder, beside which is a file that no worker may read.
 struct Server {
     running: Option<NetServer<Nothing>>,
     folder: tempfile::TempDir,

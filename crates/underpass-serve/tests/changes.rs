@@ -1,5 +1,5 @@
 //! Files that change while they are sent: what arrives is what was promised, or the connection
-//! ends where everybody can see it.
+//! ends visibly.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! How connections end when nobody asks for it: deadlines, bounds and a server that stops.
+//! How connections end without a request to: deadlines, bounds and a server that stops.
 //!
 //! A deadline is made short and its effect awaited; nothing here sleeps and hopes.
 

@@ -317,7 +317,7 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
     assert!(found > 0, "nothing was ever found");
 }
 
-/// Asks for a name in two ways; says how often it was there.
+/// Requests a name in two ways; returns how often it was there.
 fn served(client: &mut HttpClient, name: usize) -> usize {
     let targets = [format!("/a/b/c/{name}"), format!("/a/b/within/{name}")];
     let statuses = targets.map(|target| {

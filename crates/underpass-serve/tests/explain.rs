@@ -1,4 +1,4 @@
-//! Answers that say how they travel.
+//! Answers that name their mechanism.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

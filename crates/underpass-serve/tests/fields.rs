@@ -1,4 +1,4 @@
-//! What answers say of files: media types, caching, fields of the configuration, other origins,
+//! Fields of answers: media types, caching, fields of the configuration, other origins,
 //! what is to be saved, what tags are made of.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

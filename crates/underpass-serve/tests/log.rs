@@ -1,4 +1,4 @@
-//! What the access log says of what a client did, byte by byte.
+//! The lines of the access log, byte by byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -131,7 +131,7 @@ fn a_combined_line_has_what_was_asked_and_what_was_sent() {
     assert_eq!(said, expected.map(|line| format!("{before}{line}")));
 }
 
-/// What clients send who want to write the log themselves.
+/// Requests of clients that try to forge lines of the log.
 const HOSTILE: [&[u8]; 8] = [
     b"GET /\"-\" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     b"GET /a\\\xff\xc3\xbc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",

@@ -156,7 +156,7 @@ fn errors_have_pages_of_their_own_under_their_own_status() {
     for absent in ["etag", "last-modified", "accept-ranges", "cache-control"] {
         assert_eq!(page.field(absent), None, "{absent}");
     }
-    // Its own state is nobody's business.
+    // Its own state is private.
     let tag = server
         .get("/errors/404.html")
         .field("etag")

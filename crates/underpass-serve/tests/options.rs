@@ -50,7 +50,7 @@ fn each_table(value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Table)) {
     }
 }
 
-/// The same with a key in the table at `path` that nobody knows.
+/// The same with an unknown key in the table at `path`.
 fn misspelt(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     let mut table = &mut value;
@@ -75,7 +75,7 @@ fn the_example_has_every_option_there_is() {
             .try_into::<ServerOptions>()
             .unwrap_err()
             .to_string();
-        // Pages and types have keys that everybody chooses.
+        // Pages and types have keys that the user chooses.
         if !error.contains("unknown field") {
             return;
         }

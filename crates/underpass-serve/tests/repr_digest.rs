@@ -1,4 +1,4 @@
-//! Hashes of what is sent, for those who want them beside it (RFC 9530).
+//! Hashes of bodies, sent on request beside them (RFC 9530).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -190,7 +190,7 @@ fn a_hash_follows_its_file() {
     assert_eq!(reported(&server.get_with("/f.txt", WANT)), hash("THREE"));
 }
 
-/// Two files are hashed at once and 64 requests wait; whoever comes then is not made to.
+/// Two files are hashed at once and 64 requests wait; later ones are answered without a hash.
 #[test]
 fn beyond_the_bounds_the_file_comes_without() {
     let server = site("");

@@ -1,4 +1,4 @@
-//! `--resume`: what is there and right stays, whatever it is; nothing else is believed.
+//! `--resume`: bytes that are there and right stay; nothing else is trusted.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Copies while somebody swaps folders and files of both trees for symbolic links to a place that
-//! nobody asked for. As root, so that permissions stop neither side: nothing there may change,
+//! Copies while an attacker swaps folders and files of both trees for symbolic links to a place
+//! that is no operand. As root, so that permissions stop neither side: nothing there may change,
 //! and nothing of it may be copied.
 
 mod arena;

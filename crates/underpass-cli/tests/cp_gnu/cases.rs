@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) user: User,
     pub(crate) umask: &'static str,
     pub(crate) environment: Vec<(&'static str, &'static str)>,
-    /// Options and operands, in which `@/` stands for the world's path.
+    /// Options and operands; `@/` is replaced by the world's path.
     pub(crate) arguments: Vec<Vec<u8>>,
     /// What the answers to `-i` are.
     pub(crate) answers: &'static str,
@@ -224,7 +224,7 @@ fn below_here(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     rng.pick(&below).to_vec()
 }
 
-/// In front of a name that looks like an option `./` helps; once in a while nobody thought of it.
+/// A name that looks like an option has `./` in front of it, but in a few cases.
 fn undashed(rng: &mut SeededRandom, name: Vec<u8>) -> Vec<u8> {
     match name.first() {
         Some(b'-') if rng.chance(90) => join(b".", &name),

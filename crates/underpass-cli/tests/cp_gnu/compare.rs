@@ -13,7 +13,7 @@ const BLOCKS_APART: u64 = 32;
 /// One thing that differs.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// Below the world; none for what is said.
+    /// Below the world; none for output.
     pub(crate) path: Option<Vec<u8>>,
     /// `exit`, `stdout`, `stderr`, `missing`, `extra`, or what of a name it is.
     pub(crate) what: String,
@@ -35,7 +35,7 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
         }
     };
     said("exit", gnu.end.clone(), ours.end.clone());
-    // Of two that were stopped nobody knows how far they had come.
+    // How far two stopped copies had come is not comparable.
     if gnu.end == ours.end && gnu.end == "it hung" {
         return differences;
     }
@@ -98,7 +98,7 @@ fn depth(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Whether folders of one name lie in each other as no world has them.
+/// Whether a folder contains one of the same name, which no world has.
 fn is_nested(path: &[u8]) -> bool {
     let mut times: HashMap<&[u8], usize> = HashMap::new();
     for name in path

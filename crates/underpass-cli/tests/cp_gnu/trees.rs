@@ -115,7 +115,7 @@ pub(crate) fn placed(world: &Path, text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Makes a world. As root: owners and devices are anybody's.
+/// Makes a world, as root: its files have any owner, its devices any number.
 pub(crate) fn build(world: &Path, nodes: &[Node]) -> io::Result<()> {
     for node in nodes {
         create(world, node).map_err(|error| reported(node, "make", error))?;

@@ -1,4 +1,4 @@
-//! Across file systems, over those that lie on others, and up to their borders.
+//! Across file systems, overlays, and up to the borders of a file system.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};

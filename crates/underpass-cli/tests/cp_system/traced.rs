@@ -1,4 +1,4 @@
-//! Calls that lie or fail, and calls that are counted.
+//! Calls that fail or return wrong counts, and calls that are counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -97,7 +97,7 @@ fn a_hundred_thousand_levels_with_few_descriptors() {
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_wide_folder_takes_little_memory() {
-    // What children have used is counted per process: so in one of its own.
+    // The memory of children is counted per process, so the copy runs in a separate one.
     if let Some(root) = std::env::var_os(PART) {
         return copy_wide(Path::new(&root));
     }
@@ -118,7 +118,7 @@ fn a_wide_folder_takes_little_memory() {
     assert!(many < few + MORE_KIB, "{few} KiB, then {many} KiB");
 }
 
-/// Has this test copy the folder in a process of its own. How many KiB that took.
+/// Runs this test in a separate process that copies the folder, and returns its memory in KiB.
 fn copied_by_itself(root: &Path) -> u64 {
     let output = Command::new(std::env::current_exe().expect("this test"))
         .args([

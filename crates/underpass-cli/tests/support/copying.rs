@@ -20,9 +20,9 @@ pub(crate) fn underpass() -> Command {
     command
 }
 
-/// What is asked of a copy that ended.
+/// How a copy is expected to end.
 pub(crate) trait CopyReport: Sized {
-    /// All done, and nothing said.
+    /// Success without output.
     fn succeeded(self) -> Self;
     /// Exit code 1, and every one of `words` on standard error.
     fn failed_with(self, words: &[&str]) -> Self;

@@ -133,7 +133,7 @@ impl Party {
     }
 }
 
-/// A connection that was said to end: whatever comes now is too much.
+/// A connection whose end was announced: no byte may follow.
 fn ending(client: &mut HttpClient) -> String {
     match client.rest().len() {
         0 => "closed".into(),
@@ -141,7 +141,7 @@ fn ending(client: &mut HttpClient) -> String {
     }
 }
 
-/// The parts of a multipart body, each with what it says of itself; nothing if it is malformed.
+/// The parts of a multipart body, each with its fields; nothing if it is malformed.
 fn parts(boundary: &str, body: &[u8]) -> Option<String> {
     let opening = format!("\r\n--{boundary}\r\n");
     let closing = format!("\r\n--{boundary}--\r\n");

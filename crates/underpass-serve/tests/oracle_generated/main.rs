@@ -134,7 +134,7 @@ fn the_page_lists_every_difference_and_no_other() {
     assert_eq!(reported, rows, "{}", rows.join("\n"));
 }
 
-/// So that nginx says of files what is said here.
+/// Makes nginx send the same fields of files as this server.
 const SAME: &str = "charset utf-8; default_type application/octet-stream;";
 
 fn site() -> Server {

@@ -13,7 +13,7 @@ pub(crate) struct Rule {
     pub(crate) why: &'static str,
     /// Oddities of a request that bring it about: all of one of these lists.
     pub(crate) asked: &'static [&'static [&'static str]],
-    /// What nginx makes of it and what is made of it here; `*` stands for anything.
+    /// The answers of nginx and of this server; `*` matches anything.
     pub(crate) verdicts: &'static [(&'static str, &'static str)],
     /// What may differ where the status is the same.
     pub(crate) details: &'static [&'static str],

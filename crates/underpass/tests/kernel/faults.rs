@@ -1,4 +1,4 @@
-//! File systems that are full, and sinks that say no: the count is what the file really has.
+//! File systems that are full, and sinks that refuse: the count is what the file really has.
 
 use std::fs::File;
 use std::io::Write;
@@ -138,7 +138,7 @@ fn appending_and_one_way_descriptors_are_understood_everywhere() {
     }
 }
 
-/// Direct I/O wants alignment that nobody promised; what can't be kept must be said.
+/// Direct I/O needs an alignment that no source promises; a failure must be reported.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn direct_io_descriptors_are_copied_right_or_refused() {
@@ -229,7 +229,7 @@ fn check_sent(place: &Place, source: &File, mechanism: Mechanism) {
     testkit::assert_same(&got, &testkit::content(37, 1_000_003)[3..], place.name);
 }
 
-/// An overlay hands out descriptors of its lower layer until somebody writes.
+/// An overlay hands out descriptors of its lower layer until the first write.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_is_copied_between_an_overlay_and_what_lies_below_it() {

@@ -29,7 +29,7 @@ pub(crate) enum Made {
     Unix,
 }
 
-/// How an end says that it can't go on.
+/// How an end reports that it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Blocking,

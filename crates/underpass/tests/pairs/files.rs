@@ -87,7 +87,7 @@ fn positions_of_the_descriptors_do_not_matter() {
     }
 }
 
-/// Files whose size says nothing of their content, and what a plain read says.
+/// Files whose size is not that of their content, with the result of a plain read.
 fn with_content_of_their_own() -> Vec<(&'static str, Vec<u8>)> {
     let names = [
         "/proc/version",

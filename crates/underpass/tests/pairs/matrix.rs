@@ -36,7 +36,7 @@ const MODES: [(Mode, Mode); 4] = [
     (Mode::Polling, Mode::Polling),
 ];
 
-/// What Linux is known to do, whatever the planner believes.
+/// What Linux is known to do, independent of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Moves,

@@ -173,7 +173,7 @@ fn a_socket_timeout_is_reported_as_such() {
     }
 }
 
-/// A sink that never takes more: the hook is asked all the same, and stops it.
+/// A sink that accepts nothing more: the hook still runs, and stops the transfer.
 #[test]
 fn a_stalled_peer_can_be_cancelled() {
     within(|| {
