@@ -174,7 +174,7 @@ impl Case {
 
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
-fn a_copy_is_complete_or_the_exit_code_says_so() {
+fn a_copy_is_complete_or_the_exit_code_is_not_0() {
     let ground = Ground::new();
     let (cases, absent) = cases(&ground);
     assert!(absent.is_empty(), "never called: {absent:?}");

@@ -194,7 +194,7 @@ fn as_cp_a_signal_kills() {
 }
 
 #[test]
-fn nobody_has_to_read_to_the_end() {
+fn a_closed_output_ends_the_program() {
     let folder = scratch();
     for number in 0..3000 {
         std::fs::write(folder.path().join(format!("s/{number}")), "").expect("room");

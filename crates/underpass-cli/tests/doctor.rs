@@ -181,7 +181,7 @@ fn many_paths_are_copied_between_in_part() {
 }
 
 #[test]
-fn the_table_fits_80_columns_and_has_no_colour_where_nobody_looks() {
+fn the_table_fits_80_columns_and_has_no_colour_in_a_pipe() {
     let directory = tempfile::tempdir().unwrap();
     let long = directory
         .path()

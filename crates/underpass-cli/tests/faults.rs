@@ -410,7 +410,7 @@ fn has_injected(log: &str, case: &Case) -> bool {
 
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
-fn a_copy_comes_out_right_or_says_why_not() {
+fn a_copy_is_right_or_its_error_is_reported() {
     let ground = Ground::new(LEN);
     run_faults(&cases(&ROUTES), |number, case| ground.run(number, case));
 }
@@ -431,7 +431,7 @@ fn a_download_comes_out_right_or_breaks_off() {
 /// Bytes that were taken from a socket and are still on their way can't be read again.
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
-fn what_is_received_comes_out_right_or_says_why_not() {
+fn what_is_received_is_right_or_its_error_is_reported() {
     let ground = Ground::new(6 << 20);
     let mut cases = cases(&RECEIVED);
     // On a socket that blocks it is a timeout.

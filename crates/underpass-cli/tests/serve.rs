@@ -15,7 +15,7 @@ use underpass_testkit::{assert_contains, assert_same, content};
 const SIZE: usize = 24 << 20;
 
 #[test]
-fn it_says_where_how_and_what_became_of_it() {
+fn the_greeting_and_the_summary_are_complete() {
     let server = Server::start();
     server.write("small", "small");
     server.write("large", vec![b'l'; SIZE]);
@@ -50,7 +50,7 @@ fn confined_threads(server: &Server) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn it_says_whether_workers_are_confined_and_they_are_so_and_serve() {
+fn workers_are_confined_as_reported_and_serve() {
     let server = Server::start();
     let holds = server.greeting().contains("confined by Landlock (ABI ");
     let why = server.greeting().contains("workers are not confined: ");

@@ -298,7 +298,7 @@ fn an_upgrade_that_fails_is_reported_and_changes_nothing() {
 }
 
 #[test]
-fn a_successor_that_cannot_serve_says_why_and_the_old_one_goes_on() {
+fn a_successor_that_cannot_serve_reports_why_and_the_old_one_continues() {
     let (folder, _) = folder();
     let site = folder.path().join("site");
     fs::create_dir(&site).unwrap();

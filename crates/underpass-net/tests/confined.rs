@@ -218,7 +218,7 @@ fn a_confined_worker_changes_and_runs_nothing_not_even_beneath_its_root() {
 
 #[test]
 #[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
-fn a_confined_worker_connects_to_nobody_and_signals_nobody() {
+fn a_confined_worker_makes_no_connection_and_sends_no_signal() {
     let mut server = Server::start(Confine::Required);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -284,7 +284,7 @@ fn ranges_are_of_the_plain_file() {
 }
 
 #[test]
-fn head_says_what_get_says() {
+fn head_has_the_fields_of_get() {
     let server = site("cors.origins = ['*']");
     let mut client = server.connect();
     for target in ["/story.txt", "/story.txt?download"] {

@@ -208,7 +208,7 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_logged() {
 }
 
 #[test]
-fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
+fn connections_in_the_queue_when_the_stop_comes_are_answered() {
     let server = Server::with(|options| options.connections.connections_max = 1);
     let content = pattern(SIZE);
     server.write("f", &content);

@@ -49,7 +49,7 @@ fn an_answer_names_its_plan_and_the_measured_account_of_the_previous_one() {
 }
 
 #[test]
-fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
+fn what_is_made_while_it_is_sent_reports_how_and_what_was_moved() {
     let server = Server::with(|options| options.explain = Explain::On);
     server.write("d/large", pattern(SIZE));
     let mut client = server.connect();

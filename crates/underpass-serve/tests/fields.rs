@@ -172,7 +172,7 @@ fn listed_origins_may_read_and_no_others() {
 }
 
 #[test]
-fn everybody_may_read_where_the_star_says_so() {
+fn every_origin_may_read_where_a_star_is_configured() {
     let server = Server::configured("cors.origins = ['*']");
     server.write("f.txt", "f");
     for fields in ["X: y", "Origin: https://a.example"] {

@@ -58,7 +58,7 @@ fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
 }
 
 #[test]
-fn a_connection_has_so_many_requests_and_the_last_answer_says_so() {
+fn a_connection_has_so_many_requests_and_the_last_answer_announces_the_end() {
     let server = server(|options| options.requests.per_connection_max = NonZeroU64::new(3));
     let mut client = server.connect();
     for number in 1..=3 {
@@ -160,7 +160,7 @@ fn limits_that_contradict_each_other_are_reported_before_anything_listens() {
 }
 
 #[test]
-fn who_says_nothing_has_no_seat_where_connections_are_taken_with_their_request() {
+fn a_silent_client_takes_no_permit_where_connections_are_accepted_with_their_request() {
     let server = server(|options| {
         options.connections.connections_per_client_max = NonZeroUsize::new(1);
         options.connections.defer_accept = Duration::from_secs(3);
@@ -461,7 +461,7 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
 }
 
 #[test]
-fn slow_clients_of_every_kind_hold_up_nobody() {
+fn slow_clients_of_every_kind_delay_no_other() {
     let server = server(|options| {
         options.requests.head_timeout = Duration::from_secs(2);
         options.requests.body_timeout = Duration::from_secs(2);

@@ -120,7 +120,7 @@ fn every_link_of_a_page_leads_somewhere() {
 }
 
 #[test]
-fn it_is_sorted_and_searched_as_the_query_says() {
+fn it_is_sorted_and_searched_as_the_query_asks() {
     let server = site();
     for (query, expected) in [
         ("sort=size&order=desc&search=a", "a10 a2"),

@@ -280,7 +280,7 @@ fn a_request_body_and_what_asks_for_it_are_no_part_of_the_answer() {
 }
 
 #[test]
-fn an_answer_that_was_not_finished_says_why() {
+fn an_unfinished_answer_is_logged_with_its_reason() {
     let logged = Logged::with(LogFormat::Json, |options| {
         options.connections.stop_timeout = LONG;
     });
@@ -388,7 +388,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_stops_nobody() {
+fn a_log_that_cannot_be_written_stops_no_request() {
     let server = Server::with(|options| {
         options.log.access = Access::File("/dev/full".into());
     });

@@ -227,7 +227,7 @@ fn redirects_come_first_and_stay_on_this_host() {
 }
 
 #[test]
-fn rewrites_are_seen_by_nobody_and_made_once() {
+fn rewrites_are_invisible_and_made_once() {
     let server = Server::configured(
         "rewrite = [{from = '/v2/*', to = '/releases/*'}, {from = '/latest', to = '/v2/file'}, \
          {from = '/secret', to = '/.hidden'}]",
@@ -406,7 +406,7 @@ fn lists_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn hidden_names_are_shown_where_somebody_wants_it() {
+fn hidden_names_are_shown_where_configured() {
     let rows = |status: &'static str| [("/.x", status), ("/.d/f", status), ("/.well-known/f", "f")];
     for (option, rows) in [("", rows("404")), ("hidden = 'shown'", rows("f"))] {
         let server = Server::configured(option);

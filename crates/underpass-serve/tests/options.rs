@@ -1,4 +1,5 @@
-//! The one schema of options: the example has all of it, and mistakes are reported with their places.
+//! The one schema of options: the example has all of it, and mistakes are reported with their
+//! places.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

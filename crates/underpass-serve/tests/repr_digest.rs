@@ -84,7 +84,7 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
 }
 
 #[test]
-fn sha256sum_says_the_same() {
+fn sha256sum_computes_the_same() {
     let server = site("");
     let output = Command::new("sha256sum")
         .arg(server.site().join("f.txt"))
@@ -100,7 +100,7 @@ fn sha256sum_says_the_same() {
 }
 
 #[test]
-fn only_who_wants_it_gets_it() {
+fn only_a_request_for_a_digest_has_one() {
     let server = site("");
     let off = Server::start();
     off.write("f.txt", pattern(300_000));

@@ -148,7 +148,7 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
 }
 
 #[test]
-fn what_nobody_reads_does_not_keep_files_from_being_copied() {
+fn unread_output_does_not_stop_a_copy() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");

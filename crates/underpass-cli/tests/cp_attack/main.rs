@@ -36,7 +36,7 @@ const RUNS: usize = 7;
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
-fn nothing_is_written_or_read_where_nobody_asked_for() {
+fn nothing_is_written_or_read_outside_of_the_operands() {
     let arena = Arena::new();
     let (mut runs, mut begun, mut breaches) = (0, 0, Vec::new());
     let swaps = attacked(&arena, |peace| {

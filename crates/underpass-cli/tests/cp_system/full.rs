@@ -127,7 +127,7 @@ fn a_full_disk_keeps_what_was_written_in_place() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_limit_to_the_size_of_files_is_reported_and_kills_nobody() {
+fn a_limit_to_the_size_of_files_is_reported_and_kills_no_process() {
     let folder = spot();
     let source = file(&folder.join("source"), 1, 4 * MIB);
     for (only, said) in [

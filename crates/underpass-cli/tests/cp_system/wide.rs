@@ -151,7 +151,7 @@ fn copy_wide(root: &Path) {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn many_folders_that_can_not_be_made_hold_nobody_up() {
+fn many_folders_that_cannot_be_made_stop_no_other_copy() {
     let root = spot();
     let at = down(CWD, root.to_str().expect("letters"));
     for name in ["source", "dest"] {

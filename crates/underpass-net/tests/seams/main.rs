@@ -168,7 +168,7 @@ fn long_polls_are_woken_by_another_thread() {
 }
 
 #[test]
-fn wake_ups_while_nobody_waits_are_one_and_end_the_next_wait() {
+fn wake_ups_without_a_waiter_are_one_and_end_the_next_wait() {
     let polls = LongPolls::start(Duration::from_millis(200));
     let mut socket = connect(&polls.server);
     socket.write_all(b"?").unwrap();

@@ -88,7 +88,7 @@ fn whatever_works_is_found_for_every_pair() {
 }
 
 #[test]
-fn a_forced_mechanism_moves_all_by_itself_or_says_no() {
+fn a_forced_mechanism_moves_everything_or_refuses() {
     within(|| {
         for mechanism in Mechanism::ALL {
             for_each_pair(|from, to, source_mode, sink_mode| {
