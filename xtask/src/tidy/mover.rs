@@ -14,13 +14,13 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel/` what the
+/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel.rs` what the
 /// kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/sys/",
     "crates/underpass/src/sys.rs",
     "crates/underpass/src/drive/",
-    "crates/underpass/src/kernel/",
+    "crates/underpass/src/kernel.rs",
     "crates/underpass/src/probe.rs",
 ];
 
@@ -149,7 +149,7 @@ mod tests {
         for path in [
             "sys/tls.rs",
             "drive/tokio/mod.rs",
-            "kernel/mod.rs",
+            "kernel.rs",
             "probe.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");

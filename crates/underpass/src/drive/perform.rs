@@ -8,12 +8,11 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::kernel::pool::Pipe;
-use crate::kernel::{Kernel, probe};
-use crate::sys;
+use crate::kernel::{Kernel, Pipe, probe};
+use crate::sys::{self, DeadlySignal, UnignoredSignal};
+use crate::transfer::extents::BlockContent;
 use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
-use crate::transfer::zeros::BlockContent;
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Side, Sink, Source, Waits};
 
 /// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
 /// are first needed.
@@ -266,4 +265,13 @@ fn drain(
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
     usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+}
+
+/// The signal that calls towards such a sink may raise, as long as the program leaves its signal
+/// actions alone.
+pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
+    UnignoredSignal::unless_ignored(match sink.offsets() {
+        Offsets::Explicit => DeadlySignal::FileSize,
+        Offsets::None => DeadlySignal::Pipe,
+    })
 }

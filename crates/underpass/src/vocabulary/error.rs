@@ -5,10 +5,9 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::errno;
-use crate::vocabulary::mechanism::Mechanism;
 
 /// Why a transfer ended early, by the side that is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,22 +5,20 @@ use std::os::fd::AsFd;
 use ::tokio::io::Interest;
 use rustix::io::Errno;
 
-use super::sender::{Sender, Turn};
-use super::stream::{Stream, attempt, errno_of, ready};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::sender::{Sender, Turn, attempt, errno_of, ready};
+use super::stream::Stream;
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
-use crate::plan::policy::Policy;
+use crate::plan::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{SignalGuard, UnignoredSignal};
+use crate::sys::{SignalGuard, UnignoredSignal};
 use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
-use crate::vocabulary::mechanism::Mechanism;
 
 /// Sends a range of a file to one socket. A future that is dropped takes nothing with it: the
 /// sender knows what the socket has, and a later call goes on.

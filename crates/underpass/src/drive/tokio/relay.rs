@@ -6,13 +6,13 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 
-use super::stream::{Stream, attempt, ready};
-use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::sender::{attempt, ready};
+use super::stream::Stream;
+use crate::drive::blocking::{Relayed, end_direction};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
-use crate::plan::policy::Policy;
-use crate::sys::signals::SignalGuard;
+use crate::plan::Policy;
+use crate::sys::SignalGuard;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
 use crate::vocabulary::endpoint::{Sink, Source};

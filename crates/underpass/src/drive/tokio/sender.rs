@@ -1,5 +1,6 @@
 //! Sending what an outbox owes.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +10,13 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::residency;
-use super::stream::{Stream, attempt, ready};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::stream::Stream;
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
-use crate::plan::Plan;
-use crate::plan::policy::Policy;
+use crate::plan::{Plan, Policy};
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{SignalGuard, UnignoredSignal};
+use crate::sys::{SignalGuard, UnignoredSignal};
 use crate::transfer::op::Op;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
@@ -439,4 +438,35 @@ async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration 
     let start = Instant::now();
     residency::read_ahead(file, from, len).await;
     start.elapsed()
+}
+
+/// Makes `call` if the socket is believed ready; none where it was not made.
+pub(super) fn attempt<S: Stream>(
+    stream: &S,
+    interest: Interest,
+    call: impl FnOnce() -> Result<u64, Errno>,
+) -> Option<Result<u64, Errno>> {
+    let mut made = None;
+    let outcome = stream.try_io(interest, || {
+        let result = call();
+        made = Some(result);
+        result.map_err(io::Error::from)
+    });
+    match (made, outcome) {
+        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+            Some(Err(errno_of(&error)))
+        }
+        (made, _) => made,
+    }
+}
+
+pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
+    stream
+        .ready(interest)
+        .await
+        .map_err(|error| errno_of(&error))
+}
+
+pub(super) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

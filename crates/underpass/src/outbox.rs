@@ -16,14 +16,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::plan::policy::Policy;
+use crate::plan::Policy;
 use crate::shared_file::SharedFile;
 use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
-use crate::vocabulary::mechanism::Mechanism;
 
 /// A range of an open regular file.
 #[derive(Clone, Debug)]
