@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::sys;
+use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::Side;
 
 /// A version of TLS that kernels know.
@@ -93,7 +93,7 @@ impl Cipher {
 /// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
 /// it is attached already. The socket is unchanged.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
-    sys::attach_tls(socket.as_fd())
+    sys::set_option(socket.as_fd(), SocketOption::UpperProtocol, b"tls")
 }
 
 /// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, to which
@@ -114,10 +114,10 @@ pub fn try_keys(
     info.extend(cipher.number().to_ne_bytes());
     info.resize(4 + cipher.secret_bytes(), 0);
     let direction = match side {
-        Side::Sink => sys::TlsDirection::Send,
-        Side::Source => sys::TlsDirection::Receive,
+        Side::Sink => SocketOption::TlsSend,
+        Side::Source => SocketOption::TlsReceive,
     };
-    sys::install_tls_keys(socket.as_fd(), direction, &info)
+    sys::set_option(socket.as_fd(), direction, &info)
 }
 
 #[cfg(test)]

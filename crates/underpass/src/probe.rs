@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::outbox::FileRange;
 use crate::shared_file::SharedFile;
-use crate::sys;
+use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::{
     Endpoint, EndpointKind, Owed, Sink, Source, Waits, Writes, within_offsets,
 };
@@ -144,7 +144,9 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     Ok(match rustix::net::sockopt::socket_domain(fd)? {
         AddressFamily::UNIX => EndpointKind::Unix,
         AddressFamily::INET | AddressFamily::INET6 => {
-            if sys::tcp_ulp_is_tls(fd) {
+            let mut name = [0; 16];
+            let known = sys::option(fd, SocketOption::UpperProtocol, &mut name);
+            if known.is_ok() && name.starts_with(b"tls\0") {
                 EndpointKind::TcpKernelTls
             } else {
                 EndpointKind::Tcp

@@ -78,93 +78,60 @@ pub(crate) fn probe(call: Probe) -> Errno {
     }
 }
 
-/// Whether the kernel encrypts this TCP socket's records (`getsockopt(TCP_ULP)` returns "tls").
-pub(crate) fn tcp_ulp_is_tls(socket: BorrowedFd<'_>) -> bool {
-    let mut name = [0_u8; 16];
-    let mut len = name.len() as libc::socklen_t;
-    // SAFETY: `name` and `len` are valid for writes, and `len` holds the size of `name`.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_ULP,
-            name.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    result == 0 && name.starts_with(b"tls\0")
-}
-
-/// `setsockopt(TCP_ULP, "tls")`.
-pub(crate) fn attach_tls(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
-}
-
-/// A direction of a kernel TLS socket.
+/// An option of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TlsDirection {
-    Send,
-    Receive,
+pub(crate) enum SocketOption {
+    /// `SO_MAX_PACING_RATE`: bytes per second, in eight bytes since Linux 4.20.
+    PacingRateMax,
+    /// `TCP_DEFER_ACCEPT`: seconds.
+    DeferAccept,
+    /// `TCP_INFO`: a `struct tcp_info`.
+    TcpInfo,
+    /// `TCP_ULP`: the name of a protocol.
+    UpperProtocol,
+    /// `TLS_TX`: a `struct tls12_crypto_info_…`.
+    TlsSend,
+    /// `TLS_RX`: the same.
+    TlsReceive,
 }
 
-/// `setsockopt(SOL_TLS, TLS_TX or TLS_RX, info)`; `info` is a `struct tls12_crypto_info_…`.
-pub(crate) fn install_tls_keys(
-    socket: BorrowedFd<'_>,
-    direction: TlsDirection,
-    info: &[u8],
-) -> Result<(), Errno> {
-    let direction = match direction {
-        TlsDirection::Send => libc::TLS_TX,
-        TlsDirection::Receive => libc::TLS_RX,
-    };
-    set_option(socket, libc::SOL_TLS, direction, info)
-}
-
-/// `setsockopt(SO_MAX_PACING_RATE, bytes per second)`, eight bytes since Linux 4.20.
-pub(crate) fn set_pacing_rate_max(
-    socket: BorrowedFd<'_>,
-    bytes_per_second: u64,
-) -> Result<(), Errno> {
-    let value = bytes_per_second.to_ne_bytes();
-    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &value)
-}
-
-/// `setsockopt(TCP_DEFER_ACCEPT)`.
-pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: i32) -> Result<(), Errno> {
-    let value = seconds.to_ne_bytes();
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &value)
-}
-
-/// `getsockopt(TCP_INFO)` into `info`; returns how many bytes this kernel has of it.
-pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> Result<usize, Errno> {
-    let mut len = info.len() as libc::socklen_t;
-    // SAFETY: `info` and `len` are valid for writes, and `len` holds the size of `info`.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if result == 0 {
-        Ok(len as usize)
-    } else {
-        Err(last_errno())
+impl SocketOption {
+    const fn level_and_name(self) -> (libc::c_int, libc::c_int) {
+        match self {
+            Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+            Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+            Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),
+            Self::UpperProtocol => (libc::IPPROTO_TCP, libc::TCP_ULP),
+            Self::TlsSend => (libc::SOL_TLS, libc::TLS_TX),
+            Self::TlsReceive => (libc::SOL_TLS, libc::TLS_RX),
+        }
     }
 }
 
-fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+/// `setsockopt(2)`.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    option: SocketOption,
+    value: &[u8],
+) -> Result<(), Errno> {
+    let (level, name) = option.level_and_name();
     let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     // SAFETY: `bytes` is valid for reads of `len` bytes during the call, which only reads them and
     // checks them itself.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, bytes, len) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(last_errno())
-    }
+    succeeded(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, bytes, len) })
+}
+
+/// `getsockopt(2)` into `value`; returns how many bytes this kernel has of it.
+pub(crate) fn option(
+    socket: BorrowedFd<'_>,
+    option: SocketOption,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let (level, name) = option.level_and_name();
+    let (bytes, mut len) = (value.as_mut_ptr().cast(), value.len() as libc::socklen_t);
+    // SAFETY: `bytes` and `len` are valid for writes, and `len` holds the size of `value`.
+    succeeded(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, bytes, &raw mut len) })?;
+    Ok(len as usize)
 }
 
 /// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
@@ -185,10 +152,13 @@ pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<
             0,
         )
     };
-    if result == 0 {
-        Ok(cached[0])
-    } else {
-        Err(last_errno())
+    succeeded(result).map(|()| cached[0])
+}
+
+fn succeeded(result: impl Into<i64>) -> Result<(), Errno> {
+    match result.into() {
+        0 => Ok(()),
+        _ => Err(last_errno()),
     }
 }
 
