@@ -75,3 +75,20 @@ stream! {
     unix::OwnedReadHalf: UnixStream = AsRef::as_ref;
     unix::OwnedWriteHalf: UnixStream = AsRef::as_ref;
 }
+
+/// A file, which is never waited for.
+pub(super) struct AlwaysReady<'fd>(pub(super) BorrowedFd<'fd>);
+
+impl Stream for AlwaysReady<'_> {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0
+    }
+
+    async fn ready(&self, _: Interest) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_io<R>(&self, _: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        call()
+    }
+}
