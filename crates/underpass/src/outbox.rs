@@ -140,7 +140,8 @@ pub struct Outbox {
     account: Account,
     stats: SendStats,
     spare: Vec<u8>,
-    joined_max: JoinedMax,
+    /// Other than [`JOINED_BYTES_MAX`].
+    joined_bytes_max: Option<u64>,
 }
 
 /// What was sent and waited for beside the payload of the [`Account`].
@@ -162,16 +163,6 @@ pub enum Joining {
     Joined,
     /// It leaves on its own.
     Apart,
-}
-
-/// What head and body may come to together, in bytes, to leave in one call.
-#[derive(Clone, Copy, Debug)]
-struct JoinedMax(u64);
-
-impl Default for JoinedMax {
-    fn default() -> Self {
-        Self(JOINED_BYTES_MAX)
-    }
 }
 
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
@@ -230,7 +221,7 @@ impl Outbox {
     /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
     /// the peer has taken it.
     pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
-        self.joined_max = JoinedMax(bytes);
+        self.joined_bytes_max = Some(bytes);
         self
     }
 
@@ -298,7 +289,7 @@ impl Outbox {
 
     /// Whether the body leaves with its head, should that become so much longer.
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
-        match policy.allows(Mechanism::ReadWrite) && self.joins_with(longer) {
+        match self.joins_with(longer) && policy.allows(Mechanism::ReadWrite) {
             true => Joining::Joined,
             false => Joining::Apart,
         }
@@ -359,7 +350,7 @@ impl Outbox {
         };
         // While a body is being read, what the head gains the body loses: the answer stays.
         let joined = (head.len() as u64 + longer).saturating_add(body.len);
-        self.front_sent == 0 && joined <= self.joined_max.0
+        self.front_sent == 0 && joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX)
     }
 
     /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
@@ -447,7 +438,7 @@ impl Outbox {
     /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
     /// ignored.
     pub fn advance(&mut self, bytes: u64, calls: u64) {
-        self.account.called_times(Mechanism::ReadWrite, calls);
+        self.account.record(Mechanism::ReadWrite, 0, calls);
         let mut left = bytes;
         while left > 0 && !self.pieces.is_empty() {
             left -= match self.pieces.front() {

@@ -168,22 +168,14 @@ impl Op {
             Self::CopyRange { .. } => Call::CopyRange,
             Self::Sendfile { .. } => Call::Sendfile,
             Self::Splice { .. } => Call::Splice,
-            Self::Fill {
-                through: RelayBuffer::Pipe,
-                ..
-            } => Call::FillPipe,
-            Self::Fill {
-                through: RelayBuffer::Buffer,
-                ..
-            } => Call::FillBuffer,
-            Self::Drain {
-                through: RelayBuffer::Pipe,
-                ..
-            } => Call::DrainPipe,
-            Self::Drain {
-                through: RelayBuffer::Buffer,
-                ..
-            } => Call::DrainBuffer,
+            Self::Fill { through, .. } => match through {
+                RelayBuffer::Pipe => Call::FillPipe,
+                RelayBuffer::Buffer => Call::FillBuffer,
+            },
+            Self::Drain { through, .. } => match through {
+                RelayBuffer::Pipe => Call::DrainPipe,
+                RelayBuffer::Buffer => Call::DrainBuffer,
+            },
             Self::ReadOut { .. } => Call::ReadOut,
             _ => return None,
         })

@@ -140,6 +140,7 @@ impl fmt::Display for Cause {
 
 /// A mechanism that was refused, why, and how far that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Refusal {
     /// The mechanism.
@@ -237,15 +238,11 @@ impl Account {
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {
-        self.called_times(mechanism, 1);
-    }
-
-    pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
-        self.usage[mechanism.index()].calls += calls;
+        self.record(mechanism, 0, 1);
     }
 
     pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {
-        self.usage[mechanism.index()].bytes += bytes;
+        self.record(mechanism, bytes, 0);
     }
 
     pub(crate) fn refused(&mut self, refusal: Refusal) {
@@ -296,8 +293,7 @@ impl fmt::Display for Account {
 mod json {
     use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-    use super::{Account, Cause, Refusal};
-    use crate::vocabulary::account::Mechanism;
+    use super::{Account, Cause, Mechanism};
     use crate::vocabulary::errno;
 
     impl Serialize for Cause {
@@ -306,17 +302,6 @@ mod json {
                 Cause::Errno(errno) => serializer.serialize_str(&errno::name(*errno)),
                 Cause::SaidNothing => serializer.serialize_str("said_nothing"),
             }
-        }
-    }
-
-    impl Serialize for Refusal {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let mut object = serializer.serialize_struct("Refusal", 4)?;
-            object.serialize_field("mechanism", &self.mechanism)?;
-            object.serialize_field("cause", &self.cause)?;
-            object.serialize_field("scope", &self.scope)?;
-            object.serialize_field("after", &self.after)?;
-            object.end()
         }
     }
 

@@ -83,16 +83,6 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn of_call(errno: Errno) -> Self {
-        Self {
-            fault: Fault::Kernel,
-            mechanism: None,
-            errno: Some(errno),
-            lost: 0,
-            account: Box::default(),
-        }
-    }
-
     /// Returns the bytes that reached the sink, holes included: the range of the source up to there
     /// is done.
     pub fn moved(&self) -> u64 {
@@ -129,7 +119,13 @@ impl std::error::Error for Error {}
 impl From<Errno> for Error {
     /// A call before the transfer began failed.
     fn from(errno: Errno) -> Self {
-        Self::of_call(errno)
+        Self {
+            fault: Fault::Kernel,
+            mechanism: None,
+            errno: Some(errno),
+            lost: 0,
+            account: Box::default(),
+        }
     }
 }
 
