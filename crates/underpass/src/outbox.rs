@@ -383,24 +383,13 @@ impl Outbox {
     fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
         match verdict(Call::FillBuffer, result, &self.situation(Waits::Polls)) {
-            Verdict::Moved(bytes) => self.shorten_body(bytes),
+            Verdict::Moved(bytes) => self.pass_range(1, bytes),
             Verdict::Again => (),
             Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
             Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
             _ => return Err(self.error(Fault::Source, result.err())),
         }
         Ok(())
-    }
-
-    fn shorten_body(&mut self, bytes: u64) {
-        let Some(Piece::Range(range)) = self.pieces.get_mut(1) else {
-            return;
-        };
-        range.offset += bytes;
-        range.len = range.len.saturating_sub(bytes);
-        if range.len == 0 {
-            self.pieces.remove(1);
-        }
     }
 
     /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
@@ -430,7 +419,7 @@ impl Outbox {
     /// ([`Transfer::take_account`](crate::Transfer::take_account)).
     pub fn moved(&mut self, account: &Account) {
         self.account.add(account);
-        self.pass_range(account.bytes() + account.holes);
+        self.pass_range(0, account.bytes() + account.holes);
     }
 
     /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
@@ -445,7 +434,7 @@ impl Outbox {
                 Some(Piece::Range(range)) => {
                     let payload = range.len.min(left);
                     self.account.moved(Mechanism::ReadWrite, payload);
-                    self.pass_range(payload);
+                    self.pass_range(0, payload);
                     payload
                 }
                 _ => self.pass_bytes(left),
@@ -511,13 +500,13 @@ impl Outbox {
         passed as u64
     }
 
-    /// Counts `bytes` more of the first piece, which is a range, as sent.
-    fn pass_range(&mut self, bytes: u64) {
-        if let Some(Piece::Range(range)) = self.pieces.front_mut() {
+    /// Takes `bytes` off the piece at `place`, if that is a range.
+    fn pass_range(&mut self, place: usize, bytes: u64) {
+        if let Some(Piece::Range(range)) = self.pieces.get_mut(place) {
             range.offset += bytes;
             range.len = range.len.saturating_sub(bytes);
             if range.len == 0 {
-                self.pop();
+                self.pieces.remove(place);
             }
         }
     }

@@ -107,12 +107,6 @@ impl<F: AsFd> Sink<F> {
         let end = Endpoint::of(&fd)?;
         Ok(Self { fd, end, to })
     }
-
-    /// The same as [`new`](Self::new) of a descriptor that was looked at just before. No system
-    /// call.
-    pub fn of(fd: F, end: Endpoint) -> Self {
-        Self { fd, end, to: 0 }
-    }
 }
 
 impl FileRange {

@@ -4,6 +4,7 @@
 //! socket therefore shows neither a rate nor a slow reader: the kernel limits the one
 //! (`SO_MAX_PACING_RATE`) and reports the other (`TCP_INFO`).
 
+use std::array;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -63,12 +64,8 @@ pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     if known < INFO_BYTES {
         return Err(Errno::OPNOTSUPP);
     }
-    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    let (low, high) = (word(ACKNOWLEDGED_AT), word(ACKNOWLEDGED_AT + 4));
-    let acknowledged = match cfg!(target_endian = "little") {
-        true => u64::from(high) << 32 | u64::from(low),
-        false => u64::from(low) << 32 | u64::from(high),
-    };
+    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]));
+    let acknowledged = u64::from_ne_bytes(array::from_fn(|byte| info[ACKNOWLEDGED_AT + byte]));
     let outstanding = match word(UNACKNOWLEDGED_AT) == 0 && word(NOT_SENT_AT) == 0 {
         true => Outstanding::Nothing,
         false => Outstanding::Something,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, ftruncate, sendfile};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
@@ -12,7 +12,7 @@ use crate::kernel::{Kernel, Pipe, probe};
 use crate::sys::{self, DeadlySignal, UnignoredSignal};
 use crate::transfer::extents::BlockContent;
 use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Side, Sink, Source, Waits};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
 /// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
 /// are first needed.
@@ -57,7 +57,6 @@ impl RelayBuffers {
         Ok(read as u64)
     }
 
-    /// What of the buffer is to be drained.
     fn held(&self) -> &[u8] {
         let buffer = self.buffer.as_deref().unwrap_or_default();
         &buffer[self.filled.clone()]
@@ -130,8 +129,17 @@ pub fn perform(
         Op::CloneRange { from, to, len } => {
             sys::clone_range(input, output, from, to, len).map(|()| 0)
         }
-        Op::CopyRange { from, to, len } => copy_range(input, output, from, to, len),
-        Op::Sendfile { from, len } => sendfile(input, output, from, len),
+        Op::CopyRange {
+            mut from,
+            mut to,
+            len,
+        } => {
+            let (from, to) = (Some(&mut from), Some(&mut to));
+            Ok(copy_file_range(input, from, output, to, count(len))? as u64)
+        }
+        Op::Sendfile { mut from, len } => {
+            Ok(sendfile(output, input, from.as_mut(), count(len))? as u64)
+        }
         Op::Splice { from, to, len } => {
             let flags = splice_flags(&ends.source, &ends.sink);
             splice(input, from, output, to, len, flags)
@@ -166,27 +174,6 @@ fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> CallResult {
 
 fn length(file: BorrowedFd<'_>) -> CallResult {
     Ok(rustix::fs::fstat(file)?.st_size.max(0).cast_unsigned())
-}
-
-fn copy_range(
-    input: BorrowedFd<'_>,
-    output: BorrowedFd<'_>,
-    mut from: u64,
-    mut to: u64,
-    len: u64,
-) -> CallResult {
-    let copied =
-        rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut to), count(len))?;
-    Ok(copied as u64)
-}
-
-fn sendfile(
-    input: BorrowedFd<'_>,
-    output: BorrowedFd<'_>,
-    mut from: Option<u64>,
-    len: u64,
-) -> CallResult {
-    Ok(rustix::fs::sendfile(output, input, from.as_mut(), count(len))? as u64)
 }
 
 fn splice(
@@ -270,8 +257,8 @@ fn count(len: u64) -> usize {
 /// The signal that calls towards such a sink may raise, as long as the program leaves its signal
 /// actions alone.
 pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
-    UnignoredSignal::unless_ignored(match sink.offsets() {
-        Offsets::Explicit => DeadlySignal::FileSize,
-        Offsets::None => DeadlySignal::Pipe,
+    UnignoredSignal::unless_ignored(match sink.has_offsets() {
+        true => DeadlySignal::FileSize,
+        false => DeadlySignal::Pipe,
     })
 }

@@ -10,9 +10,7 @@ use std::fmt;
 use rustix::io::Errno;
 
 use crate::vocabulary::account::{Mechanism, Scope};
-use crate::vocabulary::endpoint::{
-    Endpoint, EndpointKind, Offsets, Owed, Side, Sink, Source, Writes,
-};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Side, Sink, Source, Writes};
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
 use reason::Reason;
 
@@ -396,19 +394,14 @@ fn between_files(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
 }
 
 fn from_pages(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
-    if source.kind.offsets() == Offsets::None && source.kind != EndpointKind::Char {
+    if !source.kind.has_offsets() && source.kind != EndpointKind::Char {
         return Err(Reason::NotSeekable);
     }
-    appends(sink)?;
-    spliceable(source, sink)
+    through_pipe(source, sink)
 }
 
 fn through_pipe(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
     appends(sink)?;
-    spliceable(source, sink)
-}
-
-fn spliceable(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
     for (side, end) in [(Side::Source, source), (Side::Sink, sink)] {
         if matches!(end.kind, EndpointKind::Char | EndpointKind::Other) {
             return Err(Reason::DriverDecides(side));

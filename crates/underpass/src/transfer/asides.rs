@@ -4,10 +4,10 @@
 
 use rustix::io::Errno;
 
-use super::extents::{ExtentAnswer, SourceExtents};
+use super::extents::Extents;
 use super::op::Op;
 use super::verdict::call_missing;
-use super::{Phase, Punching, Question, Step, Transfer};
+use super::{Phase, Question, Step, Transfer};
 use crate::vocabulary::account::{Cause, Mechanism, Scope};
 use crate::vocabulary::endpoint::{Owed, Side};
 use crate::vocabulary::error::Fault;
@@ -68,7 +68,7 @@ impl Transfer {
             Question::Cloned => self.cloned(mechanism, result),
             Question::Punch(len) => {
                 if result.is_err() {
-                    self.punching = Punching::Unsupported;
+                    self.punches = false;
                 }
                 self.skip_hole(mechanism, len)
             }
@@ -117,14 +117,13 @@ impl Transfer {
                 self.refused(mechanism, Cause::Errno(errno), Scope::Once, next)
             }
             (Op::Length(Side::Source), answer) => self.no_more_data(mechanism, answer),
-            (op, answer) if op.is_look() => match self.zeros.record(op, answer) {
-                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
-                ExtentAnswer::Nothing => Step::Again,
-            },
-            (op, answer) => match self.extents.record(op, answer, self.from + self.end()) {
-                ExtentAnswer::Hole(len) => self.hole(mechanism, len),
-                ExtentAnswer::Nothing => Step::Again,
-            },
+            (op, answer) => {
+                let hole = match op.is_look() {
+                    true => self.zeros.record(op, answer),
+                    false => self.extents.record(op, answer, self.from + self.end()),
+                };
+                hole.map_or(Step::Again, |len| self.hole(mechanism, len))
+            }
         }
     }
 
@@ -132,7 +131,7 @@ impl Transfer {
     fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match length {
             Ok(length) if length >= self.from + self.end() => {
-                self.extents = SourceExtents::Unknown;
+                self.extents.0 = Extents::Unknown;
                 self.hole(mechanism, self.left())
             }
             Ok(_) => self.fail(mechanism, Fault::Truncated, None),
@@ -141,9 +140,9 @@ impl Transfer {
     }
 
     pub(super) fn hole(&mut self, mechanism: Mechanism, len: u64) -> Step {
-        match self.punching {
-            Punching::Wanted if self.done > 0 => self.ask_next(mechanism, Question::Punch(len)),
-            _ => self.skip_hole(mechanism, len),
+        match self.punches && self.done > 0 {
+            true => self.ask_next(mechanism, Question::Punch(len)),
+            false => self.skip_hole(mechanism, len),
         }
     }
 

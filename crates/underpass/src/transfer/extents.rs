@@ -30,9 +30,9 @@ use crate::transfer::op::{BufferedBytes, Op};
 use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
-/// How far the map is known. Offsets are the source's.
+/// How far a map is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SourceExtents {
+pub(crate) enum Extents {
     /// All is data.
     Plain,
     /// Nothing is known from here on.
@@ -41,18 +41,23 @@ pub(crate) enum SourceExtents {
     DataFrom(u64),
     /// Data up to here.
     DataUntil(u64),
-    /// The source reports no more data, which holds only while its length is unchanged.
+    /// There is no more data, which holds only while the length of the source is unchanged.
     NoMoreData,
 }
 
-/// What an answer of the kernel means for the transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExtentAnswer {
-    /// Ask on, or move on.
-    Nothing,
-    /// A hole of this many bytes begins at the requested offset.
-    Hole(u64),
+impl Extents {
+    /// Bytes from `at` on that may be moved in one go.
+    pub(crate) fn data_after(self, at: u64) -> u64 {
+        match self {
+            Self::DataUntil(end) => end.saturating_sub(at),
+            _ => u64::MAX,
+        }
+    }
 }
+
+/// The map of a sparse source. Offsets are the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceExtents(pub(crate) Extents);
 
 impl SourceExtents {
     /// Holes are looked for between files where there must be some, and only towards a place where
@@ -62,87 +67,62 @@ impl SourceExtents {
         let sparse = source.end.allocated < source.end.size;
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
-        if holes != Holes::Fill && sparse && between_files && known {
-            Self::Unknown
-        } else {
-            Self::Plain
-        }
+        Self(
+            match holes != Holes::Fill && sparse && between_files && known {
+                true => Extents::Unknown,
+                false => Extents::Plain,
+            },
+        )
     }
 
     /// The question that must be answered before the byte at `at` can be moved.
     pub(crate) fn question(&self, at: u64) -> Option<Op> {
-        match *self {
-            Self::Plain => None,
-            Self::DataUntil(end) if at < end => None,
-            Self::Unknown | Self::DataUntil(_) => Some(Op::SeekData { from: at }),
-            Self::DataFrom(data) => Some(Op::SeekHole { from: data }),
-            Self::NoMoreData => Some(Op::Length(Side::Source)),
+        match self.0 {
+            Extents::Plain => None,
+            Extents::DataUntil(end) if at < end => None,
+            Extents::Unknown | Extents::DataUntil(_) => Some(Op::SeekData { from: at }),
+            Extents::DataFrom(data) => Some(Op::SeekHole { from: data }),
+            Extents::NoMoreData => Some(Op::Length(Side::Source)),
         }
     }
 
-    /// Bytes from `at` on that may be moved in one go.
-    pub(crate) fn data_after(&self, at: u64) -> u64 {
-        match *self {
-            Self::DataUntil(end) => end.saturating_sub(at),
-            _ => u64::MAX,
-        }
-    }
-
-    /// Takes the answer to `op`; `end` is where the range owed ends.
-    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> ExtentAnswer {
-        match (op, answer) {
+    /// Takes the answer to `op`; `end` is where the range owed ends. Returns the length of the hole
+    /// that begins at the requested offset, if one does.
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> Option<u64> {
+        let mut hole = None;
+        self.0 = match (op, answer) {
             (Op::SeekData { from }, Ok(data)) if data >= from => {
                 let data = data.min(end);
-                *self = if data == end {
-                    Self::Unknown
-                } else {
-                    Self::DataFrom(data)
-                };
-                return if data > from {
-                    ExtentAnswer::Hole(data - from)
-                } else {
-                    ExtentAnswer::Nothing
-                };
+                hole = (data > from).then(|| data - from);
+                match data == end {
+                    true => Extents::Unknown,
+                    false => Extents::DataFrom(data),
+                }
             }
-            (Op::SeekData { .. }, Err(Errno::NXIO)) => *self = Self::NoMoreData,
-            (Op::SeekHole { from }, Ok(hole)) if hole > from => *self = Self::DataUntil(hole),
-            _ => *self = Self::Plain,
-        }
-        ExtentAnswer::Nothing
+            (Op::SeekData { .. }, Err(Errno::NXIO)) => Extents::NoMoreData,
+            (Op::SeekHole { from }, Ok(hole)) if hole > from => Extents::DataUntil(hole),
+            _ => Extents::Plain,
+        };
+        hole
     }
 }
 
-/// What is known of the bytes that the buffer begins with.
+/// What is known of the zeros that the buffer begins with. Offsets are the sink's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zeros {
     block_bytes: u64,
-    seen: Seen,
-}
-
-/// Offsets are the sink's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// Zeros are data like all else.
-    Plain,
-    /// Nothing is known of what comes next.
-    Unknown,
-    /// Data comes next; where it ends is not known.
-    Data,
-    /// Data up to here.
-    DataUntil(u64),
+    seen: Extents,
 }
 
 impl Zeros {
     pub(crate) fn of<F>(sink: &Sink<F>, holes: Holes) -> Self {
-        let seen = if holes == Holes::Find && sink.takes_holes() {
-            Seen::Unknown
-        } else {
-            Seen::Plain
-        };
         let block_bytes = sink.end.block_bytes;
         Self {
             block_bytes: block_bytes.clamp(ZERO_BLOCK_BYTES_MIN, BUFFER_BYTES as u64),
-            seen,
+            seen: match holes == Holes::Find && sink.takes_holes() {
+                true => Extents::Unknown,
+                false => Extents::Plain,
+            },
         }
     }
 
@@ -157,19 +137,16 @@ impl Zeros {
         };
         match self.seen {
             _ if held == 0 => None,
-            Seen::Plain => None,
-            Seen::DataUntil(end) if to < end => None,
-            Seen::Unknown | Seen::DataUntil(_) => Some(Op::DropZeros(ahead)),
-            Seen::Data => Some(Op::DataAhead(ahead)),
+            Extents::Plain => None,
+            Extents::DataUntil(end) if to < end => None,
+            Extents::DataFrom(_) => Some(Op::DataAhead(ahead)),
+            _ => Some(Op::DropZeros(ahead)),
         }
     }
 
     /// Bytes from `to` on that may be drained in one go.
     pub(crate) fn data_after(&self, to: u64) -> u64 {
-        match self.seen {
-            Seen::DataUntil(end) => end.saturating_sub(to),
-            _ => u64::MAX,
-        }
+        self.seen.data_after(to)
     }
 
     /// The length of a read for `to` where it cannot get all of `owed`: no more than leaves the
@@ -177,30 +154,32 @@ impl Zeros {
     pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
         let most = owed.min(most).min(BUFFER_BYTES as u64);
         let beyond = (to + most) % self.block_bytes;
-        if self.seen == Seen::Plain || most == owed || beyond >= most {
+        if self.seen == Extents::Plain || most == owed || beyond >= most {
             most
         } else {
             most - beyond
         }
     }
 
-    /// Takes the answer to `op`. What was not looked at is data.
-    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> ExtentAnswer {
-        match (op, answer) {
-            (Op::DropZeros(_), Ok(0)) => self.seen = Seen::Data,
-            (Op::DropZeros(held), Ok(len)) if len <= held.len => {
-                self.seen = Seen::Unknown;
-                return ExtentAnswer::Hole(len);
+    /// Takes the answer to `op`. What was not looked at is data. Returns the length of the hole
+    /// that the buffer begins with, if it does.
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> Option<u64> {
+        let (Op::DropZeros(held) | Op::DataAhead(held)) = op else {
+            return None;
+        };
+        let mut hole = None;
+        self.seen = match (op, answer) {
+            (Op::DropZeros(_), Ok(0)) => Extents::DataFrom(held.to),
+            (Op::DropZeros(_), Ok(len)) if len <= held.len => {
+                hole = Some(len);
+                Extents::Unknown
             }
-            (Op::DataAhead(held), Ok(len @ 1..)) if len <= held.len => {
-                self.seen = Seen::DataUntil(held.to + len);
+            (Op::DataAhead(_), Ok(len @ 1..)) if len <= held.len => {
+                Extents::DataUntil(held.to + len)
             }
-            (Op::DropZeros(held) | Op::DataAhead(held), _) => {
-                self.seen = Seen::DataUntil(held.to + held.len);
-            }
-            _ => (),
-        }
-        ExtentAnswer::Nothing
+            _ => Extents::DataUntil(held.to + held.len),
+        };
+        hole
     }
 }
 
@@ -260,13 +239,13 @@ mod tests {
 
     #[test]
     fn walks_hole_data_hole() {
-        let mut extents = SourceExtents::Unknown;
+        let mut extents = SourceExtents(Extents::Unknown);
         let ask = extents.question(0).expect("unknown");
         assert_eq!(ask, Op::SeekData { from: 0 });
-        assert_eq!(extents.record(ask, Ok(8), 100), ExtentAnswer::Hole(8));
+        assert_eq!(extents.record(ask, Ok(8), 100), Some(8));
         let ask = extents.question(8).expect("the data's end is unknown");
-        assert_eq!(extents.record(ask, Ok(20), 100), ExtentAnswer::Nothing);
-        assert_eq!((extents.question(8), extents.data_after(8)), (None, 12));
+        assert_eq!(extents.record(ask, Ok(20), 100), None);
+        assert_eq!((extents.question(8), extents.0.data_after(8)), (None, 12));
         let ask = extents.question(20).expect("past the data");
         extents.record(ask, Err(Errno::NXIO), 100);
         assert_eq!(extents.question(20), Some(Op::Length(Side::Source)));
@@ -280,9 +259,9 @@ mod tests {
             (Op::SeekHole { from: 50 }, Ok(50)),
             (Op::SeekHole { from: 50 }, Err(Errno::NXIO)),
         ] {
-            let mut extents = SourceExtents::Unknown;
-            assert_eq!(extents.record(op, answer, 100), ExtentAnswer::Nothing);
-            assert_eq!(extents, SourceExtents::Plain, "{op:?} {answer:?}");
+            let mut extents = SourceExtents(Extents::Unknown);
+            assert_eq!(extents.record(op, answer, 100), None);
+            assert_eq!(extents.0, Extents::Plain, "{op:?} {answer:?}");
         }
     }
 
@@ -358,12 +337,12 @@ mod tests {
         let mut zeros = Zeros::of(&sink, Holes::Find);
         assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
         let ask = zeros.question(0, 9000, None).expect("unknown");
-        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Hole(4096));
+        assert_eq!(zeros.record(ask, Ok(4096)), Some(4096));
         let ask = zeros.question(4096, 4904, None).expect("unknown again");
-        assert_eq!(zeros.record(ask, Ok(0)), ExtentAnswer::Nothing);
+        assert_eq!(zeros.record(ask, Ok(0)), None);
         let ask = zeros.question(4096, 4904, None).expect("how much data");
         assert!(matches!(ask, Op::DataAhead(BufferedBytes { to: 4096, .. })));
-        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Nothing);
+        assert_eq!(zeros.record(ask, Ok(4096)), None);
         let asked = zeros.question(5000, 4000, None);
         assert_eq!((asked, zeros.data_after(5000)), (None, 3192));
         assert!(zeros.question(8192, 808, None).is_some());
@@ -379,9 +358,9 @@ mod tests {
         let mut zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         for answer in [Err(Errno::IO), Ok(9001)] {
             let ask = zeros.question(0, 9000, None).expect("unknown");
-            assert_eq!(zeros.record(ask, answer), ExtentAnswer::Nothing);
+            assert_eq!(zeros.record(ask, answer), None);
             assert_eq!(zeros.data_after(0), 9000);
-            zeros.seen = Seen::Unknown;
+            zeros.seen = Extents::Unknown;
         }
     }
 

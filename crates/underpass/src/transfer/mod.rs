@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
 use crate::vocabulary::account::{Account, Cause, Mechanism, Refusal, Scope};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Owed, Sink, Source, Writes};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Sink, Source, Writes};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
@@ -60,7 +60,8 @@ pub struct Transfer {
     relay: Relay,
     extents: SourceExtents,
     zeros: Zeros,
-    punching: Punching,
+    /// Whether holes are punched into what the file system may have allocated in advance.
+    punches: bool,
     /// Where the last hole ended: the cursor, while nothing has been written behind it.
     hole_until: u64,
     /// Where the sink's own file position is, if that is known: sendfile writes there.
@@ -94,13 +95,6 @@ enum Question {
     Lengthen,
 }
 
-/// Whether holes are punched into what the file system may have allocated in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Punching {
-    Wanted,
-    Unsupported,
-}
-
 impl Transfer {
     /// A transfer at its beginning. An empty plan fails at the first step.
     pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
@@ -127,7 +121,7 @@ impl Transfer {
             relay: Relay::default(),
             extents: SourceExtents::of(source, sink, plan.holes),
             zeros: Zeros::of(sink, plan.holes),
-            punching: Punching::Wanted,
+            punches: true,
             hole_until: 0,
             sink_position: None,
             call_bytes_max: if between_files {
@@ -243,7 +237,7 @@ impl Transfer {
         if let Some(question) = self.extents.question(at) {
             return question;
         }
-        let owed = self.left().min(self.extents.data_after(at));
+        let owed = self.left().min(self.extents.0.data_after(at));
         let len = owed.min(self.call_bytes_max);
         let from = self.source_offset();
         match mechanism {
@@ -281,14 +275,16 @@ impl Transfer {
     }
 
     fn source_offset(&self) -> Option<u64> {
-        (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
+        self.source
+            .kind
+            .has_offsets()
+            .then_some(self.from + self.done)
     }
 
     /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
     /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
-        let explicit =
-            self.sink.kind.offsets() == Offsets::Explicit && self.sink.writes == Writes::AtOffset;
+        let explicit = self.sink.kind.has_offsets() && self.sink.writes == Writes::AtOffset;
         explicit.then_some(self.to + self.done)
     }
 
@@ -372,7 +368,7 @@ impl Transfer {
                 ..
             }
         );
-        if read || self.source.kind.offsets() == Offsets::None {
+        if read || !self.source.kind.has_offsets() {
             return self.source_ended(mechanism);
         }
         self.ask_next(mechanism, Question::Peek)

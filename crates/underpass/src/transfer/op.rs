@@ -214,22 +214,15 @@ impl Op {
 
     /// Offset and length of what it reads from a source that has offsets.
     pub const fn reads(self) -> Option<(u64, u64)> {
-        match self {
-            Self::Sendfile {
-                from: Some(from),
-                len,
-            }
-            | Self::Splice {
-                from: Some(from),
-                len,
-                ..
-            }
-            | Self::Fill {
-                from: Some(from),
-                len,
-                ..
-            } => Some((from, len)),
-            _ => None,
+        let (Self::Sendfile { from, len }
+        | Self::Splice { from, len, .. }
+        | Self::Fill { from, len, .. }) = self
+        else {
+            return None;
+        };
+        match from {
+            Some(from) => Some((from, len)),
+            None => None,
         }
     }
 }

@@ -208,12 +208,8 @@ impl Account {
 
     /// Returns the payload bytes that crossed into user space and back.
     pub fn crossed(&self) -> u64 {
-        let crossing = |mechanism: &Mechanism| mechanism.crossings() > 0;
-        Mechanism::ALL
-            .into_iter()
-            .filter(crossing)
-            .map(|m| self.of(m).bytes)
-            .sum()
+        let crossing = Mechanism::ALL.iter().filter(|m| m.crossings() > 0);
+        crossing.map(|m| self.of(*m).bytes).sum()
     }
 
     /// Adds what another transfer moved.

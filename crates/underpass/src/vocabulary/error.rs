@@ -6,7 +6,6 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::vocabulary::account::{Account, Mechanism};
-use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::errno;
 
 /// Why a transfer ended early, by the side that is at fault.
@@ -53,14 +52,6 @@ impl Fault {
             Self::Source => "the source cannot be read",
             Self::Sink => "the sink cannot be written",
             Self::Kernel => "the call failed",
-        }
-    }
-
-    /// Returns the fault of a side that cannot be used.
-    pub(crate) const fn of_side(side: Side) -> Self {
-        match side {
-            Side::Source => Self::Source,
-            Side::Sink => Self::Sink,
         }
     }
 }

@@ -212,14 +212,11 @@ impl Sender {
     ) -> Option<Forecast> {
         let range = outbox.first_range()?;
         let source = range.source().ok()?;
-        let sink = Sink {
-            fd: (),
-            end: match self.socket {
-                Some(socket) => socket.end,
-                None => Endpoint::of(sink.descriptor()).ok()?,
-            },
-            to: 0,
+        let end = match self.socket {
+            Some(socket) => socket.end,
+            None => Endpoint::of(sink.descriptor()).ok()?,
         };
+        let sink = Sink::of((), end);
         let len = range.len.min(READ_AHEAD_BYTES);
         Some(Forecast {
             plan: kernel.plan(&source, &sink, policy),
@@ -280,7 +277,7 @@ impl Sender {
                 .socket
                 .insert(SocketFacts::of(Endpoint::of(sink.descriptor())?)),
         };
-        let sink = Sink { fd: (), end, to: 0 };
+        let sink = Sink::of((), end);
         let source = range.source()?;
         let plan = kernel.plan(&source, &sink, policy);
         Ok(RangeTransfer {
