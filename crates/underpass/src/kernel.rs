@@ -95,19 +95,12 @@ impl Kernel {
             false => Pipes::Exhausted,
         };
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut facts = KernelFacts {
-            pipes,
-            ..KernelFacts::default()
-        };
-        if refused.is_empty() {
-            return facts;
-        }
         let known = |scope, key| Some((scope, *refused.get(&key)?));
-        facts.refused = Mechanism::ALL.map(|mechanism| {
+        let refused = Mechanism::ALL.map(|mechanism| {
             let devices = Key::Devices(mechanism, source.device, sink.device);
             known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| known(Scope::Devices, devices))
         });
-        facts
+        KernelFacts { refused, pipes }
     }
 
     /// Plans a move by what is known of this kernel now ([`plan()`]). The same question may get
@@ -159,7 +152,8 @@ impl RelayPool {
     }
 
     pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
-        take(&self.pipes).map_or_else(|| self.open_pipe(), Ok)
+        let idle = lock(&self.pipes).pop();
+        idle.map_or_else(|| self.open_pipe(), Ok)
     }
 
     /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
@@ -182,7 +176,8 @@ impl RelayPool {
     }
 
     pub(crate) fn take_buffer(&self) -> Box<[u8]> {
-        take(&self.buffers).unwrap_or_else(|| vec![0; BUFFER_BYTES].into())
+        let idle = lock(&self.buffers).pop();
+        idle.unwrap_or_else(|| vec![0; BUFFER_BYTES].into())
     }
 
     pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
@@ -192,10 +187,6 @@ impl RelayPool {
 
 fn lock<T>(idle: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn take<T>(idle: &Mutex<Vec<T>>) -> Option<T> {
-    lock(idle).pop()
 }
 
 fn put<T>(idle: &Mutex<Vec<T>>, middle: T, max: usize) {

@@ -289,7 +289,15 @@ impl Outbox {
 
     /// Whether the body leaves with its head, should that become so much longer.
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
-        match self.joins_with(longer) && policy.allows(Mechanism::ReadWrite) {
+        let (Some(head), Some(Piece::Range(body)), 0) =
+            (self.pieces.front(), self.pieces.get(1), self.front_sent)
+        else {
+            return Joining::Apart;
+        };
+        // While a body is being read, what the head gains the body loses: the answer stays.
+        let joined = (head.len() + longer).saturating_add(body.len);
+        let fits = joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
+        match fits && !matches!(head, Piece::Range(_)) && policy.allows(Mechanism::ReadWrite) {
             true => Joining::Joined,
             false => Joining::Apart,
         }
@@ -338,19 +346,6 @@ impl Outbox {
                 },
             })
         })
-    }
-
-    fn joins_with(&self, longer: u64) -> bool {
-        let Some(Piece::Range(body)) = self.pieces.get(1) else {
-            return false;
-        };
-        let Some(Piece::Bytes(head) | Piece::Joined { bytes: head, .. }) = self.pieces.front()
-        else {
-            return false;
-        };
-        // While a body is being read, what the head gains the body loses: the answer stays.
-        let joined = (head.len() as u64 + longer).saturating_add(body.len);
-        self.front_sent == 0 && joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX)
     }
 
     /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
@@ -451,13 +446,7 @@ impl Outbox {
     /// Returns an error of the driver with the account up to now. `errno` is that of the call that
     /// failed, if one did.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
-        Error {
-            fault,
-            mechanism: Some(Mechanism::ReadWrite),
-            errno,
-            lost: 0,
-            account: Box::new(self.account.clone()),
-        }
+        Error::of_writing(fault, errno, &self.account)
     }
 
     /// Records how the transfer of a range ended ([`Transfer::finish`](crate::Transfer::finish)),

@@ -181,25 +181,11 @@ pub(crate) struct SignalGuard {
     guarded: Option<Guarded>,
 }
 
+#[derive(Debug)]
 struct Guarded {
     before: libc::sigset_t,
     /// The signal, if it was not pending already.
     ours: libc::sigset_t,
-}
-
-impl std::fmt::Debug for Guarded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Guarded")
-    }
-}
-
-/// A signal that a call towards a sink raises, and that ends the process by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeadlySignal {
-    /// SIGPIPE: the other end is closed.
-    Pipe,
-    /// SIGXFSZ: beyond the limit of file sizes.
-    FileSize,
 }
 
 /// A signal that calls may raise and that the program does not ignore.
@@ -208,11 +194,7 @@ pub(crate) struct UnignoredSignal(libc::c_int);
 
 impl UnignoredSignal {
     /// The signal, unless the program ignores it now.
-    pub(crate) fn unless_ignored(signal: DeadlySignal) -> Option<Self> {
-        let signal = match signal {
-            DeadlySignal::FileSize => libc::SIGXFSZ,
-            DeadlySignal::Pipe => libc::SIGPIPE,
-        };
+    pub(crate) fn unless_ignored(signal: libc::c_int) -> Option<Self> {
         (!is_ignored(signal)).then_some(Self(signal))
     }
 }

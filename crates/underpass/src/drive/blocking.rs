@@ -193,7 +193,7 @@ impl<'a> Driver<'a> {
         let _guard = SignalGuard::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
-                return end(transfer, buffers, self.kernel);
+                break;
             }
             match transfer.record(perform(op, &ends, &mut buffers, self.kernel)) {
                 Step::Wait(side) => {
@@ -205,8 +205,11 @@ impl<'a> Driver<'a> {
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        let _last = self.cancels(&transfer);
-        end(transfer, buffers, self.kernel)
+        if transfer.next_op().is_none() {
+            let _last = self.cancels(&transfer);
+        }
+        buffers.give_back(self.kernel);
+        transfer.finish()
     }
 
     fn cancels(&mut self, transfer: &Transfer) -> bool {
@@ -221,11 +224,6 @@ impl<'a> Driver<'a> {
             .as_mut()
             .is_some_and(|watch| watch(progress).is_break())
     }
-}
-
-fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Account, Error> {
-    buffers.give_back(kernel);
-    transfer.finish()
 }
 
 /// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.

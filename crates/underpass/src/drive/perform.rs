@@ -9,9 +9,9 @@ use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
 use crate::kernel::{Kernel, Pipe, probe};
-use crate::sys::{self, DeadlySignal, UnignoredSignal};
+use crate::sys::{self, UnignoredSignal};
 use crate::transfer::extents::BlockContent;
-use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
 /// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
@@ -60,16 +60,6 @@ impl RelayBuffers {
     fn held(&self) -> &[u8] {
         let buffer = self.buffer.as_deref().unwrap_or_default();
         &buffer[self.filled.clone()]
-    }
-
-    fn drop_zeros(&mut self, held: &BufferedBytes) -> u64 {
-        let zeros = held.run_of(BlockContent::Zeros, self.held());
-        self.filled.start += zeros;
-        zeros as u64
-    }
-
-    fn data_ahead(&self, held: &BufferedBytes) -> u64 {
-        held.run_of(BlockContent::Data, self.held()) as u64
     }
 
     fn read_out(&mut self, len: u64, kernel: &Kernel) -> CallResult {
@@ -147,8 +137,12 @@ pub fn perform(
         Op::Fill { through, from, len } => fill(through, input, from, len, buffers, kernel),
         Op::Drain { through, to, len } => drain(through, ends, to, len, buffers),
         Op::ReadOut { len } => buffers.read_out(len, kernel),
-        Op::DropZeros(held) => Ok(buffers.drop_zeros(&held)),
-        Op::DataAhead(held) => Ok(buffers.data_ahead(&held)),
+        Op::DropZeros(held) => {
+            let zeros = held.run_of(BlockContent::Zeros, buffers.held());
+            buffers.filled.start += zeros;
+            Ok(zeros as u64)
+        }
+        Op::DataAhead(held) => Ok(held.run_of(BlockContent::Data, buffers.held()) as u64),
         aside => ask(aside, input, output),
     }
 }
@@ -258,7 +252,7 @@ fn count(len: u64) -> usize {
 /// actions alone.
 pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
     UnignoredSignal::unless_ignored(match sink.has_offsets() {
-        true => DeadlySignal::FileSize,
-        false => DeadlySignal::Pipe,
+        true => libc::SIGXFSZ,
+        false => libc::SIGPIPE,
     })
 }

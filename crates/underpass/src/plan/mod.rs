@@ -288,9 +288,10 @@ fn admit<F, G>(
     kernel: &KernelFacts,
     policy: &Policy,
 ) -> Result<(), Reason> {
+    let asked = policy.choice == Choice::Only(mechanism)
+        || (mechanism == Mechanism::Clone && policy.cloning == Cloning::Always);
     match accepts(mechanism, &source.end, &sink.end) {
-        Err(reason) if reason.is_advice() && policy.choice == Choice::Only(mechanism) => (),
-        Err(reason) if reason.is_advice() && requires_clone(mechanism, policy) => (),
+        Err(reason) if reason.is_advice() && asked => (),
         otherwise => otherwise?,
     }
     if mechanism == Mechanism::Clone {
@@ -303,19 +304,14 @@ fn admit<F, G>(
     }
 }
 
-fn requires_clone(mechanism: Mechanism, policy: &Policy) -> bool {
-    mechanism == Mechanism::Clone && policy.cloning == Cloning::Always
-}
-
 fn allowed<F, G>(
     mechanism: Mechanism,
     source: &Source<F>,
     sink: &Sink<G>,
     policy: &Policy,
 ) -> Result<(), Reason> {
-    match policy.choice {
-        Choice::Only(only) if only != mechanism => return Err(Reason::NotAsked),
-        _ => (),
+    if !policy.allows(mechanism) {
+        return Err(Reason::NotAsked);
     }
     match (policy.cloning, mechanism) {
         (Cloning::Never, Mechanism::Clone | Mechanism::CopyRange) => {

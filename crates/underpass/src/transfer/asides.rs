@@ -84,21 +84,17 @@ impl Transfer {
 
     /// A clone is as long as the source was at that moment: the length of the sink.
     fn cloned(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
-        match (length, self.owed) {
-            (Ok(length), Owed::Exactly(total)) if length < total => {
-                self.account.moved(mechanism, length);
-                self.done = length;
-                self.fail(mechanism, Fault::Truncated, None)
-            }
-            (Ok(length), _) => {
-                self.account.moved(mechanism, length);
-                self.done = length;
-                self.owed = Owed::Exactly(length);
-                self.phase = Phase::Done;
-                Step::Done
-            }
-            (Err(errno), _) => self.fail(mechanism, Fault::Sink, Some(errno)),
+        let length = match length {
+            Ok(length) => length,
+            Err(errno) => return self.fail(mechanism, Fault::Sink, Some(errno)),
+        };
+        self.account.moved(mechanism, length);
+        self.done = length;
+        if self.total().is_some_and(|total| length < total) {
+            return self.fail(mechanism, Fault::Truncated, None);
         }
+        self.owed = Owed::Exactly(length);
+        self.finish_if_complete()
     }
 
     /// Records a result that locates data and holes, or moves the sink's position.

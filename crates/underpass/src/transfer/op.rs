@@ -232,16 +232,8 @@ impl Op {
 pub(crate) struct Relay {
     pipe: u64,
     buffer: u64,
-    pipe_drains: PipeDrains,
-}
-
-/// Where the pipe's bytes go next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum PipeDrains {
-    #[default]
-    ToSink,
-    /// The sink refused splice: they are read out and written.
-    ToBuffer,
+    /// The sink refused splice: what the pipe holds is read out and written.
+    reads_out: bool,
 }
 
 impl Relay {
@@ -252,7 +244,7 @@ impl Relay {
 
     /// The sink refused the pipe.
     pub(crate) fn read_out(&mut self) {
-        self.pipe_drains = PipeDrains::ToBuffer;
+        self.reads_out = true;
     }
 
     /// Bytes in the buffer that have not been written.
@@ -278,13 +270,13 @@ impl Relay {
         if self.pipe == 0 {
             return None;
         }
-        Some(match self.pipe_drains {
-            PipeDrains::ToSink => Op::Drain {
+        Some(match self.reads_out {
+            false => Op::Drain {
                 through: RelayBuffer::Pipe,
                 to,
                 len: self.pipe,
             },
-            PipeDrains::ToBuffer => Op::ReadOut {
+            true => Op::ReadOut {
                 len: self.pipe.min(BUFFER_BYTES as u64),
             },
         })

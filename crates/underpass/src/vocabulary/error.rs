@@ -74,6 +74,17 @@ pub struct Error {
 }
 
 impl Error {
+    /// Reading and writing failed, and nothing is between the sides.
+    pub(crate) fn of_writing(fault: Fault, errno: Option<Errno>, account: &Account) -> Self {
+        Self {
+            fault,
+            mechanism: Some(Mechanism::ReadWrite),
+            errno,
+            lost: 0,
+            account: Box::new(account.clone()),
+        }
+    }
+
     /// Returns the bytes that reached the sink, holes included: the range of the source up to there
     /// is done.
     pub fn moved(&self) -> u64 {

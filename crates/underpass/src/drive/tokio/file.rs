@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use ::tokio::io::Interest;
 use rustix::io::Errno;
 
-use super::sender::{Sender, StreamTransfer, Turn, errno_of, ready};
+use super::sender::{Sender, StreamTransfer, Turn, ready};
 use super::stream::{AlwaysReady, Stream};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
@@ -53,8 +53,7 @@ impl FileSender {
     /// # Errors
     /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
-        let file = file.as_fd().try_clone_to_owned();
-        let file = SharedFile::new(file.map_err(|error| errno_of(&error))?);
+        let file = SharedFile::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
         let mut outbox = Outbox::new();
         outbox.push(Piece::Range(FileRange { file, offset, len }));
         Ok(Self {
@@ -283,13 +282,7 @@ impl<F: AsFd> FileReceiver<F> {
             Verdict::Fatal(fault) => fault,
             _ => Fault::Sink,
         };
-        Err(Error {
-            fault,
-            mechanism: Some(Mechanism::ReadWrite),
-            errno: result.err(),
-            lost: 0,
-            account: Box::new(self.account.clone()),
-        })
+        Err(Error::of_writing(fault, result.err(), &self.account))
     }
 }
 

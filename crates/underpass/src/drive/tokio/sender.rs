@@ -1,7 +1,7 @@
 //! Sending what an outbox owes.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -273,9 +273,7 @@ impl Sender {
     ) -> Result<RangeTransfer, Errno> {
         let SocketFacts { end, raised } = match self.socket {
             Some(socket) => socket,
-            None => *self
-                .socket
-                .insert(SocketFacts::of(Endpoint::of(sink.descriptor())?)),
+            None => *self.socket.insert(SocketFacts::of(sink.descriptor())?),
         };
         let sink = Sink::of((), end);
         let source = range.source()?;
@@ -384,9 +382,10 @@ impl StreamTransfer {
 }
 
 impl SocketFacts {
-    fn of(end: Endpoint) -> Self {
+    fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let end = Endpoint::of(socket)?;
         let raised = raised_by(end.kind);
-        Self { end, raised }
+        Ok(Self { end, raised })
     }
 }
 
