@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::outbox::FileRange;
 use crate::shared_file::SharedFile;
-use crate::sys;
+use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::{
     Endpoint, EndpointKind, Owed, Sink, Source, Waits, Writes, within_offsets,
 };
@@ -107,12 +107,6 @@ impl<F: AsFd> Sink<F> {
         let end = Endpoint::of(&fd)?;
         Ok(Self { fd, end, to })
     }
-
-    /// The same as [`new`](Self::new) of a descriptor that was looked at just before. No system
-    /// call.
-    pub fn of(fd: F, end: Endpoint) -> Self {
-        Self { fd, end, to: 0 }
-    }
 }
 
 impl FileRange {
@@ -144,7 +138,9 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     Ok(match rustix::net::sockopt::socket_domain(fd)? {
         AddressFamily::UNIX => EndpointKind::Unix,
         AddressFamily::INET | AddressFamily::INET6 => {
-            if sys::tcp_ulp_is_tls(fd) {
+            let mut name = [0; 16];
+            let known = sys::option(fd, SocketOption::UpperProtocol, &mut name);
+            if known.is_ok() && name.starts_with(b"tls\0") {
                 EndpointKind::TcpKernelTls
             } else {
                 EndpointKind::Tcp

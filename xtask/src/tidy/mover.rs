@@ -14,12 +14,12 @@ const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel/` what the
+/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel.rs` what the
 /// kernel can do; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     UNSAFE_PLACE,
     "crates/underpass/src/drive/",
-    "crates/underpass/src/kernel/",
+    "crates/underpass/src/kernel.rs",
     "crates/underpass/src/probe.rs",
 ];
 
@@ -140,7 +140,7 @@ mod tests {
         for path in [
             "sys/tls.rs",
             "drive/tokio/mod.rs",
-            "kernel/mod.rs",
+            "kernel.rs",
             "probe.rs",
         ] {
             let path = format!("crates/underpass/src/{path}");
