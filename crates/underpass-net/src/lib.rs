@@ -22,9 +22,6 @@
 mod admission;
 mod connection;
 mod error;
-#[cfg(any(test, feature = "fuzz"))]
-#[doc(hidden)]
-pub mod fuzz;
 mod handover;
 mod limits;
 mod listen;
