@@ -24,7 +24,7 @@ use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::Occurrence;
 use crate::quota::shared::TooMany;
-use crate::shutdown::phase::ShutdownPhase;
+use crate::shutdown::ShutdownPhase;
 
 /// Why a connection is closed before the protocol sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,6 +108,8 @@ async fn check(connection: &mut Connection) -> Result<(), Rejected> {
             Err(TooMany) => return Err(Rejected::ClientLimit),
         };
     }
+    let permit = connection.permit.as_ref();
+    connection.rates = connection.worker.shared.rate_limiters(permit);
     Ok(())
 }
 

@@ -11,16 +11,11 @@
 //! Every wait ends: by what it waits for, by its deadline, or because the server stops.
 
 pub(crate) mod connector;
-pub(crate) mod deadline;
-pub(crate) mod frame;
 pub(crate) mod input;
 mod receive;
 mod send;
-pub(crate) mod set;
 pub(crate) mod socket;
-pub(crate) mod transport;
 pub(crate) mod wait;
-pub(crate) mod wake;
 pub(crate) mod worker_state;
 
 use std::future::{Future, poll_fn};
@@ -34,20 +29,17 @@ use tokio::io::Interest;
 use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
 
-use crate::connection::deadline::Deadline;
 use crate::connection::input::Input;
-use crate::connection::socket::PlainSocket;
-use crate::connection::transport::Transport;
-use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
-use crate::connection::wake::WakeHandle;
-use crate::connection::worker_state::WorkerState;
+use crate::connection::socket::Transport;
+use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
+use crate::connection::worker_state::{ConnectionGuard, WorkerState};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
-use crate::listen::config::ListenerAccess;
-use crate::listen::identity::ListenerIdentity;
+use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
-use crate::shutdown::phase::ShutdownPhase;
+use crate::quota::rate_limiter::RateLimiters;
+use crate::shutdown::ShutdownPhase;
 
 /// A connection that was accepted, or that this process has opened. Dropping it closes it.
 pub struct Connection {
@@ -59,14 +51,17 @@ pub struct Connection {
     listener: Option<Rc<ListenerIdentity>>,
     /// Where connections of a client are counted.
     pub(crate) permit: Option<ClientPermit>,
-    activity: PeerActivity,
+    /// The rates that it shares with others, if any is limited.
+    pub(crate) rates: Option<RateLimiters>,
     input: Input,
     last_read: LastRead,
-    deadline: Deadline,
+    wait: BoundedWait,
     wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
     min_rate_monitor: Option<MinRateMonitor>,
     pub(crate) worker: Rc<WorkerState>,
+    /// None for a connection that this process has opened.
+    guard: Option<ConnectionGuard>,
 }
 
 /// What is owed to the peer, and how it is sent.
@@ -95,23 +90,23 @@ pub enum LastRead {
 }
 
 impl Connection {
-    pub(crate) fn accepted(
-        socket: PlainSocket,
+    /// A connection that `listener` has accepted. Call it first thing in the connection's task.
+    pub(crate) async fn accepted(
+        transport: Transport,
         peer: PeerAddress,
         listener: Rc<ListenerIdentity>,
         worker: Rc<WorkerState>,
+        guard: ConnectionGuard,
     ) -> Connection {
-        let transport = Transport::Plain(socket);
+        guard.register_waker().await;
         let mut connection = Connection::new(transport, peer, worker);
         connection.listener = Some(listener);
+        connection.guard = Some(guard);
         connection
     }
 
-    pub(crate) fn new(
-        transport: Transport,
-        peer: PeerAddress,
-        worker: Rc<WorkerState>,
-    ) -> Connection {
+    fn new(transport: Transport, peer: PeerAddress, worker: Rc<WorkerState>) -> Connection {
+        let idle_timeout = worker.limits.idle_timeout;
         Connection {
             link: Box::new(Link {
                 transport,
@@ -122,13 +117,14 @@ impl Connection {
             client: None,
             listener: None,
             permit: None,
-            activity: PeerActivity::NothingReceived,
+            rates: None,
             input: Input::default(),
             last_read: LastRead::AtOnce,
-            deadline: Deadline::new(worker.limits.idle_timeout),
+            wait: BoundedWait::new(idle_timeout, PeerActivity::NothingReceived),
             wake: None,
             min_rate_monitor: None,
             worker,
+            guard: None,
         }
     }
 
@@ -195,12 +191,12 @@ impl Connection {
     /// Gives all following waits for the peer together `span`, counted from the first one that is
     /// not over at once. [`flush`](Connection::flush) has deadlines of its own.
     pub fn start_deadline(&mut self, span: Duration) {
-        self.deadline.start(span);
+        self.wait.start(span);
     }
 
     /// Like [`start_deadline`](Connection::start_deadline) with the time a connection may be idle.
     pub fn start_idle_deadline(&mut self) {
-        self.deadline.start(self.worker.limits.idle_timeout);
+        self.wait.start(self.worker.limits.idle_timeout);
     }
 
     /// Reads once: what is there, or what comes first. Cancel safe.
@@ -226,18 +222,13 @@ impl Connection {
             }
             polled
         });
-        let wait = BoundedWait {
-            deadline: &mut self.deadline,
-            connections: &self.worker.connections,
-            while_draining,
-            activity: self.activity,
-        };
-        let read = wait.until(read).await;
+        let connections = &self.worker.connections;
+        let read = self.wait.until(connections, while_draining, read).await;
         self.last_read = last_read;
         match read? {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
-                self.activity = PeerActivity::Received;
+                self.wait.activity = PeerActivity::Received;
                 Ok(ReadOutcome::Bytes)
             }
             Err(error) => Err(read_error(error)),
@@ -268,13 +259,8 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let wake = self.wake_handle();
         let work = pin!(unless_closed(&self.link.transport, wake.woken()));
-        let wait = BoundedWait {
-            deadline: &mut self.deadline,
-            connections: &self.worker.connections,
-            while_draining,
-            activity: self.activity,
-        };
-        wait.until(work).await?
+        let connections = &self.worker.connections;
+        self.wait.until(connections, while_draining, work).await?
     }
 
     /// Waits for `work` that the peer has asked for, unless the peer closes its side meanwhile. A
@@ -313,7 +299,7 @@ impl Connection {
         if self.link.transport.shutdown().is_err() {
             return;
         }
-        self.deadline.start(self.worker.limits.linger_timeout);
+        self.wait.start(self.worker.limits.linger_timeout);
         let mut left = self.worker.limits.linger_bytes_max;
         loop {
             left = left.saturating_sub(self.input.bytes().len());
@@ -361,7 +347,7 @@ async fn unless_closed<F: Future>(
     .await
 }
 
-pub(crate) fn read_error(error: io::Error) -> ConnectionError {
+fn read_error(error: io::Error) -> ConnectionError {
     match error.kind() {
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::BrokenPipe

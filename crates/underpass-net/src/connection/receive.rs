@@ -1,5 +1,7 @@
-//! Receiving a body of known length into a file, without passing user space where the kernel can.
+//! Receiving what has a known length: a frame into a buffer of its own, a body into a file, without
+//! passing user space where the kernel can.
 
+use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -7,13 +9,42 @@ use underpass::Fault;
 use underpass::drive::tokio::FileReceiver;
 use underpass::tcp::{Outstanding, Reached};
 
-use crate::connection::Connection;
-use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
+use crate::connection::input::FrameBuffer;
+use crate::connection::wait::{PeerActivity, WhileDraining};
+use crate::connection::worker_state::WorkerState;
+use crate::connection::{Connection, read_error};
 use crate::error::ConnectionError;
-use crate::limits::ConnectionLimits;
 use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
 
 impl Connection {
+    /// Receives the rest of a frame: what is in the input first, the others directly. The deadline
+    /// is the one that [`start_deadline`](Connection::start_deadline) has set. Cancel safe: `frame`
+    /// keeps what has arrived, and another call goes on.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Stopped`, `PeerGone` (also where the peer ends its side before the frame is
+    /// complete), `Read`.
+    pub async fn receive_frame(
+        &mut self,
+        frame: &mut FrameBuffer,
+        while_draining: WhileDraining,
+    ) -> Result<(), ConnectionError> {
+        let taken = frame.take(self.input.bytes());
+        self.input.consume(taken);
+        while frame.missing() > 0 {
+            let transport = &self.link.transport;
+            let read = poll_fn(|task| transport.poll_read(task, frame.room()));
+            let connections = &self.worker.connections;
+            match self.wait.until(connections, while_draining, read).await? {
+                Ok(0) => return Err(ConnectionError::PeerGone),
+                Ok(_) => self.wait.activity = PeerActivity::Received,
+                Err(error) => return Err(read_error(error)),
+            }
+            frame.leave_rest(&mut self.input);
+        }
+        Ok(())
+    }
+
     /// A receiver of a body of `length` bytes into `file`, from `offset` on. What of the body is in
     /// the input already is written to the file at once and consumed.
     ///
@@ -48,22 +79,19 @@ impl Connection {
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
         let (worker, transport) = (&*self.worker, &self.link.transport);
-        let mut rate = InboundRate::new(&worker.limits);
+        let mut rate = InboundRate::new(worker);
         while body.left() > 0 {
             let before = body.left();
             let span = rate.until_due();
-            self.deadline.start(span);
-            let wait = BoundedWait {
-                deadline: &mut self.deadline,
-                connections: &worker.connections,
-                while_draining,
-                activity: self.activity,
-            };
+            self.wait.start(span);
             let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
-            let turned = wait.until(turn).await;
+            let turned = self
+                .wait
+                .until(&worker.connections, while_draining, turn)
+                .await;
             let received = before - body.left();
             if received > 0 {
-                self.activity = PeerActivity::Received;
+                self.wait.activity = PeerActivity::Received;
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,
@@ -86,12 +114,12 @@ struct InboundRate {
 }
 
 impl InboundRate {
-    fn new(limits: &ConnectionLimits) -> InboundRate {
+    fn new(worker: &WorkerState) -> InboundRate {
         let monitor = |min_rate| MinRateMonitor::new(min_rate, Instant::now());
         InboundRate {
-            stall_timeout: limits.stall_timeout,
+            stall_timeout: worker.limits.stall_timeout,
             stalled: Duration::ZERO,
-            monitor: limits.min_rate().map(monitor),
+            monitor: worker.min_rate.map(monitor),
             received: 0,
         }
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::limits::ConnectionLimits;
 use crate::quota::client_table::{ClientPermit, ClientTable, PerClientLimits};
-use crate::quota::rate_limiter::RateLimiter;
+use crate::quota::rate_limiter::{RateLimiter, RateLimiters};
 
 /// The quotas that all workers share; empty unless a limit is configured.
 #[derive(Default)]
 pub(crate) struct SharedQuotas {
     clients: Option<Arc<ClientTable>>,
-    pub(crate) rate_limiter: Option<RateLimiter>,
+    rate_limiter: Option<Arc<RateLimiter>>,
 }
 
 /// The client has reached its connection limit.
@@ -21,7 +21,9 @@ impl SharedQuotas {
     pub(crate) fn new(limits: &ConnectionLimits) -> SharedQuotas {
         SharedQuotas {
             clients: PerClientLimits::by(limits).map(|each| Arc::new(ClientTable::new(each))),
-            rate_limiter: limits.rate_all_max.map(RateLimiter::new),
+            rate_limiter: limits
+                .rate_all_max
+                .map(|rate| Arc::new(RateLimiter::new(rate))),
         }
     }
 
@@ -31,6 +33,12 @@ impl SharedQuotas {
             return Ok(None);
         };
         clients.permit(client).map(Some).ok_or(TooMany)
+    }
+
+    /// The rate limiters of a connection of the client with `permit`.
+    pub(crate) fn rate_limiters(&self, permit: Option<&ClientPermit>) -> Option<RateLimiters> {
+        let client = permit.and_then(ClientPermit::rate_limiter);
+        RateLimiters::of([client, self.rate_limiter.as_ref()])
     }
 
     /// The quotas of a new generation: open connections are still counted, unless the limits have
