@@ -48,7 +48,7 @@ impl Connector {
     /// is used in the task of that connection.
     pub fn of(connection: &Connection) -> Connector {
         Connector {
-            worker: Rc::clone(&connection.worker),
+            worker: Rc::clone(connection.worker()),
         }
     }
 
@@ -72,7 +72,7 @@ impl Connector {
             Address::Unix(_) => PeerAddress::Unix,
         };
         let mut connection = Connection::new(transport, peer, Rc::clone(&self.worker));
-        connection.wait = wait;
+        connection.state.wait = wait;
         Ok(connection)
     }
 

@@ -29,18 +29,23 @@ impl Connection {
         frame: &mut FrameBuffer,
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
-        let taken = frame.take(self.input.bytes());
-        self.input.consume(taken);
+        let taken = frame.take(self.state.input.bytes());
+        self.state.input.consume(taken);
         while frame.missing() > 0 {
-            let transport = &self.link.transport;
+            let transport = &self.state.transport;
             let read = poll_fn(|task| transport.poll_read(task, frame.room()));
-            let connections = &self.worker.connections;
-            match self.wait.until(connections, while_draining, read).await? {
+            let connections = &self.state.worker.connections;
+            match self
+                .state
+                .wait
+                .until(connections, while_draining, read)
+                .await?
+            {
                 Ok(0) => return Err(ConnectionError::PeerGone),
-                Ok(_) => self.wait.activity = PeerActivity::Received,
+                Ok(_) => self.state.wait.activity = PeerActivity::Received,
                 Err(error) => return Err(read_error(error)),
             }
-            frame.leave_rest(&mut self.input);
+            frame.leave_rest(&mut self.state.input);
         }
         Ok(())
     }
@@ -56,12 +61,12 @@ impl Connection {
         offset: u64,
         length: u64,
     ) -> Result<FileReceiver<F>, ConnectionError> {
-        let input = self.input.bytes();
+        let input = self.state.input.bytes();
         let receiver = FileReceiver::after(input, file, offset, length);
         let receiver = receiver.map_err(ConnectionError::Move)?;
         // No more than the input has, which is memory.
         let consumed = usize::try_from(receiver.account().bytes()).unwrap_or(input.len());
-        self.input.consume(consumed);
+        self.state.input.consume(consumed);
         Ok(receiver)
     }
 
@@ -78,20 +83,21 @@ impl Connection {
         body: &mut FileReceiver<F>,
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
-        let (worker, transport) = (&*self.worker, &self.link.transport);
+        let (worker, transport) = (&*self.state.worker, &self.state.transport);
         let mut rate = InboundRate::new(worker);
         while body.left() > 0 {
             let before = body.left();
             let span = rate.until_due();
-            self.wait.start(span);
+            self.state.wait.start(span);
             let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
             let turned = self
+                .state
                 .wait
                 .until(&worker.connections, while_draining, turn)
                 .await;
             let received = before - body.left();
             if received > 0 {
-                self.wait.activity = PeerActivity::Received;
+                self.state.wait.activity = PeerActivity::Received;
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,

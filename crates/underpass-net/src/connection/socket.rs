@@ -81,15 +81,13 @@ impl Transport {
     /// Shuts down our side; the peer reads the end of the stream.
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         match self {
-            Transport::Plain(socket) => socket.shutdown(),
+            Transport::Plain(socket) => Ok(shutdown(socket, Shutdown::Write)?),
         }
     }
 
-    /// Makes closing reset the connection.
+    /// Makes closing reset the connection. A Unix socket has no reset: its peer reads an early end.
     pub(crate) fn set_reset(&self) -> io::Result<()> {
-        match self {
-            Transport::Plain(socket) => socket.set_reset(),
-        }
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 
     /// Waits until there may be something of `interest`.
@@ -217,16 +215,6 @@ impl PlainSocket {
     fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
         let (read, _) = recv(&self.descriptor, spare_capacity(room), RecvFlags::empty())?;
         Ok(read)
-    }
-
-    /// Shuts down our side; the peer reads the end of the stream.
-    pub(crate) fn shutdown(&self) -> io::Result<()> {
-        Ok(shutdown(&self.descriptor, Shutdown::Write)?)
-    }
-
-    /// Makes closing reset the connection. A Unix socket has no reset: its peer reads an early end.
-    pub(crate) fn set_reset(&self) -> io::Result<()> {
-        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 }
 

@@ -21,8 +21,8 @@ use underpass::{Kernel, Policy};
 
 use crate::limits::{ConnectionLimits, ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN};
 use crate::log_throttle::LogThrottle;
+use crate::quota::SharedQuotas;
 use crate::quota::min_rate::MinRate;
-use crate::quota::shared::SharedQuotas;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 
 /// What every connection of a worker uses and none owns.
@@ -53,8 +53,12 @@ impl WorkerState {
         shared: Arc<SharedQuotas>,
         shutdown: Shutdown,
     ) -> WorkerState {
+        let min_rate = MinRate {
+            bytes_per_second: limits.rate_min,
+            window: limits.rate_min_window,
+        };
         WorkerState {
-            min_rate: limits.min_rate(),
+            min_rate: (limits.rate_min > 0).then_some(min_rate),
             limits,
             connections,
             kernel: Kernel::probe(),

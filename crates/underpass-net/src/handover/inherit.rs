@@ -115,7 +115,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
         let message = peer_process.receive().map_err(failed)?;
         let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
         if text == END {
-            let listeners = Listeners::of(all);
+            let listeners = Listeners { all };
             return Ok((
                 Inherited {
                     activated,

@@ -54,7 +54,7 @@ fn pass_sockets(
     listeners: &Listeners,
     activated: &[ActivatedSocket],
 ) -> io::Result<()> {
-    for place in listeners.all() {
+    for place in &listeners.all {
         if matches!(place.identity.at, ListenAt::Systemd { .. }) {
             continue;
         }

@@ -29,7 +29,7 @@ use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 /// The listeners of a server. A duplicate refers to the same sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    all: Vec<Listener>,
+    pub(crate) all: Vec<Listener>,
 }
 
 /// The sockets of one address.
@@ -102,15 +102,6 @@ impl Listeners {
             )?;
         }
         Ok(Listeners { all })
-    }
-
-    /// The listeners that a predecessor has passed.
-    pub(crate) fn of(all: Vec<Listener>) -> Listeners {
-        Listeners { all }
-    }
-
-    pub(crate) fn all(&self) -> &[Listener] {
-        &self.all
     }
 
     /// Whether `at` is listened on.
@@ -433,7 +424,7 @@ mod tests {
         let nothing = Listeners::default();
         let before = both(&nothing);
         let addresses = |listeners: &Listeners| {
-            let all = listeners.all().iter();
+            let all = listeners.all.iter();
             all.map(|listener| listener.identity.address.clone())
                 .collect::<Vec<_>>()
         };

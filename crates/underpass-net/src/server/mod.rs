@@ -20,13 +20,12 @@ use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
 use crate::listen::address::Address;
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
-use crate::process::descriptors;
-use crate::quota::shared::SharedQuotas;
+use crate::process::resources;
+use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase};
-use crate::worker::ServerParts;
-use crate::worker::generation::prepare;
 use crate::worker::protocol::Protocol;
+use crate::worker::{ServerParts, prepare};
 
 /// A running server. Dropping it stops all workers at once.
 pub struct Server<S> {
@@ -178,7 +177,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         let wanted = &config.listeners;
         let listeners = Listeners::open(wanted, workers, limits, before, &self.activated)?;
         let limits = ConnectionLimits {
-            connections_max: descriptors::connections(limits).div_ceil(workers),
+            connections_max: resources::connections(limits).div_ceil(workers),
             ..limits.clone()
         };
         config.protocol.after_bind()?;

@@ -1,7 +1,6 @@
 //! Workers: threads that each accept and serve their own connections.
 
 pub(crate) mod accept;
-pub(crate) mod generation;
 pub(crate) mod listener;
 pub(crate) mod protocol;
 
@@ -23,7 +22,7 @@ use crate::error::Error;
 use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
 use crate::listen::address::PeerAddress;
 use crate::listen::listeners::AssignedSocket;
-use crate::quota::shared::SharedQuotas;
+use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
 use crate::worker::accept::{accept, take_rest};
@@ -41,16 +40,64 @@ pub(crate) struct ServerParts<P: Protocol> {
     pub(crate) phases: watch::Receiver<ShutdownPhase>,
 }
 
+/// Workers that were started together, with one configuration.
+#[derive(Debug)]
+pub(crate) struct Generation<S> {
+    pub(crate) threads: Vec<JoinHandle<S>>,
+    starts: Vec<mpsc::Sender<()>>,
+}
+
+/// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
+/// ready when this returns, and none takes any before [`Generation::go`].
+///
+/// # Errors
+/// [`Error::Worker`]; nothing is left running.
+pub(crate) fn prepare<P: Protocol>(
+    server: &ServerParts<P>,
+    shares: Vec<Vec<AssignedSocket>>,
+) -> Result<Generation<P::Summary>, Error> {
+    let (ready, prepared) = mpsc::channel();
+    let mut generation = Generation {
+        threads: Vec::with_capacity(shares.len()),
+        starts: Vec::with_capacity(shares.len()),
+    };
+    for (number, sockets) in shares.into_iter().enumerate() {
+        let (start, started) = mpsc::channel();
+        let worker = PreparedWorker {
+            server: server.clone(),
+            sockets,
+            ready: ready.clone(),
+            started,
+        };
+        generation.threads.push(worker.spawn(number)?);
+        generation.starts.push(start);
+    }
+    drop(ready);
+    for outcome in prepared {
+        outcome?;
+    }
+    Ok(generation)
+}
+
+impl<S> Generation<S> {
+    pub(crate) fn go(&mut self) {
+        for start in self.starts.drain(..) {
+            // A worker that is gone has panicked, which its thread reports.
+            let _ = start.send(());
+        }
+    }
+}
+
 /// A worker before it runs.
-pub(crate) struct PreparedWorker<P: Protocol> {
-    pub(crate) server: ServerParts<P>,
-    pub(crate) sockets: Vec<AssignedSocket>,
-    pub(crate) ready: mpsc::Sender<Result<(), Error>>,
-    pub(crate) started: mpsc::Receiver<()>,
+struct PreparedWorker<P: Protocol> {
+    server: ServerParts<P>,
+    sockets: Vec<AssignedSocket>,
+    ready: mpsc::Sender<Result<(), Error>>,
+    started: mpsc::Receiver<()>,
 }
 
 impl<P: Protocol> PreparedWorker<P> {
-    pub(crate) fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
+    fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
         thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || self.run())
