@@ -1,11 +1,11 @@
 //! Networks of trusted proxies, parsed from text.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use thiserror::Error;
 
 /// A network, an address, or all peers of Unix sockets: `10.0.0.0/8`, `::1`, `unix`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -18,7 +18,8 @@ pub enum Network {
 }
 
 /// Text that is not a network.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{0:?} is not a network; expected 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix")]
 pub struct UnknownNetwork(String);
 
 impl Network {
@@ -53,18 +54,6 @@ impl TryFrom<String> for Network {
         text.parse()
     }
 }
-
-impl fmt::Display for UnknownNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a network; expected 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownNetwork {}
 
 #[cfg(test)]
 mod tests {
