@@ -16,6 +16,7 @@ use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
+use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
@@ -24,14 +25,14 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::query::{ArchiveFormat, Query};
 use crate::request::range::{RangeSelection, select};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::{HttpVersion, Method};
-use crate::request::target::HttpTarget;
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
 use crate::site::resolve::Resolved;
 use crate::site::rules::{
     Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
-    SiteRules, SoughtPath, push_field,
+    SiteRules, SoughtPath,
 };
 
 /// What a request gets.

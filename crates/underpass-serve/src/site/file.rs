@@ -11,10 +11,11 @@ use underpass::SharedFile;
 use underpass::drive::tokio::read_cached;
 
 use crate::http::coding::Coding;
+use crate::http::fields::push_field;
 use crate::http::validator::{FileTime, Validators};
 use crate::limits::CONTENT_BYTES_MAX;
 use crate::request::path::SitePath;
-use crate::site::rules::{EtagRecipe, RepresentationHeaders, push_field};
+use crate::site::rules::{EtagRecipe, RepresentationHeaders};
 
 /// An open file under the path that led to it.
 #[derive(Clone, Debug)]

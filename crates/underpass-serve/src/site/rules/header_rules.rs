@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use super::field::{FieldName, FieldValue, push_field};
+use super::field::{FieldName, FieldValue};
 use super::pattern::Pattern;
+use crate::http::fields::push_field;
 
 /// `Cache-Control` for files by pattern; the first rule that matches a file decides.
 #[derive(Clone, Debug, Deserialize)]

@@ -3,7 +3,6 @@
 use super::compress::{Compressible, CompressionRules};
 use super::cors::CorsRules;
 use super::exposure::{Extras, Hidden, Symlinks, Visibility};
-use super::field::push_field;
 use super::header_rules::{CacheRule, HeaderRule, SecurityFields, SecurityOptions};
 use super::immutable::is_hash_named;
 use super::mime::MediaTypes;
@@ -12,6 +11,7 @@ use super::redirect::{MatchedRedirect, Redirect, RequestedPath, Rewrite, Rewritt
 use super::tries::{Candidate, TryRule};
 use super::url_path::FileName;
 use crate::http::coding::{Coding, is_compressed};
+use crate::http::fields::push_field;
 use crate::http::status::Status;
 use crate::http::validator::EtagRecipe;
 use crate::options::SiteOptions;
