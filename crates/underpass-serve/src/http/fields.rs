@@ -65,10 +65,10 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// Appends `Content-Disposition` (RFC 6266) for a file of this name that is to be saved. What cannot
-/// stand between quotes, or what browsers read in two ways, is a line below in the plain form, and
-/// stands in the extended one, which every browser prefers. A name that is not UTF-8 has its odd
-/// bytes replaced.
+/// Appends `Content-Disposition` (RFC 6266) for a file of this name that is to be saved. What
+/// cannot stand between quotes, or what browsers read in two ways, is a line below in the plain
+/// form, and stands in the extended one, which every browser prefers. A name that is not UTF-8 has
+/// its odd bytes replaced.
 pub(crate) fn push_attachment(head: &mut Vec<u8>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     head.extend_from_slice(b"\r\nContent-Disposition: attachment; filename=\"");

@@ -33,7 +33,7 @@ pub(crate) struct RequestHead<'b> {
     pub(crate) persistence: Persistence,
     pub(crate) framing: Framing,
     pub(crate) expect: Expectation,
-    pub(crate) conditions: Conditions<'b>,
+    pub(crate) conditions: Option<Conditions<'b>>,
     pub(crate) range: Option<Cow<'b, [u8]>>,
     /// The fields that nothing above was made of.
     pub(crate) fields: Fields<'b>,
@@ -216,13 +216,7 @@ fn parse<'b>(
         persistence: persistence(fields.connection.value(), line.version),
         framing,
         expect: expect(fields.expect.value(), line.version),
-        conditions: Conditions {
-            if_match: fields.if_match.take(),
-            if_none_match: fields.if_none_match.take(),
-            if_modified_since: fields.if_modified_since.take(),
-            if_unmodified_since: fields.if_unmodified_since.take(),
-            if_range: fields.if_range.take(),
-        },
+        conditions: fields.take_conditions(),
         range: fields.range.take(),
         fields,
     })
@@ -333,6 +327,17 @@ impl<'b> Fields<'b> {
             Err(httparse::Error::HeaderName) => Err(HttpError::bad("a field name is malformed")),
             _ => Err(HttpError::bad("a field value is malformed")),
         }
+    }
+
+    fn take_conditions(&mut self) -> Option<Conditions<'b>> {
+        let conditions = Conditions {
+            if_match: self.if_match.take(),
+            if_none_match: self.if_none_match.take(),
+            if_modified_since: self.if_modified_since.take(),
+            if_unmodified_since: self.if_unmodified_since.take(),
+            if_range: self.if_range.take(),
+        };
+        (conditions != Conditions::default()).then_some(conditions)
     }
 
     /// Compares lengths first, which decides for most names.

@@ -2,37 +2,26 @@
 //!
 //! Everything after opening is decided on the open descriptor, so nothing can change between
 //! looking and sending.
+//!
+//! Copies of a file in a content coding lie beside it: `app.js.br` for `app.js`. One that is older
+//! than the file was made of another state of it and is not used. What is beside a file is looked
+//! up when a client accepts that coding, and remembered, missing or not, for as long as the file is
+//! kept open; for each answer the copy is looked at anew, as the file is.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::SystemTime;
 
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
+use crate::http::coding::Coding;
 use crate::request::path::{PathForm, SitePath};
 use crate::site::beneath::{OPEN, open};
-use crate::site::file::SiteFile;
+use crate::site::file::{Precompressed, Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::RepresentationHeaders;
 use crate::site::sites::ServedSite;
-
-/// What a path leads to.
-#[derive(Debug)]
-pub(crate) enum Resolved {
-    File(SiteFile),
-    /// A folder that was asked for without its slash.
-    Folder(SitePath),
-    /// A folder, open: one without an index, or one that was asked for as itself.
-    NoIndex(SiteFolder),
-    /// Nothing that is served: no such name, hidden, no regular file, outside the root.
-    Nothing,
-    /// Permission is missing.
-    Forbidden,
-    /// Descriptors or memory are exhausted, or renames are faster than the resolution.
-    Busy(Errno),
-    /// The file system failed.
-    Failed(Errno),
-}
 
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
@@ -139,6 +128,51 @@ fn missing(errno: Errno) -> Resolved {
             Resolved::Busy(errno)
         }
         _ => Resolved::Failed(errno),
+    }
+}
+
+/// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
+pub(crate) fn precompressed(
+    site: &ServedSite,
+    file: &SiteFile,
+    coding: Coding,
+    now: SystemTime,
+) -> Option<SiteFile> {
+    let mut copies = file.state.copies.borrow_mut();
+    let copy = &mut copies[coding.index()];
+    copy.look_again(now);
+    if matches!(copy, Precompressed::Unknown) {
+        *copy = look_for(site, file, coding, now);
+    }
+    match copy {
+        Precompressed::There(state) if state.changed >= file.state.changed => Some(SiteFile {
+            path: file.path.with_suffix(coding.suffix()),
+            state: Rc::clone(state),
+            save_as: file.save_as.clone(),
+        }),
+        _ => None,
+    }
+}
+
+impl Precompressed {
+    fn look_again(&mut self, now: SystemTime) {
+        if let Precompressed::There(state) = self {
+            *self = match fstat(&state.descriptor) {
+                Ok(stat) if stat.st_nlink > 0 => {
+                    Precompressed::There(state.looked_at_again(&stat, now))
+                }
+                _ => Precompressed::Unknown,
+            };
+        }
+    }
+}
+
+fn look_for(site: &ServedSite, file: &SiteFile, coding: Coding, now: SystemTime) -> Precompressed {
+    let path = file.path.with_suffix(coding.suffix());
+    let label = |_: &[u8]| site.rules.label(file.path.bytes(), Some(coding));
+    match open_file(site, path, now, label) {
+        Resolved::File(copy) => Precompressed::There(copy.state),
+        _ => Precompressed::Missing,
     }
 }
 

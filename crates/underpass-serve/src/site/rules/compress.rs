@@ -83,16 +83,13 @@ impl CompressionRules {
         }
     }
 
-    pub(crate) fn is_off(&self) -> bool {
-        self.codings.is_empty()
-    }
-
     /// Whether files of this type are compressed; `no-transform` in `control` forbids it.
     pub(crate) fn is_for(&self, media: &MediaType, control: Option<&str>) -> Compressible {
         let named = media.name().to_ascii_lowercase();
         let stands = |patterns: &[MediaPattern]| patterns.iter().any(|of| of.matches(&named));
         let forbidden = control.is_some_and(forbids_changes);
-        match !self.is_off() && !forbidden && stands(&self.types) && !stands(&self.never) {
+        match !self.codings.is_empty() && !forbidden && stands(&self.types) && !stands(&self.never)
+        {
             true => Compressible::Yes,
             false => Compressible::No,
         }

@@ -24,10 +24,14 @@ pub(crate) struct SiteRules {
     pub(crate) fallback: Option<SitePath>,
     pub(crate) pretty: bool,
     pub(crate) symlinks: Symlinks,
+    /// Whether anything is sent in a content coding.
+    pub(crate) codes: bool,
     pub(crate) precompressed: Vec<Coding>,
     pub(crate) compress: CompressionRules,
     pub(crate) cors: Option<CorsRules>,
     pub(crate) extras: Extras,
+    /// Whether `?download` has an effect.
+    pub(crate) download: bool,
     /// What answers without a file have.
     pub(crate) plain_fields: Vec<u8>,
     /// The same, where the answer is about a file that may be there in several codings.
@@ -37,7 +41,6 @@ pub(crate) struct SiteRules {
     careful: SecurityOptions,
     etag: EtagRecipe,
     hidden: Hidden,
-    download: bool,
     immutable: bool,
     types: MediaTypes,
     cache: Vec<CacheRule>,
@@ -89,6 +92,7 @@ impl SiteRules {
             fallback: options.fallback.as_ref().map(|file| file.path().clone()),
             pretty: options.pretty,
             symlinks: options.symlinks,
+            codes,
             precompressed: options.precompressed.clone(),
             compress: CompressionRules::new(
                 &options.compress,
@@ -187,16 +191,6 @@ impl SiteRules {
         let by_origin = varies_by_origin(&self.cors);
         push_vary(&mut fields, &[own.varies_by, by_origin]);
         fields
-    }
-
-    /// Whether anything is sent in a content coding.
-    pub(crate) fn codes(&self) -> bool {
-        !self.precompressed.is_empty() || !self.compress.is_off()
-    }
-
-    /// Whether `?download` has an effect.
-    pub(crate) fn offers_downloads(&self) -> bool {
-        self.download
     }
 
     /// The page of a status.
