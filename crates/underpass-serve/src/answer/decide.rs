@@ -298,8 +298,8 @@ fn located(
         (None, RequestedPath::Tree(asked)) => (seek(path), Some(asked)),
         (None, RequestedPath::Alone) => (alone(path, rules, seek), None),
     };
-    match (found, &rules.fallback) {
-        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
+    match (found, &rules.options.fallback) {
+        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.path().clone()), None),
         (found, _) => (found, called),
     }
 }
@@ -374,7 +374,7 @@ fn of_file(
             Response::AwaitsHash(HashPurpose::Line(file, algorithm))
         });
     }
-    let file = match rules.download && request.parameters.download.is_some() {
+    let file = match rules.options.download && request.parameters.download.is_some() {
         true => file.into_download(),
         false => file,
     };
@@ -439,7 +439,7 @@ fn represented(
     }
     let acceptable = Acceptable::parse(request.accept_encoding);
     let copy = acceptable
-        .choices(&rules.precompressed)
+        .choices(&rules.options.precompressed)
         .find_map(|coding| lookup.precompressed(&file, coding));
     if let Some(copy) = copy {
         return Representation::Stored(copy);

@@ -38,7 +38,7 @@ pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
         name => name,
     };
     let flags = OPEN | OFlags::DIRECTORY;
-    let opened = open(site.root(), name, flags, site.rules.symlinks);
+    let opened = open(site.root(), name, flags, site.rules.options.symlinks);
     let opened = opened.and_then(|opened| SiteFolder::new(opened, site, path));
     opened.map_or_else(missing, Resolved::NoIndex)
 }
@@ -46,7 +46,7 @@ pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
 /// folder of the name.
 fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
-    let page = site.rules.pretty.then(|| path.with_suffix(".html"));
+    let page = site.rules.options.pretty.then(|| path.with_suffix(".html"));
     let found = at(site, path, now);
     match (found, page) {
         (found @ (Resolved::Folder(_) | Resolved::Nothing), Some(page)) => {
@@ -61,7 +61,7 @@ fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
 
 /// Opens the first index of a folder that is there; where none is, the folder.
 fn index(site: &ServedSite, folder: SitePath, now: SystemTime) -> Resolved {
-    for name in &site.rules.index {
+    for name in &site.rules.options.index {
         let index = folder.join(name.as_str().as_bytes(), PathForm::File);
         match at(site, index, now) {
             Resolved::Folder(_) | Resolved::Nothing => {}
@@ -83,7 +83,7 @@ pub(crate) fn open_file(
     now: SystemTime,
     label: impl FnOnce(&[u8]) -> RepresentationHeaders,
 ) -> Resolved {
-    match open(site.root(), path.bytes(), OPEN, site.rules.symlinks) {
+    match open(site.root(), path.bytes(), OPEN, site.rules.options.symlinks) {
         Ok(opened) => known(opened, path, now, label),
         Err(errno) => missing(errno),
     }
