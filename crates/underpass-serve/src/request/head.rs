@@ -282,28 +282,46 @@ pub(crate) enum Field<'b> {
     Several(Vec<u8>),
 }
 
-/// The fields that matter here, by name.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Fields<'b> {
-    pub(crate) host: Field<'b>,
-    pub(crate) content_length: Field<'b>,
-    pub(crate) transfer_encoding: Field<'b>,
-    pub(crate) connection: Field<'b>,
-    pub(crate) expect: Field<'b>,
-    pub(crate) range: Field<'b>,
-    pub(crate) if_match: Field<'b>,
-    pub(crate) if_none_match: Field<'b>,
-    pub(crate) if_modified_since: Field<'b>,
-    pub(crate) if_unmodified_since: Field<'b>,
-    pub(crate) if_range: Field<'b>,
-    pub(crate) accept: Field<'b>,
-    pub(crate) accept_encoding: Field<'b>,
-    pub(crate) want_repr_digest: Field<'b>,
-    pub(crate) origin: Field<'b>,
-    pub(crate) referer: Field<'b>,
-    pub(crate) user_agent: Field<'b>,
-    pub(crate) forwarded: Field<'b>,
-    pub(crate) x_forwarded_for: Field<'b>,
+/// Declares the fields that matter here, by name.
+macro_rules! fields {
+    ($($field:ident: $name:literal,)*) => {
+        /// The fields that matter here, by name.
+        #[derive(Debug, Default, Eq, PartialEq)]
+        pub(crate) struct Fields<'b> {
+            $(pub(crate) $field: Field<'b>,)*
+        }
+
+        impl<'b> Fields<'b> {
+            fn named(&mut self, name: &str) -> Option<&mut Field<'b>> {
+                $(if name.eq_ignore_ascii_case($name) {
+                    return Some(&mut self.$field);
+                })*
+                None
+            }
+        }
+    };
+}
+
+fields! {
+    host: "host",
+    content_length: "content-length",
+    transfer_encoding: "transfer-encoding",
+    connection: "connection",
+    expect: "expect",
+    range: "range",
+    if_match: "if-match",
+    if_none_match: "if-none-match",
+    if_modified_since: "if-modified-since",
+    if_unmodified_since: "if-unmodified-since",
+    if_range: "if-range",
+    accept: "accept",
+    accept_encoding: "accept-encoding",
+    want_repr_digest: "want-repr-digest",
+    origin: "origin",
+    referer: "referer",
+    user_agent: "user-agent",
+    forwarded: "forwarded",
+    x_forwarded_for: "x-forwarded-for",
 }
 
 impl<'b> Fields<'b> {
@@ -338,37 +356,6 @@ impl<'b> Fields<'b> {
             if_range: self.if_range.take(),
         };
         (conditions != Conditions::default()).then_some(conditions)
-    }
-
-    /// Compares lengths first, which decides for most names.
-    fn named(&mut self, name: &str) -> Option<&mut Field<'b>> {
-        let (wanted, field) = match name.len() {
-            4 => ("host", &mut self.host),
-            5 => ("range", &mut self.range),
-            6 if name.starts_with(['e', 'E']) => ("expect", &mut self.expect),
-            6 if name.starts_with(['o', 'O']) => ("origin", &mut self.origin),
-            6 => ("accept", &mut self.accept),
-            7 => ("referer", &mut self.referer),
-            8 if name.starts_with(['i', 'I']) && name.ends_with(['h', 'H']) => {
-                ("if-match", &mut self.if_match)
-            }
-            8 => ("if-range", &mut self.if_range),
-            9 => ("forwarded", &mut self.forwarded),
-            10 if name.starts_with(['u', 'U']) => ("user-agent", &mut self.user_agent),
-            10 => ("connection", &mut self.connection),
-            13 => ("if-none-match", &mut self.if_none_match),
-            14 => ("content-length", &mut self.content_length),
-            15 if name.starts_with(['x', 'X']) => ("x-forwarded-for", &mut self.x_forwarded_for),
-            15 => ("accept-encoding", &mut self.accept_encoding),
-            16 => ("want-repr-digest", &mut self.want_repr_digest),
-            17 if name.starts_with(['i', 'I']) => {
-                ("if-modified-since", &mut self.if_modified_since)
-            }
-            17 => ("transfer-encoding", &mut self.transfer_encoding),
-            19 => ("if-unmodified-since", &mut self.if_unmodified_since),
-            _ => return None,
-        };
-        name.eq_ignore_ascii_case(wanted).then_some(field)
     }
 }
 

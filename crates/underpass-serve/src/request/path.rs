@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::http::status::HttpError;
 
@@ -211,18 +211,11 @@ pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
 
 /// A value of a query, as forms write it. What is no escape stays as it is.
 pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let [first, after @ ..] = rest {
-        let (byte, after) = match (first, decode_first(rest)) {
-            (b'+', _) => (b' ', after),
-            (_, Ok(Some(decoded))) => decoded,
-            _ => (*first, after),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    decoded
+    let blanks: Vec<u8> = value
+        .iter()
+        .map(|&byte| if byte == b'+' { b' ' } else { byte })
+        .collect();
+    percent_decode(&blanks).collect()
 }
 
 /// The first byte that `raw` stands for, and what follows.

@@ -1,7 +1,5 @@
 //! Which files are compressed while they are sent.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use crate::http::coding::{Acceptable, Coding};
@@ -162,16 +160,6 @@ impl MediaPattern {
                 let rest = media.strip_prefix(&self.before);
                 rest.is_some_and(|rest| rest.ends_with(after.as_str()))
             }
-        }
-    }
-}
-
-impl fmt::Display for MediaPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.before)?;
-        match &self.after {
-            Some(after) => write!(f, "*{after}"),
-            None => Ok(()),
         }
     }
 }
