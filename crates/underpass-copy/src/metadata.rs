@@ -8,7 +8,6 @@
 //! everything else that decides who may do what is in place; times come last, since all of the
 //! others touch the file.
 
-mod acl;
 mod attributes;
 mod file_handle;
 #[cfg(test)]
@@ -21,7 +20,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
-use crate::fs::stat::file_type;
+use crate::fs::folder::file_type;
 use crate::options::{Preserve, PreserveLevel};
 use crate::report::problem::{ProblemKind, Severity};
 use file_handle::FileHandle;
@@ -244,7 +243,7 @@ impl MetadataCopy<'_> {
         if self.creation == Creation::Existing && self.mode == FinalMode::OfSource {
             // The new owner gets no more than both modes allow, and nobody else gets anything.
             // Where this fails, so does what follows.
-            let _ = acl::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
+            let _ = attributes::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
         }
         dest.chown(Some(user), group).map_err(|errno| {
             if matches!(errno, Errno::PERM | Errno::INVAL) {
@@ -309,7 +308,7 @@ impl MetadataCopy<'_> {
     ) {
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
-            (FinalMode::OfSource, Some(source)) => acl::copy(
+            (FinalMode::OfSource, Some(source)) => attributes::copy_lists(
                 source,
                 dest,
                 self.mode_of_source(dest, owner),
@@ -317,13 +316,15 @@ impl MetadataCopy<'_> {
             ),
             // What can't be read can't be granted either.
             (FinalMode::OfSource, None) => {
-                acl::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
+                attributes::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
             }
-            (FinalMode::OnlyThese(mode), _) => acl::set_only(dest, mode | self.inherited(dest)),
+            (FinalMode::OnlyThese(mode), _) => {
+                attributes::set_only(dest, mode | self.inherited(dest))
+            }
             (FinalMode::Changed { with, without }, _) => {
                 let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
                 let result = now.and_then(|now| dest.chmod((now | with) & !without));
-                acl::mode_error(result).into_iter().collect()
+                attributes::mode_error(result).into_iter().collect()
             }
         };
         if self.wishes.mode != PreserveLevel::BestEffort {

@@ -12,15 +12,12 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
-use crate::fs::folder::Folder;
-use crate::fs::stat::changed_at;
+use crate::fs::folder::{Folder, changed_at};
 use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
 use crate::options::{CopyOptions, Fsync, PreserveLevel};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::progress::CopyProgress;
-use crate::report::reporter::{EventBuffer, OrderedReporter};
-use crate::report::summary::{CopyEnd, CopySummary};
+use crate::report::reporter::{CopyEnd, CopyProgress, CopySummary, EventBuffer, OrderedReporter};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};

@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use rustix::fs::{FileType, Stat};
 
-use crate::entry::ExistingDestination;
-use crate::entry::same_file::{FilePair, Sameness, sameness};
-use crate::fs::stat::{file_type, is_folder};
+use crate::entry::DestinationFacts;
+use crate::entry::same_file::{Sameness, sameness};
+use crate::fs::folder::{file_type, is_folder};
 use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
     RemoveExisting,
 };
 use crate::report::problem::ProblemKind;
-use crate::tree::task::Role;
+use crate::tree::level::Role;
 
 /// What the options say of one entry.
 impl CopyOptions {
@@ -75,18 +75,6 @@ impl CopyOptions {
             OverwritePolicy::Keep | OverwritePolicy::Fail
         )
     }
-}
-
-/// What is known of an existing destination.
-#[derive(Clone, Debug)]
-pub(crate) struct DestinationFacts {
-    pub(crate) dest: ExistingDestination,
-    /// Source and destination, where they may be the same file.
-    pub(crate) pair: Option<FilePair>,
-    /// It is the copy of an earlier operand, and not to be overwritten by another one.
-    pub(crate) is_just_created: bool,
-    /// Its backup would replace the source.
-    pub(crate) backup_is_source: bool,
 }
 
 /// What becomes of an entry.
@@ -228,7 +216,7 @@ fn nanoseconds(stat: &Stat) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Replaced;
+    use crate::entry::{ExistingDestination, Replaced};
 
     fn stat(kind: FileType) -> Stat {
         let mut stat = rustix::fs::stat("/").expect("the root");

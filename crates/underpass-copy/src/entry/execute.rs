@@ -7,12 +7,13 @@ use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
 use rustix::io::Errno;
 use underpass::drive::blocking::SigxfszGuard;
 
-use crate::entry::decide::{Action, DestinationFacts, decide, refuse_source};
-use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
-use crate::entry::{file, look, special};
+use crate::entry::decide::{Action, decide, refuse_source};
+use crate::entry::{
+    Destination, DestinationFacts, Entry, EntryResult, ExistingDestination, Replaced, file, special,
+};
+use crate::fs::atomic_file::replace;
 use crate::fs::backup;
-use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
-use crate::fs::temporary::replace;
+use crate::fs::folder::{file_type, identity, is_folder, is_link, size};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
@@ -21,7 +22,7 @@ use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
-use crate::tree::task::Task;
+use crate::tree::level::Task;
 use crate::workers::pool::Batch;
 
 /// One of the threads that copy.
@@ -130,8 +131,8 @@ impl Entry<'_> {
     }
 
     fn admitted_source(&self) -> Result<Stat, Problem> {
-        let source = look::source(self)?;
-        let is_repeated = look::is_repeated(self, &source);
+        let source = self.look_at_source()?;
+        let is_repeated = self.is_repeated(&source);
         match refuse_source(&source, is_repeated, self.run.options) {
             Some(kind) => Err(self.refusal(kind)),
             None => Ok(source),
@@ -141,7 +142,7 @@ impl Entry<'_> {
     /// Decides what becomes of the destination, and renames or removes it where it has to go.
     fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Prepared, Problem> {
         let (run, task) = (self.run, self.task);
-        let facts = look::destination(self, source)?;
+        let facts = self.facts_of_destination(source)?;
         let action = decide(source, facts.as_ref(), run.options, task.role);
         let Some(DestinationFacts { dest, .. }) = facts else {
             return Ok(Prepared::To(Destination::New { backup: None }));

@@ -20,7 +20,7 @@ use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
 use crate::entry::{Destination, Entry, EntryResult};
 use crate::fs::fifo::{self, FifoWait};
-use crate::fs::stat::{file_type, identity, is_regular, size};
+use crate::fs::folder::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};

@@ -5,8 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, chmod, fstat, mkdirat, openat};
 
 use crate::entry::{Destination, Entry};
-use crate::fs::folder::{Folder, READ};
-use crate::fs::stat::identity;
+use crate::fs::folder::{Folder, READ, identity};
 use crate::metadata::{self, Creation};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;

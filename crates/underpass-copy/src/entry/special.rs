@@ -8,9 +8,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::Folder;
-use crate::fs::stat::file_type;
-use crate::fs::temporary::replace;
+use crate::fs::atomic_file::replace;
+use crate::fs::folder::{Folder, file_type};
 use crate::metadata::{self, Creation, MetadataTarget};
 use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
 use crate::report::event::EntryOutcome;

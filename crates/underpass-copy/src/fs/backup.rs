@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
 use rustix::io::Errno;
 
-use crate::fs::temporary::replace;
+use crate::fs::atomic_file::replace;
 use crate::options::Backup;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.

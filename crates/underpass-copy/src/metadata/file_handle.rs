@@ -8,8 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fs::folder::Folder;
-use crate::fs::stat::{file_type, identity};
+use crate::fs::folder::{Folder, file_type, identity};
 use crate::report::problem::{Problem, ProblemKind, Severity};
 
 /// A file whose metadata is read or set.

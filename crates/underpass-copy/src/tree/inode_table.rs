@@ -9,9 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, without_slashes};
-use crate::fs::stat::{Identity, identity};
+use crate::fs::folder::{Folder, Identity, PLACE, identity, joined, without_slashes};
 use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, wherever its folder is by now.

@@ -17,8 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::Stat;
 
-use crate::fs::folder::Folder;
-use crate::fs::path::{append, plain};
+use crate::fs::folder::{Folder, append, plain};
 use crate::metadata::Creation;
 use crate::report::reporter::SequenceNumber;
 
@@ -74,6 +73,27 @@ pub(crate) struct FolderFinish {
     pub(crate) narrowed: Option<u32>,
     /// Where problems of closing are reported.
     pub(crate) sequence: SequenceNumber,
+}
+
+/// A name to copy.
+pub(crate) struct Task {
+    pub(crate) level: Arc<Level>,
+    pub(crate) folders: Arc<FolderPair>,
+    pub(crate) source: CString,
+    pub(crate) dest: CString,
+    pub(crate) role: Role,
+    pub(crate) sequence: SequenceNumber,
+}
+
+/// Where a name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The command line.
+    Operand,
+    /// The command line, as source and destination: its backup is made, and nothing else.
+    OwnBackup,
+    /// A folder that is copied.
+    Inside,
 }
 
 impl Level {

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -12,21 +13,71 @@ use rustix::fs::{CWD, Mode, openat};
 use rustix::io::Errno;
 
 use crate::entry::execute::CopyWorker;
-use crate::entry::look;
 use crate::fs::backup;
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, split, without_slashes};
-use crate::fs::stat::{is_folder, is_regular};
+use crate::fs::folder::{Folder, PLACE, is_folder, is_regular, joined, split, without_slashes};
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::run::CopyRun;
-use crate::tree::level::{DestinationOrigin, FolderPair, Level};
-use crate::tree::task::{Role, Task};
+use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
+use crate::run::{CopyContext, CopyRun, SourceCount};
+use crate::tree::filter::NameFilter;
+use crate::tree::level::{DestinationOrigin, FolderPair, Level, Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
+use crate::workers::pool::WorkerPool;
+
+/// Copies `operands` as `options` say.
+///
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
+/// the target. Blocks until all is done, and continues after an error: each one is reported as a
+/// [`Problem`] and counted in the [`CopySummary`].
+pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
+    let jobs = options.jobs.map_or(1, NonZeroUsize::get);
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
+    let delivery = match jobs {
+        1 => Delivery::Immediate,
+        _ => Delivery::Ordered,
+    };
+    let reporter = OrderedReporter::new(context.observer, delivery);
+    let filter = match NameFilter::of(&options.filters) {
+        Ok(filter) => filter,
+        Err(why) => {
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
+            return reporter.finish();
+        }
+    };
+    let one = match options.target {
+        CopyTarget::Folder(_) => 1,
+        _ => 2,
+    };
+    let sources = match operands.len() > one {
+        true => SourceCount::IntoFolder,
+        false => SourceCount::One,
+    };
+    let run = CopyRun::new(
+        options,
+        context,
+        reporter,
+        WorkerPool::of(jobs),
+        filter,
+        sources,
+    );
+    std::thread::scope(|scope| {
+        // Where no more threads can be started, the others do it all.
+        let others = (1..jobs).map_while(|_| {
+            let work = || CopyWorker::of(&run).work();
+            std::thread::Builder::new().spawn_scoped(scope, work).ok()
+        });
+        let others = others.count();
+        copy_all(&CopyWorker::of(&run), operands);
+        for _ in 0..others {
+            run.pool.dismiss();
+        }
+    });
+    run.finish()
+}
 
 /// Copies all operands.
-pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
+fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     let run = worker.run;
     let (sources, to) = match targets(run.options, operands) {
         Ok(targets) => targets,
@@ -225,7 +276,7 @@ impl OperandWalk<'_> {
             worker.drain();
             self.in_progress.clear();
         }
-        let looked = || look::source(&worker.entry(&task));
+        let looked = || worker.entry(&task).look_at_source();
         let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
         if is_file {
             worker.submit([task].into());

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Mode, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, PLACE, READ};
-use crate::fs::path::append;
-use crate::fs::stat::is_folder;
+use crate::fs::folder::{Folder, PLACE, READ, append, is_folder};
 use crate::metadata::{self, Creation, MetadataTarget};
 use crate::report::event::{Event, EventDetail};
 use crate::report::problem::{Problem, ProblemKind};

@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::READ;
+use crate::fs::folder::{READ, append, file_type, size};
 use crate::fs::listing::Listing;
-use crate::fs::path::append;
-use crate::fs::stat::{file_type, size};
 use crate::options::{CopyOptions, CopyTarget, Dereference};
-use crate::report::progress::CopyProgress;
+use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
 
 /// Folders that are open at once. What is below is not counted.

@@ -14,18 +14,15 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use crate::entry::execute::{CopyWorker, EntryProgress};
 use crate::entry::folder::{FolderCopy, open_source};
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::{Folder, PLACE};
+use crate::fs::folder::{Folder, Identity, PLACE, append, file_type, identity, is_link, plain};
 use crate::fs::listing::Listing;
-use crate::fs::path::{append, plain};
-use crate::fs::stat::{Identity, file_type, identity, is_link};
 use crate::metadata::Creation;
 use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::CopyRun;
 use crate::tree::inode_table::KnownFolder;
-use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
-use crate::tree::task::{Role, Task};
+use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level, Role, Task};
 use crate::workers::pool::BATCH_MAX;
 
 /// Folders of the stack that stay open, two descriptors each.

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
-use crate::tree::task::Task;
+use crate::tree::level::Task;
 
 /// Batches in the queue. Each holds two descriptors of its folder at most.
 const QUEUE_MAX: usize = 64;
