@@ -170,7 +170,7 @@ impl Entry<'_> {
             true => folder.look_behind(name),
             false => folder.look_at(name),
         };
-        looked.map_err(|errno| Problem::failed(ProblemKind::Stat, self.source_shown(), errno))
+        looked.map_err(|errno| self.at_source(ProblemKind::Stat, errno))
     }
 
     /// Whether a source other than a folder is on the command line for the second time.
@@ -214,8 +214,7 @@ impl Entry<'_> {
         if is_fresh {
             return Ok(None);
         }
-        let failed =
-            |errno| Problem::failed(ProblemKind::StatDestination, self.dest_shown(), errno);
+        let failed = |errno| self.at_dest(ProblemKind::StatDestination, errno);
         let found = |stat, link| ExistingDestination {
             stat,
             link,

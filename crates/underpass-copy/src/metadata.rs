@@ -22,10 +22,10 @@ use rustix::io::Errno;
 
 use crate::fs::folder::file_type;
 use crate::options::{Preserve, PreserveLevel};
-use crate::report::problem::{ProblemKind, Severity};
+use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
-pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
+pub(crate) use file_handle::{Creation, MetadataTarget};
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +115,8 @@ fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
 /// Puts the metadata of `source`, whose state was `stat` when it was opened, on `dest`: owner, then
 /// extended attributes, ACLs and mode, then times. Where nothing is left to do no call is made.
 ///
-/// Goes on after an error, except where `dest` is not what was made: then it is left alone.
+/// Goes on after an error, except where `dest` is not what was made: then it is left alone. The
+/// problems that it returns have no path yet.
 pub(crate) fn preserve(
     source: MetadataTarget<'_>,
     stat: &Stat,
@@ -123,13 +124,14 @@ pub(crate) fn preserve(
     creation: Creation,
     wishes: &Preserve,
     process: &ProcessFacts,
-) -> Vec<MetadataError> {
-    let job = MetadataCopy {
+) -> Vec<Problem> {
+    let mut job = MetadataCopy {
         stat,
         creation,
         wishes,
         process,
         mode: FinalMode::of(stat, creation, wishes, process),
+        errors: Vec::new(),
     };
     if job.is_done() {
         return Vec::new();
@@ -138,12 +140,11 @@ pub(crate) fn preserve(
         Ok(dest) => dest,
         Err(error) => return vec![error],
     };
-    let mut errors = Vec::new();
-    let owner = job.set_owner(&dest, &mut errors);
-    job.set_all_of_source(source, &dest, owner, &mut errors);
-    job.set_times(&dest, &mut errors);
-    errors.dedup_by(|one, other| sound_alike(one, other));
-    errors
+    let owner = job.set_owner(&dest);
+    job.set_all_of_source(source, &dest, owner);
+    job.set_times(&dest);
+    job.errors.dedup_by(|one, other| sound_alike(one, other));
+    job.errors
 }
 
 /// What one copy is to get.
@@ -153,6 +154,7 @@ struct MetadataCopy<'a> {
     wishes: &'a Preserve,
     process: &'a ProcessFacts,
     mode: FinalMode,
+    errors: Vec<Problem>,
 }
 
 /// What is still to be done about permission bits.
@@ -220,7 +222,7 @@ impl MetadataCopy<'_> {
         self.wishes.context.is_wanted() && self.process.has_selinux
     }
 
-    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> OwnerState {
+    fn set_owner(&mut self, dest: &FileHandle<'_>) -> OwnerState {
         let wish = self.wishes.ownership;
         if !wish.is_wanted() {
             return OwnerState::Settled;
@@ -229,7 +231,8 @@ impl MetadataCopy<'_> {
             return OwnerState::Settled;
         };
         if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
-            errors.push(MetadataError::new(ProblemKind::Ownership, errno, call));
+            let problem = Problem::failed(ProblemKind::Ownership, "", errno);
+            self.errors.push(problem.by_call(call));
         }
         OwnerState::Refused
     }
@@ -256,55 +259,44 @@ impl MetadataCopy<'_> {
 
     /// What has to be read from the source: attributes, label, lists; and the mode with them.
     fn set_all_of_source(
-        &self,
+        &mut self,
         source: MetadataTarget<'_>,
         dest: &FileHandle<'_>,
         owner: OwnerState,
-        errors: &mut Vec<MetadataError>,
     ) {
         let reads =
             self.wishes.xattr.is_wanted() || self.wants_label() || self.mode == FinalMode::OfSource;
         let source = match reads.then(|| FileHandle::on_source(source, self.stat)) {
             Some(Ok(source)) => Some(source),
             Some(Err(error)) => {
-                errors.push(error);
+                self.errors.push(error);
                 None
             }
             None => None,
         };
         if let Some(source) = &source {
-            self.set_attributes(source, dest, errors);
+            self.set_attributes(source, dest);
         }
-        self.set_mode(source.as_ref(), dest, owner, errors);
+        self.set_mode(source.as_ref(), dest, owner);
     }
 
-    fn set_attributes(
-        &self,
-        source: &FileHandle<'_>,
-        dest: &FileHandle<'_>,
-        errors: &mut Vec<MetadataError>,
-    ) {
+    fn set_attributes(&mut self, source: &FileHandle<'_>, dest: &FileHandle<'_>) {
         if self.wishes.xattr.is_wanted() {
-            let label = if self.wants_label() {
-                attributes::ContextHandling::Left
-            } else {
-                attributes::ContextHandling::Copied
-            };
-            let found = attributes::copy_all(source, dest, label);
-            errors.extend(to_tell(self.wishes.xattr, found));
+            let elsewhere = self.wants_label().then_some(attributes::SELINUX);
+            let found = attributes::copy_all(source, dest, elsewhere);
+            self.errors.extend(to_tell(self.wishes.xattr, found));
         }
         if self.wants_label() {
             let found = attributes::copy_label(source, dest);
-            errors.extend(to_tell(self.wishes.context, found));
+            self.errors.extend(to_tell(self.wishes.context, found));
         }
     }
 
     fn set_mode(
-        &self,
+        &mut self,
         source: Option<&FileHandle<'_>>,
         dest: &FileHandle<'_>,
         owner: OwnerState,
-        errors: &mut Vec<MetadataError>,
     ) {
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
@@ -328,7 +320,7 @@ impl MetadataCopy<'_> {
             }
         };
         if self.wishes.mode != PreserveLevel::BestEffort {
-            errors.extend(found);
+            self.errors.extend(found);
         }
     }
 
@@ -350,13 +342,14 @@ impl MetadataCopy<'_> {
         }
     }
 
-    fn set_times(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) {
+    fn set_times(&mut self, dest: &FileHandle<'_>) {
         let wish = self.wishes.timestamps;
         if !wish.is_wanted() {
             return;
         }
         if let (Err(errno), PreserveLevel::Required) = (dest.set_times(self.stat), wish) {
-            errors.push(MetadataError::new(ProblemKind::Times, errno, "utimensat"));
+            self.errors
+                .push(Problem::failed(ProblemKind::Times, "", errno));
         }
     }
 }
@@ -376,11 +369,11 @@ pub(crate) fn set_times_of_link(
 }
 
 /// The errors to report about attributes that are preserved at this level.
-fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
+fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
     match wish {
         PreserveLevel::Required => (),
         PreserveLevel::Warn => {
-            errors.retain(|error| error.errno != Errno::OPNOTSUPP);
+            errors.retain(|error| error.errno != Some(Errno::OPNOTSUPP));
             for error in &mut errors {
                 error.severity = Severity::Warning;
             }
@@ -391,11 +384,10 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataE
 }
 
 /// Whether two errors have the same message.
-fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
-    let is_mode =
-        |error: &MetadataError| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
+fn sound_alike(one: &Problem, other: &Problem) -> bool {
+    let is_mode = |error: &Problem| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
     let same_what = one.kind == other.kind || (is_mode(one) && is_mode(other));
-    same_what && one.errno == other.errno && one.attribute == other.attribute
+    same_what && one.errno == other.errno && one.other == other.other
 }
 
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes

@@ -46,7 +46,8 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) process: ProcessFacts,
     pub(crate) filter: Option<NameFilter>,
     pub(crate) throttle: Option<Throttle>,
-    pub(crate) pool: WorkerPool,
+    /// The other workers, if there are any.
+    pub(crate) pool: Option<WorkerPool>,
     pub(crate) sources: SourceCount,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
@@ -71,7 +72,7 @@ impl<'a> CopyRun<'a> {
         options: &'a CopyOptions,
         context: CopyContext<'a>,
         reporter: OrderedReporter<'a>,
-        pool: WorkerPool,
+        pool: Option<WorkerPool>,
         filter: Option<NameFilter>,
         sources: SourceCount,
     ) -> Self {
@@ -110,8 +111,9 @@ impl<'a> CopyRun<'a> {
         (events, shown): (&mut EventBuffer<'_>, &dyn Fn() -> OsString),
     ) {
         let wishes = &self.options.preserve;
-        for error in metadata::preserve(source, stat, dest, creation, wishes, &self.process) {
-            events.problem(error.at(shown()));
+        for problem in metadata::preserve(source, stat, dest, creation, wishes, &self.process) {
+            let path = shown();
+            events.problem(Problem { path, ..problem });
         }
     }
 

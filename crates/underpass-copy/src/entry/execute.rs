@@ -23,7 +23,7 @@ use crate::report::reporter::EventBuffer;
 use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
 use crate::tree::level::Task;
-use crate::workers::pool::Batch;
+use crate::workers::pool::{Batch, WorkerPool};
 
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
@@ -39,17 +39,6 @@ pub(crate) enum EntryProgress {
     Folder(Box<(Stat, Destination)>),
 }
 
-/// Where the copy goes, if there is to be one.
-enum Prepared {
-    To(Destination),
-    /// The destination stays.
-    Kept,
-    /// The user declined to overwrite it.
-    Declined,
-    /// It is the same already.
-    Same,
-}
-
 impl<'a> CopyWorker<'a> {
     /// The calling thread.
     pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
@@ -60,18 +49,23 @@ impl<'a> CopyWorker<'a> {
     }
 
     /// Copies entries that other workers hand out, until it is dismissed.
-    pub(crate) fn work(&self) {
-        self.run.pool.work(&|task| self.copy(task));
+    pub(crate) fn work(&self, pool: &WorkerPool) {
+        pool.work(&|task| self.copy(task));
     }
 
     /// Has entries of one folder copied, by any worker.
     pub(crate) fn submit(&self, batch: Batch) {
-        self.run.pool.submit(batch, &|task| self.copy(task));
+        match &self.run.pool {
+            Some(pool) => pool.submit(batch, &|task| self.copy(task)),
+            None => batch.into_iter().for_each(|task| self.copy(task)),
+        }
     }
 
     /// Blocks until all submitted entries are copied, and helps.
     pub(crate) fn drain(&self) {
-        self.run.pool.drain(&|task| self.copy(task));
+        if let Some(pool) = &self.run.pool {
+            pool.drain(&|task| self.copy(task));
+        }
     }
 
     pub(crate) fn entry<'t>(&'t self, task: &'t Task) -> Entry<'t> {
@@ -108,18 +102,11 @@ impl Entry<'_> {
             }
         };
         let result = match self.make_way(&source, events) {
-            Ok(Prepared::To(dest)) if is_folder(&source) => {
+            Ok(Some(dest)) if is_folder(&source) => {
                 return EntryProgress::Folder(Box::new((source, dest)));
             }
-            Ok(Prepared::To(dest)) => self.create(&source, dest, events),
-            Ok(way) => {
-                if !matches!(way, Prepared::Same) {
-                    events.counts.skipped += 1;
-                    events.counts.declined += u64::from(matches!(way, Prepared::Declined));
-                    self.skipped(&source, events);
-                }
-                Ok(EntryResult::of(EntryOutcome::Skipped))
-            }
+            Ok(Some(dest)) => self.create(&source, dest, events),
+            Ok(None) => Ok(EntryResult::of(EntryOutcome::Skipped)),
             Err(problem) => Err(problem),
         };
         let result = result.unwrap_or_else(|problem| {
@@ -140,32 +127,41 @@ impl Entry<'_> {
     }
 
     /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Prepared, Problem> {
+    /// Returns where the copy goes, if there is to be one.
+    fn make_way(
+        &self,
+        source: &Stat,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<Option<Destination>, Problem> {
         let (run, task) = (self.run, self.task);
         let facts = self.facts_of_destination(source)?;
         let action = decide(source, facts.as_ref(), run.options, task.role);
         let Some(DestinationFacts { dest, .. }) = facts else {
-            return Ok(Prepared::To(Destination::New { backup: None }));
+            return Ok(Some(Destination::New { backup: None }));
         };
         let action = match action {
             Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
-            Action::Ask(_) => return Ok(Prepared::Declined),
+            Action::Ask(_) => {
+                events.counts.declined += 1;
+                return Ok(self.skipped(source, events));
+            }
             action => action,
         };
         let is_real = !run.options.dry_run;
         let folder = task.folders.dest.fd();
-        let failed = |errno| Problem::failed(ProblemKind::Backup, self.dest_shown(), errno);
+        let failed = |errno| self.at_dest(ProblemKind::Backup, errno);
         let existing = |replaced| {
             let dest = ExistingDestination { replaced, ..dest };
-            Ok(Prepared::To(Destination::Existing(Box::new(dest))))
+            Ok(Some(Destination::Existing(Box::new(dest))))
         };
-        let new = |backup| Ok(Prepared::To(Destination::New { backup }));
+        let new = |backup| Ok(Some(Destination::New { backup }));
         match action {
-            Action::Nothing => Ok(Prepared::Same),
-            Action::Keep => Ok(Prepared::Kept),
-            Action::KeepLinked => self
-                .keep_linked(source, &dest.stat)
-                .map(|()| Prepared::Kept),
+            Action::Nothing => Ok(None),
+            Action::Keep => Ok(self.skipped(source, events)),
+            Action::KeepLinked => {
+                self.keep_linked(source, &dest.stat)?;
+                Ok(self.skipped(source, events))
+            }
             Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
             Action::Replace => existing(Replaced::Discarded),
@@ -220,11 +216,7 @@ impl Entry<'_> {
                 Ok(())
             }
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Problem::failed(
-                ProblemKind::Remove,
-                self.dest_shown(),
-                errno,
-            )),
+            Err(errno) => Err(self.at_dest(ProblemKind::Remove, errno)),
         }
     }
 
@@ -345,7 +337,7 @@ impl Entry<'_> {
             linked => linked,
         };
         linked.map_err(|errno| {
-            let problem = Problem::failed(ProblemKind::CreateHardLink, self.dest_shown(), errno);
+            let problem = self.at_dest(ProblemKind::CreateHardLink, errno);
             problem.with_other(copied.shown())
         })
     }
@@ -367,7 +359,7 @@ impl Entry<'_> {
         if self.is_operand()
             && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
         {
-            events.problem(Problem::failed(ProblemKind::Sync, self.dest_shown(), errno));
+            events.problem(self.at_dest(ProblemKind::Sync, errno));
         }
     }
 
@@ -381,13 +373,7 @@ impl Entry<'_> {
                 dest: self.dest_shown(),
             }),
             Ok(()) => (),
-            Err(errno) => {
-                events.problem(Problem::failed(
-                    ProblemKind::Restore,
-                    self.dest_shown(),
-                    errno,
-                ));
-            }
+            Err(errno) => events.problem(self.at_dest(ProblemKind::Restore, errno)),
         }
     }
 
@@ -401,7 +387,9 @@ impl Entry<'_> {
         }
     }
 
-    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+    /// Reports that the destination stays: there is to be no copy.
+    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
+        events.counts.skipped += 1;
         self.run.context.progress.passed_over(source);
         if events.wants(EventDetail::Changes) {
             events.push(Event::Skipped {
@@ -409,6 +397,7 @@ impl Entry<'_> {
                 dest: self.dest_shown(),
             });
         }
+        None
     }
 
     /// Reports what has become of an entry.

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::file_handle::{FileHandle, MetadataError};
-use crate::report::problem::ProblemKind;
+use super::file_handle::FileHandle;
+use crate::report::problem::{Problem, ProblemKind};
 
 /// What nearly every list and value fits into.
 const USUAL_BYTES: usize = 1 << 10;
@@ -17,34 +17,29 @@ const USUAL_BYTES: usize = 1 << 10;
 /// `XATTR_SIZE_MAX`; xattr(7)).
 const MOST_BYTES: usize = 64 << 10;
 
-const SELINUX: &CStr = c"security.selinux";
-
-/// What becomes of the security context among the attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ContextHandling {
-    /// It is an attribute like the others.
-    Copied,
-    /// It is seen to elsewhere.
-    Left,
-}
+/// The security context.
+pub(super) const SELINUX: &CStr = c"security.selinux";
 
 /// Copies all attributes but those that make up the mode, and those that belong to a file system
-/// rather than to a file. Others that `dest` has stay.
+/// rather than to a file, and but `elsewhere`, which is seen to elsewhere. Others that `dest` has
+/// stay.
 pub(super) fn copy_all(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
-    label: ContextHandling,
-) -> Vec<MetadataError> {
+    elsewhere: Option<&CStr>,
+) -> Vec<Problem> {
     let mut buffer = vec![0; USUAL_BYTES];
     let names = match read(&mut buffer, |buffer| source.list(buffer)) {
         Ok(names) => names.to_vec(),
         Err(errno) if is_unsupported(errno) => return Vec::new(),
-        Err(errno) => return vec![MetadataError::new(ProblemKind::Xattr, errno, "flistxattr")],
+        Err(errno) => {
+            return vec![Problem::failed(ProblemKind::Xattr, "", errno).by_call("flistxattr")];
+        }
     };
     let mut errors = Vec::new();
     let names = names.split_inclusive(|&byte| byte == 0);
     for name in names.filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
-        if stays(name.to_bytes()) || (label == ContextHandling::Left && name == SELINUX) {
+        if stays(name.to_bytes()) || elsewhere == Some(name) {
             continue;
         }
         if let Err(error) = copy(source, dest, name, ProblemKind::Xattr, &mut buffer) {
@@ -55,19 +50,20 @@ pub(super) fn copy_all(
 }
 
 /// Copies the security context; a source that has none gives none.
-pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<MetadataError> {
+pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<Problem> {
     let mut buffer = vec![0; USUAL_BYTES];
     let copied = copy(source, dest, SELINUX, ProblemKind::Context, &mut buffer);
     copied.err().into_iter().collect()
 }
 
 /// Where attributes are not supported at all it is said once, and of no attribute in particular.
-fn note(errors: &mut Vec<MetadataError>, error: MetadataError) {
-    if !is_unsupported(error.errno) {
+fn note(errors: &mut Vec<Problem>, error: Problem) {
+    let is_unsupported = |error: &Problem| error.errno.is_some_and(is_unsupported);
+    if !is_unsupported(&error) {
         errors.push(error);
-    } else if !errors.iter().any(|other| is_unsupported(other.errno)) {
-        errors.push(MetadataError {
-            attribute: None,
+    } else if !errors.iter().any(is_unsupported) {
+        errors.push(Problem {
+            other: None,
             ..error
         });
     }
@@ -79,18 +75,14 @@ fn copy(
     name: &CStr,
     kind: ProblemKind,
     buffer: &mut Vec<u8>,
-) -> Result<(), MetadataError> {
-    let error = |errno, call| MetadataError {
-        attribute: Some(OsStr::from_bytes(name.to_bytes()).into()),
-        ..MetadataError::new(kind.clone(), errno, call)
-    };
+) -> Result<(), Problem> {
+    let attribute = OsStr::from_bytes(name.to_bytes());
+    let error = |errno| Problem::failed(kind.clone(), "", errno).with_other(attribute);
     match read(buffer, |buffer| source.get(name, buffer)) {
-        Ok(value) => dest
-            .set(name, value)
-            .map_err(|errno| error(errno, "fsetxattr")),
+        Ok(value) => dest.set(name, value).map_err(error),
         // Removed since it was listed.
         Err(Errno::NODATA) => Ok(()),
-        Err(errno) => Err(error(errno, "fgetxattr")),
+        Err(errno) => Err(error(errno).by_call("fgetxattr")),
     }
 }
 
@@ -142,7 +134,7 @@ pub(super) fn copy_lists(
     dest: &FileHandle<'_>,
     mode: u32,
     kind: FileType,
-) -> Vec<MetadataError> {
+) -> Vec<Problem> {
     let mut errors = copy_access(source, dest, mode);
     if kind == FileType::Directory {
         errors.extend(copy_default(source, dest));
@@ -152,7 +144,7 @@ pub(super) fn copy_lists(
 
 /// Sets a mode and removes the access control list. The list goes first, and in one step with the
 /// permission bits: at no time anybody has more rights than before and after.
-pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
+pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<Problem> {
     let has_list =
         !matches!(dest.get(ACCESS, &mut [0; USUAL_ACL_BYTES]), Err(errno) if is_none(errno));
     let removed = if has_list {
@@ -160,38 +152,43 @@ pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
     } else {
         Ok(())
     };
-    let listed = removed.map_err(|errno| MetadataError::new(ProblemKind::Acl, errno, "fsetxattr"));
+    let listed = removed.map_err(acl_error);
     let chmodded = mode_error(dest.chmod(mode));
     listed.err().into_iter().chain(chmodded).collect()
 }
 
-pub(super) fn mode_error(result: Result<(), Errno>) -> Option<MetadataError> {
-    let error = |errno| MetadataError::new(ProblemKind::Mode, errno, "fchmod");
+pub(super) fn mode_error(result: Result<(), Errno>) -> Option<Problem> {
+    let error = |errno| Problem::failed(ProblemKind::Mode, "", errno);
     result.err().map(error)
 }
 
-fn copy_access(source: &FileHandle<'_>, dest: &FileHandle<'_>, mode: u32) -> Vec<MetadataError> {
+fn acl_error(errno: Errno) -> Problem {
+    Problem::failed(ProblemKind::Acl, "", errno)
+}
+
+fn copy_access(source: &FileHandle<'_>, dest: &FileHandle<'_>, mode: u32) -> Vec<Problem> {
     let mut buffer = vec![0; USUAL_ACL_BYTES];
     let list = match read(&mut buffer, |buffer| source.get(ACCESS, buffer)) {
         Ok(list) => list,
         Err(errno) if is_none(errno) => return set_only(dest, mode),
         Err(errno) => {
-            let error = MetadataError::new(ProblemKind::Acl, errno, "fgetxattr");
             let more = set_only(dest, mode & !0o070);
-            return [error].into_iter().chain(more).collect();
+            return [acl_error(errno).by_call("fgetxattr")]
+                .into_iter()
+                .chain(more)
+                .collect();
         }
     };
     match dest.set(ACCESS, list) {
         Ok(()) => mode_error(dest.chmod(mode)).into_iter().collect(),
         Err(errno) => {
-            let error = MetadataError::new(ProblemKind::Acl, errno, "fsetxattr");
             let more = set_only(dest, mode & !0o070 | group_bits(list) & mode);
-            [error].into_iter().chain(more).collect()
+            [acl_error(errno)].into_iter().chain(more).collect()
         }
     }
 }
 
-fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<MetadataError> {
+fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<Problem> {
     let mut buffer = vec![0; USUAL_ACL_BYTES];
     let (result, call) = match read(&mut buffer, |buffer| source.get(DEFAULT, buffer)) {
         Ok(list) => (dest.set(DEFAULT, list), "fsetxattr"),
@@ -201,8 +198,7 @@ fn copy_default(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Option<Metada
         },
         Err(errno) => (Err(errno), "fgetxattr"),
     };
-    let error = |errno| MetadataError::new(ProblemKind::Acl, errno, call);
-    result.err().map(error)
+    result.err().map(|errno| acl_error(errno).by_call(call))
 }
 
 fn is_none(errno: Errno) -> bool {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, openat};
+use rustix::fs::{CWD, Mode, openat, stat};
 use rustix::io::Errno;
 
 use crate::entry::execute::CopyWorker;
@@ -31,20 +31,6 @@ use crate::workers::pool::WorkerPool;
 /// the target. Blocks until all is done, and continues after an error: each one is reported as a
 /// [`Problem`] and counted in the [`CopySummary`].
 pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
-    let jobs = options.jobs.map_or(1, NonZeroUsize::get);
-    let jobs = jobs.min(CopyOptions::JOBS_MAX);
-    let delivery = match jobs {
-        1 => Delivery::Immediate,
-        _ => Delivery::Ordered,
-    };
-    let reporter = OrderedReporter::new(context.observer, delivery);
-    let filter = match NameFilter::of(&options.filters) {
-        Ok(filter) => filter,
-        Err(why) => {
-            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
-            return reporter.finish();
-        }
-    };
     let one = match options.target {
         CopyTarget::Folder(_) => 1,
         _ => 2,
@@ -53,27 +39,51 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         true => SourceCount::IntoFolder,
         false => SourceCount::One,
     };
-    let run = CopyRun::new(
-        options,
-        context,
-        reporter,
-        WorkerPool::of(jobs),
-        filter,
-        sources,
-    );
+    let jobs = match (sources, operands.first()) {
+        // One file is copied by one thread.
+        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        _ => options.jobs.map_or(1, NonZeroUsize::get),
+    };
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
+    let pool = (jobs > 1).then(WorkerPool::new);
+    let delivery = match pool {
+        None => Delivery::Immediate,
+        Some(_) => Delivery::Ordered,
+    };
+    let reporter = OrderedReporter::new(context.observer, delivery);
+    let filter = match options.filters.is_empty() {
+        true => Ok(None),
+        false => NameFilter::of(&options.filters).map(Some),
+    };
+    let filter = match filter {
+        Ok(filter) => filter,
+        Err(why) => {
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
+            return reporter.finish();
+        }
+    };
+    let run = CopyRun::new(options, context, reporter, pool, filter, sources);
+    match &run.pool {
+        None => copy_all(&CopyWorker::of(&run), operands),
+        Some(pool) => copy_with(pool, jobs, &run, operands),
+    }
+    run.finish()
+}
+
+/// Copies all operands by several threads, the calling one included.
+fn copy_with(pool: &WorkerPool, jobs: usize, run: &CopyRun<'_>, operands: &[OsString]) {
     std::thread::scope(|scope| {
         // Where no more threads can be started, the others do it all.
         let others = (1..jobs).map_while(|_| {
-            let work = || CopyWorker::of(&run).work();
+            let work = || CopyWorker::of(run).work(pool);
             std::thread::Builder::new().spawn_scoped(scope, work).ok()
         });
         let others = others.count();
-        copy_all(&CopyWorker::of(&run), operands);
+        copy_all(&CopyWorker::of(run), operands);
         for _ in 0..others {
-            run.pool.dismiss();
+            pool.dismiss();
         }
     });
-    run.finish()
 }
 
 /// Copies all operands.
@@ -277,7 +287,7 @@ impl OperandWalk<'_> {
             self.in_progress.clear();
         }
         let looked = || worker.entry(&task).look_at_source();
-        let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
+        let is_file = run.pool.is_some() && looked().is_ok_and(|stat| !is_folder(&stat));
         if is_file {
             worker.submit([task].into());
         } else {
@@ -288,21 +298,21 @@ impl OperandWalk<'_> {
     /// Whether the source may be what an earlier operand is becoming.
     fn copies_from_target(&self, task: &Task) -> bool {
         let FolderPair { source, dest, .. } = &*task.folders;
-        self.run.pool.has_others() && source.identity() == dest.identity()
+        self.run.pool.is_some() && source.identity() == dest.identity()
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
     fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
         let (run, worker) = (self.run, self.worker);
         let (prefix, last) = split(path);
-        match Parents::make(run, (prefix, last), folder, fd) {
-            Ok(parents) => {
+        match Parents::make(run, (prefix, last), (folder, fd)) {
+            Ok((parents, level, folders)) => {
                 let dest = without_slashes(last);
-                if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
+                if let Ok(task) = self.task(&level, &folders, last, dest) {
                     TreeWalk::operand(worker, task);
                 }
                 worker.drain();
-                parents.finish(run);
+                parents.finish();
             }
             Err(problem) => run.reporter.problem(problem),
         }

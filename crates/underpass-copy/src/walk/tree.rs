@@ -6,6 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use crate::entry::execute::{CopyWorker, EntryProgress};
 use crate::entry::folder::{FolderCopy, open_source};
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::{Folder, Identity, PLACE, append, file_type, identity, is_link, plain};
+use crate::fs::folder::{Folder, Identity, PLACE, file_type, identity, is_link, joined, plain};
 use crate::fs::listing::Listing;
 use crate::metadata::Creation;
 use crate::report::event::EntryOutcome;
@@ -142,7 +143,7 @@ impl<'a> TreeWalk<'a> {
             }
         } else {
             self.batch.push_back(task);
-            if self.batch.len() >= BATCH_MAX || !self.run.pool.has_others() {
+            if self.batch.len() >= BATCH_MAX || self.run.pool.is_none() {
                 self.submit();
             }
         }
@@ -168,9 +169,8 @@ impl<'a> TreeWalk<'a> {
         let Some(filter) = &self.run.filter else {
             return true;
         };
-        let mut path = level.below_operand();
-        append(&mut path, name.to_bytes());
-        filter.admits(&path, kind)
+        let path = joined(&level.below_operand(), name.to_bytes());
+        filter.admits(path.as_bytes(), kind)
     }
 
     /// What may be a folder is looked at here, since only the walk enters folders.
