@@ -14,9 +14,10 @@ mod tree;
 mod walk;
 mod workers;
 
+pub use metadata::{Preserve, PreserveLevel};
 pub use options::{
     AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, Dereference, FilterRule, Fsync,
-    OverwritePolicy, Preserve, PreserveLevel, RemoveExisting,
+    OverwritePolicy, RemoveExisting,
 };
 pub use report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, HoleDetection, Observer,

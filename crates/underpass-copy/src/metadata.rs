@@ -21,11 +21,50 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::folder::file_type;
-use crate::options::{Preserve, PreserveLevel};
 use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
 pub(crate) use file_handle::{Creation, MetadataTarget};
+
+/// Which metadata is preserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits and access control lists.
+    pub mode: PreserveLevel,
+    /// Owner and group.
+    pub ownership: PreserveLevel,
+    /// Times of last access and modification.
+    pub timestamps: PreserveLevel,
+    /// Hard links: several names of one file stay names of one file.
+    pub links: PreserveLevel,
+    /// The security context.
+    pub context: PreserveLevel,
+    /// Extended attributes.
+    pub xattr: PreserveLevel,
+}
+
+/// Whether something is preserved, and what a failure to do so is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreserveLevel {
+    /// Not preserved, by an option.
+    Never,
+    /// Not preserved, by default.
+    #[default]
+    Unset,
+    /// A failure is not reported.
+    BestEffort,
+    /// A failure is a warning.
+    Warn,
+    /// A failure is an error.
+    Required,
+}
+
+impl PreserveLevel {
+    /// Whether it is to be preserved at all.
+    pub fn is_wanted(self) -> bool {
+        self >= Self::BestEffort
+    }
+}
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]

@@ -211,11 +211,11 @@ impl Entry<'_> {
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
-            Ok(()) if events.wants(EventDetail::Changes) => {
-                events.push(Event::Removed(self.dest_shown()));
+            Ok(()) => {
+                events.changed(|| Event::Removed(self.dest_shown()));
                 Ok(())
             }
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.at_dest(ProblemKind::Remove, errno)),
         }
     }
@@ -368,35 +368,30 @@ impl Entry<'_> {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
-            Ok(()) if events.wants(EventDetail::Changes) => events.push(Event::Restored {
+            Ok(()) => events.changed(|| Event::Restored {
                 backup: self.beside_dest_shown(backup),
                 dest: self.dest_shown(),
             }),
-            Ok(()) => (),
             Err(errno) => events.problem(self.at_dest(ProblemKind::Restore, errno)),
         }
     }
 
     pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
-        if events.wants(EventDetail::Changes) {
-            events.push(Event::Making {
-                source: self.source_shown(),
-                dest: self.dest_shown(),
-                backup: backup.map(|name| self.beside_dest_shown(name)),
-            });
-        }
+        events.changed(|| Event::Making {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+            backup: backup.map(|name| self.beside_dest_shown(name)),
+        });
     }
 
     /// Reports that the destination stays: there is to be no copy.
     fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
         events.counts.skipped += 1;
         self.run.context.progress.passed_over(source);
-        if events.wants(EventDetail::Changes) {
-            events.push(Event::Skipped {
-                source: self.source_shown(),
-                dest: self.dest_shown(),
-            });
-        }
+        events.changed(|| Event::Skipped {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+        });
         None
     }
 

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
@@ -44,7 +45,8 @@ pub(crate) fn copy(
     match copy.fill_and_finish(events) {
         Ok(result) => {
             copy.dest.commit(entry)?;
-            entry.run.context.progress.file_done();
+            let progress = entry.run.context.progress;
+            progress.files_done.fetch_add(1, Relaxed);
             Ok(result)
         }
         Err(problem) => {

@@ -1,6 +1,7 @@
 //! The copy of a folder: made or found, and open.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, Stat, chmod, fstat, mkdirat, openat};
 
@@ -96,8 +97,8 @@ fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
     Ok(folder)
 }
 
-/// Opens a source folder, if it is the one that was seen.
-pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Problem> {
+/// Opens a source folder for reading, if it is the one that was seen.
+pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Folder, Problem> {
     let flags = match entry.follows() {
         true => READ,
         false => READ | OFlags::NOFOLLOW,
@@ -105,9 +106,8 @@ pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Pro
     let failed = |errno| entry.at_source(ProblemKind::OpenDirectory, errno);
     let parent = entry.task.folders.source.fd();
     let opened = openat(parent, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
-    let stat = fstat(&opened).map_err(failed)?;
-    match identity(&stat) == identity(seen) {
-        true => Ok(opened),
+    match identity(&fstat(&opened).map_err(failed)?) == identity(seen) {
+        true => Ok(Folder::Open(Arc::new(opened))),
         false => Err(Problem::new(ProblemKind::Replaced, entry.source_shown())),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, openat, statat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 /// Opens a folder for reading.
 pub(crate) const READ: OFlags = OFlags::RDONLY
@@ -18,14 +19,12 @@ pub(crate) const READ: OFlags = OFlags::RDONLY
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open folder, or what stands for one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Folder {
     /// Open for reading.
-    Open(OwnedFd),
+    Open(Arc<OwnedFd>),
     /// Open as a place only (`O_PATH`): it can't be read.
-    Place(OwnedFd),
-    /// The same, for many operands.
-    Target(Arc<OwnedFd>),
+    Place(Arc<OwnedFd>),
     /// The working directory.
     Working,
     /// A folder that `--dry-run` did not make.
@@ -40,13 +39,20 @@ impl Folder {
         more_flags: OFlags,
     ) -> Result<Self, Errno> {
         match openat(folder, name, READ | more_flags, Mode::empty()) {
-            Ok(fd) => Ok(Self::Open(fd)),
-            Err(Errno::ACCESS) => {
-                let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
-                Ok(Self::Place(fd))
-            }
+            Ok(fd) => Ok(Self::Open(Arc::new(fd))),
+            Err(Errno::ACCESS) => Self::place(folder, name, more_flags),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Opens a folder as a place.
+    pub(crate) fn place(
+        folder: BorrowedFd<'_>,
+        name: impl Arg,
+        more_flags: OFlags,
+    ) -> Result<Self, Errno> {
+        let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
+        Ok(Self::Place(Arc::new(fd)))
     }
 
     /// Opens `..`, if it is the folder that it has to be.
@@ -63,7 +69,6 @@ impl Folder {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Open(fd) | Self::Place(fd) => fd.as_fd(),
-            Self::Target(fd) => fd.as_fd(),
             Self::Working | Self::Imagined => CWD,
         }
     }
@@ -184,7 +189,7 @@ mod tests {
         }
         let open = |name: &str| openat(CWD, path(name), READ, Mode::empty()).expect("a folder");
         let parent = identity(&fstat(open("parent")).expect("open"));
-        let child = Folder::Open(open("parent/child"));
+        let child = Folder::Open(Arc::new(open("parent/child")));
         let found = child.parent(parent).expect("it is there");
         assert_eq!(identity(&fstat(found.fd()).expect("open")), parent);
         std::fs::rename(path("parent/child"), path("elsewhere/child")).expect("ours");

@@ -130,6 +130,13 @@ impl EventBuffer<'_> {
         self.push(Event::Problem(Box::new(problem)));
     }
 
+    /// Reports what was made or removed, to an observer that wants to know.
+    pub(crate) fn changed(&mut self, event: impl FnOnce() -> Event) {
+        if self.wants(EventDetail::Changes) {
+            self.push(event());
+        }
+    }
+
     pub(crate) fn wants(&self, detail: EventDetail) -> bool {
         self.reporter.observer.event_detail() >= detail
     }
@@ -243,29 +250,16 @@ pub struct CopyProgress {
 }
 
 impl CopyProgress {
-    pub(crate) fn found(&self, bytes: u64) {
-        self.files_found.fetch_add(1, Relaxed);
-        self.bytes_found.fetch_add(bytes, Relaxed);
-    }
-
     pub(crate) fn advanced(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Relaxed);
-    }
-
-    pub(crate) fn file_done(&self) {
-        self.files_done.fetch_add(1, Relaxed);
     }
 
     /// A file whose destination stays: nothing of it is left to do.
     pub(crate) fn passed_over(&self, file: &Stat) {
         if is_regular(file) {
             self.advanced(size(file));
-            self.file_done();
+            self.files_done.fetch_add(1, Relaxed);
         }
-    }
-
-    pub(crate) fn walked(&self) {
-        self.all_found.store(1, Relaxed);
     }
 }
 

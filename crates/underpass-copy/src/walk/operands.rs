@@ -5,25 +5,29 @@
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, openat, stat};
+use rustix::fs::{CWD, OFlags, stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::execute::CopyWorker;
 use crate::fs::backup;
-use crate::fs::folder::{Folder, PLACE, is_folder, is_regular, joined, split, without_slashes};
+use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
+use crate::metadata::ProcessFacts;
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
 use crate::run::{CopyContext, CopyRun, SourceCount};
 use crate::tree::filter::NameFilter;
+use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{DestinationOrigin, FolderPair, Level, Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
+use crate::workers::throttle::Throttle;
 
 /// Copies `operands` as `options` say.
 ///
@@ -62,7 +66,20 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
             return reporter.finish();
         }
     };
-    let run = CopyRun::new(options, context, reporter, pool, filter, sources);
+    let run = CopyRun {
+        options,
+        context,
+        reporter,
+        inodes: InodeTable::default(),
+        process: ProcessFacts::read(),
+        filter,
+        throttle: options.bytes_per_second_max.map(Throttle::to),
+        pool,
+        sources,
+        unclosed: AtomicUsize::new(0),
+        to_sync: Mutex::default(),
+        began: clock_gettime(ClockId::Realtime),
+    };
     match &run.pool {
         None => copy_all(&CopyWorker::of(&run), operands),
         Some(pool) => copy_with(pool, jobs, &run, operands),
@@ -114,14 +131,14 @@ enum ResolvedTarget {
     /// To this name.
     Name(OsString),
     /// Into this folder.
-    Folder(OsString, Arc<OwnedFd>),
+    Folder(OsString, Folder),
 }
 
 fn targets<'o>(
     options: &CopyOptions,
     operands: &'o [OsString],
 ) -> Result<(&'o [OsString], ResolvedTarget), Problem> {
-    let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
+    let open = |path: &OsStr| Folder::place(CWD, path, OFlags::empty());
     let nothing: &[OsString] = &[];
     match (&options.target, operands.split_last()) {
         (CopyTarget::Folder(folder), _) => {
@@ -169,14 +186,14 @@ impl OperandWalk<'_> {
             }
             (ResolvedTarget::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
             (ResolvedTarget::Folder(folder, fd), true) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                let (folder, fd) = (folder.clone(), fd.clone());
                 return self.below_parents(path, &folder, &fd);
             }
             (ResolvedTarget::Folder(folder, _), _) if without_slashes(last) == b".." => {
                 self.pair((prefix, last), split(folder.as_bytes()))
             }
             (ResolvedTarget::Folder(folder, fd), _) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                let (folder, fd) = (folder.clone(), fd.clone());
                 let dest = match without_slashes(last) {
                     b"" if last.is_empty() => b"".as_slice(),
                     b"" => b".",
@@ -234,7 +251,7 @@ impl OperandWalk<'_> {
         &mut self,
         prefix: &[u8],
         folder: &OsStr,
-        fd: &Arc<OwnedFd>,
+        fd: &Folder,
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
@@ -247,7 +264,7 @@ impl OperandWalk<'_> {
         let is_open = shown.as_bytes() == prefix;
         let folders = Arc::new(FolderPair {
             source: source_folder,
-            dest: Folder::Target(Arc::clone(fd)),
+            dest: fd.clone(),
             origin: DestinationOrigin::Old,
         });
         let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
@@ -302,7 +319,7 @@ impl OperandWalk<'_> {
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
-    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
+    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Folder) {
         let (run, worker) = (self.run, self.worker);
         let (prefix, last) = split(path);
         match Parents::make(run, (prefix, last), (folder, fd)) {
@@ -326,8 +343,8 @@ fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
     if prefix.is_empty() {
         return (Folder::Working, name.to_vec(), shown);
     }
-    match openat(CWD, OsStr::from_bytes(prefix), PLACE, Mode::empty()) {
-        Ok(fd) => (Folder::Place(fd), name.to_vec(), shown),
+    match Folder::place(CWD, prefix, OFlags::empty()) {
+        Ok(folder) => (folder, name.to_vec(), shown),
         Err(_) => {
             let whole = joined(&shown, name).into_vec();
             (Folder::Working, whole, OsString::new())

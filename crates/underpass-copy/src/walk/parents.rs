@@ -2,16 +2,16 @@
 //! of their originals when what is in them is done.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, statat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, PLACE, READ, is_folder, joined};
+use crate::fs::folder::{Folder, is_folder, joined};
 use crate::metadata::{self, Creation, MetadataTarget};
-use crate::report::event::{Event, EventDetail};
+use crate::report::event::Event;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::CopyRun;
@@ -20,13 +20,15 @@ use crate::tree::level::{DestinationOrigin, FolderPair, Level};
 /// Folders that were walked through, source beside destination; outermost first.
 pub(crate) struct Parents<'a> {
     run: &'a CopyRun<'a>,
+    /// What the path begins in: the working folder or `/`.
+    root: Folder,
     /// The folder that is copied into.
-    target: &'a Arc<OwnedFd>,
+    target: &'a Folder,
     passed: Vec<ParentFolder>,
 }
 
 struct ParentFolder {
-    source: OwnedFd,
+    source: Folder,
     stat: Stat,
     dest: Folder,
     creation: Creation,
@@ -42,18 +44,32 @@ impl<'a> Parents<'a> {
     pub(crate) fn make(
         run: &'a CopyRun<'a>,
         (path, last): (&[u8], &[u8]),
-        (shown, target): (&OsStr, &'a Arc<OwnedFd>),
+        (shown, target): (&OsStr, &'a Folder),
     ) -> Result<(Self, Arc<Level>, Arc<FolderPair>), Problem> {
-        let mut events = run.reporter.buffer(run.reporter.sequence());
+        let root = match path.starts_with(b"/") {
+            true => Folder::open(CWD, c"/", OFlags::empty())
+                .map_err(|errno| Problem::failed(ProblemKind::Stat, "/", errno))?,
+            false => Folder::Working,
+        };
         let mut parents = Self {
             run,
+            root,
             target,
             passed: Vec::new(),
         };
+        let mut events = run.reporter.buffer(run.reporter.sequence());
         let down = parents.down(path, last, shown, &mut events);
         events.submit();
         down?;
-        let folders = Arc::new(parents.innermost(path)?);
+        let (source, dest) = parents.innermost();
+        let folders = Arc::new(FolderPair {
+            source: source.clone(),
+            dest: dest.clone(),
+            origin: match dest {
+                Folder::Imagined => DestinationOrigin::Imagined,
+                _ => DestinationOrigin::Old,
+            },
+        });
         // As it was given, with all its dots and slashes.
         let inside = path.iter().position(|byte| *byte != b'/');
         let dest = joined(shown, &path[inside.unwrap_or(path.len())..]);
@@ -73,9 +89,9 @@ impl<'a> Parents<'a> {
         let copies = |passed: &&ParentFolder| real && !passed.is_dots;
         for passed in self.passed.iter().rev().filter(copies) {
             run.preserve(
-                MetadataTarget::Open(passed.source.as_fd()),
+                MetadataTarget::of_folder(&passed.source),
                 &passed.stat,
-                MetadataTarget::Open(passed.dest.fd()),
+                MetadataTarget::of_folder(&passed.dest),
                 passed.creation,
                 (&mut events, &|| passed.shown.clone()),
             );
@@ -83,33 +99,11 @@ impl<'a> Parents<'a> {
         events.submit();
     }
 
-    /// Opens the innermost folders for the copy.
-    fn innermost(&self, path: &[u8]) -> Result<FolderPair, Problem> {
-        let Some(passed) = self.passed.last() else {
-            return Ok(FolderPair {
-                source: match path.is_empty() {
-                    true => Folder::Working,
-                    false => Folder::Place(
-                        open(CWD, c"/")
-                            .map_err(|errno| Problem::failed(ProblemKind::Stat, "/", errno))?,
-                    ),
-                },
-                dest: Folder::Target(Arc::clone(self.target)),
-                origin: DestinationOrigin::Old,
-            });
-        };
-        let again = |fd: BorrowedFd<'_>| {
-            let cloned = rustix::io::fcntl_dupfd_cloexec(fd, 0).map(Folder::Place);
-            cloned.map_err(|errno| Problem::failed(ProblemKind::Stat, &passed.shown, errno))
-        };
-        let (dest, origin) = match &passed.dest {
-            Folder::Imagined => (Folder::Imagined, DestinationOrigin::Imagined),
-            dest => (again(dest.fd())?, DestinationOrigin::Old),
-        };
-        Ok(FolderPair {
-            source: again(passed.source.as_fd())?,
-            dest,
-            origin,
+    /// The innermost folders so far.
+    fn innermost(&self) -> (&Folder, &Folder) {
+        let passed = self.passed.last();
+        passed.map_or((&self.root, self.target), |passed| {
+            (&passed.source, &passed.dest)
         })
     }
 
@@ -120,20 +114,16 @@ impl<'a> Parents<'a> {
         target: &OsStr,
         events: &mut EventBuffer<'_>,
     ) -> Result<(), Problem> {
-        let root: &[u8] = match path.starts_with(b"/") {
-            true => b"/",
-            false => b"",
-        };
         let operand = OsString::from_vec([path, last].concat());
-        let (mut source, mut dest) = (OsStr::from_bytes(root).to_owned(), target.to_owned());
+        let root = if path.starts_with(b"/") { "/" } else { "" };
+        let (mut source, mut dest) = (OsString::from(root), target.to_owned());
         let names = path.split(|byte| *byte == b'/');
         for name in names.filter(|name| !name.is_empty()) {
             (source, dest) = (joined(&source, name), joined(&dest, name));
-            let passed = self.step(root, name, (&source, &dest), &operand)?;
-            let is_new = matches!(passed.creation, Creation::New(_));
-            if is_new && events.wants(EventDetail::Changes) {
+            let passed = self.step(name, (&source, &dest), &operand)?;
+            if let Creation::New(_) = passed.creation {
                 let (source, dest) = (source.clone(), dest.clone());
-                events.push(Event::MadeParent { source, dest });
+                events.changed(|| Event::MadeParent { source, dest });
             }
             self.passed.push(passed);
         }
@@ -143,7 +133,6 @@ impl<'a> Parents<'a> {
     /// One folder further, on both sides. Symbolic links that the user named are followed.
     fn step(
         &self,
-        root: &[u8],
         name: &[u8],
         (source_shown, shown): (&OsStr, &OsStr),
         operand: &OsStr,
@@ -151,11 +140,8 @@ impl<'a> Parents<'a> {
         let is_dots = matches!(name, b"." | b"..");
         let at_dest = |errno| Problem::failed(ProblemKind::MakeParent, shown, errno);
         let name = CString::new(name).map_err(|_nul| at_dest(Errno::INVAL))?;
-        let place = match self.passed.last().map(|above| &above.dest) {
-            None => Some(self.target.as_fd()),
-            Some(Folder::Imagined) => None,
-            Some(above) => Some(above.fd()),
-        };
+        let (source_above, above) = self.innermost();
+        let place = (!matches!(above, Folder::Imagined)).then(|| above.fd());
         let there = place.map_or(Err(Errno::NOENT), |place| {
             statat(place, &name, AtFlags::empty())
         });
@@ -163,16 +149,18 @@ impl<'a> Parents<'a> {
             return Err(Problem::new(ProblemKind::ParentNotDirectory, shown));
         }
         let at_source = |errno| Problem::failed(ProblemKind::ParentAttributes, source_shown, errno);
-        let source = self.open_source(root, &name).map_err(|errno| match there {
+        let opened = Folder::open(source_above.fd(), &name, OFlags::empty());
+        let source = opened.map_err(|errno| match there {
             // Where the target has such a folder, nobody has asked for the source's yet.
             Ok(_) => Problem::failed(ProblemKind::Stat, operand, errno),
             Err(_) => at_source(errno),
         })?;
-        let stat = fstat(&source).map_err(at_source)?;
+        let stat = fstat(source.fd()).map_err(at_source)?;
         let (dest, creation) = match (place, self.run.options.dry_run) {
             (Some(place), false) => self.make_or_open(place, &name, &stat, shown)?,
             (Some(place), true) if there.is_ok() => {
-                let opened = open(place, &name).map_or(Folder::Imagined, Folder::Place);
+                let opened =
+                    Folder::open(place, &name, OFlags::empty()).unwrap_or(Folder::Imagined);
                 (opened, Creation::Existing)
             }
             _ => (Folder::Imagined, Creation::New(0)),
@@ -185,14 +173,6 @@ impl<'a> Parents<'a> {
             shown: shown.to_owned(),
             is_dots,
         })
-    }
-
-    fn open_source(&self, root: &[u8], name: &CStr) -> Result<OwnedFd, Errno> {
-        match self.passed.last() {
-            Some(above) => open(above.source.as_fd(), name),
-            None if root.is_empty() => open(CWD, name),
-            None => open(open(CWD, c"/")?, name),
-        }
     }
 
     fn make_or_open(
@@ -210,15 +190,10 @@ impl<'a> Parents<'a> {
             Err(Errno::EXIST) => Creation::Existing,
             Err(errno) => return Err(failed(errno)),
         };
-        match open(place, name) {
-            Ok(dest) => Ok((Folder::Open(dest), creation)),
+        match Folder::open(place, name, OFlags::empty()) {
+            Ok(dest) => Ok((dest, creation)),
             Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),
             Err(errno) => Err(failed(errno)),
         }
     }
-}
-
-fn open(folder: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    openat(folder.as_fd(), name, READ, Mode::empty())
-        .or_else(|_| openat(folder, name, PLACE, Mode::empty()))
 }

@@ -50,7 +50,7 @@ pub fn survey(
             return;
         }
     }
-    progress.walked();
+    progress.all_found.store(1, Relaxed);
 }
 
 struct Survey<'a> {
@@ -82,7 +82,8 @@ impl Survey<'_> {
             return;
         }
         if kind == FileType::RegularFile {
-            self.progress.found(size(&stat));
+            self.progress.files_found.fetch_add(1, Relaxed);
+            self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
         } else if kind == FileType::Directory
             && self.recursive
             && depth < DEPTH_MAX

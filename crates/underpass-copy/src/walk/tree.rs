@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{FileType, OFlags, Stat, fstat};
 
 use crate::entry::execute::{CopyWorker, EntryProgress};
 use crate::entry::folder::{FolderCopy, open_source};
 use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::{Folder, Identity, PLACE, file_type, identity, is_link, joined, plain};
+use crate::fs::folder::{Folder, Identity, file_type, identity, is_link, joined, plain};
 use crate::fs::listing::Listing;
 use crate::metadata::Creation;
 use crate::report::event::EntryOutcome;
@@ -230,7 +230,7 @@ impl<'a> TreeWalk<'a> {
             entry.finished(source, done, events);
         }
         self.submit();
-        self.push(entry, source, dest, (Folder::Open(folder), copy));
+        self.push(entry, source, dest, (folder, copy));
         self.meet_imagined(source, events);
         self.close_one();
         Ok(())
@@ -358,10 +358,9 @@ impl<'a> TreeWalk<'a> {
     /// A folder that is not entered has its copy all the same, which gets its metadata.
     fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, copy: FolderCopy) {
         let task = entry.task;
-        let (folder, flags) = (task.folders.source.fd(), PLACE | OFlags::NOFOLLOW);
-        let opened = openat(folder, &task.source, flags, Mode::empty());
+        let opened = Folder::place(task.folders.source.fd(), &task.source, OFlags::NOFOLLOW);
         let folders = Arc::new(FolderPair {
-            source: opened.map_or(Folder::Imagined, Folder::Place),
+            source: opened.unwrap_or(Folder::Imagined),
             origin: match copy.folder {
                 Folder::Imagined => DestinationOrigin::Imagined,
                 _ => DestinationOrigin::Old,
