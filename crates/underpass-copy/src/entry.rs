@@ -21,7 +21,6 @@ use underpass::drive::blocking::SigxfszGuard;
 use crate::entry::same_file::FilePair;
 use crate::fs::folder::{Folder, identity, is_folder, is_link, joined, without_slashes};
 use crate::options::{Backup, RemoveExisting};
-use crate::report::event::{EntryOutcome, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::NamedFile;
@@ -94,25 +93,6 @@ impl Destination {
                 Replaced::KeepsAttributes | Replaced::Discarded => None,
             },
             Self::New { .. } => self.renamed(),
-        }
-    }
-}
-
-/// What came of an entry.
-pub(crate) struct EntryResult {
-    pub(crate) outcome: EntryOutcome,
-    pub(crate) travel: Option<Box<TransferReport>>,
-    pub(crate) resumed: u64,
-    pub(crate) hash: Option<String>,
-}
-
-impl EntryResult {
-    pub(crate) const fn of(outcome: EntryOutcome) -> Self {
-        Self {
-            outcome,
-            travel: None,
-            resumed: 0,
-            hash: None,
         }
     }
 }

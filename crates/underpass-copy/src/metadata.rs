@@ -13,18 +13,16 @@ mod file_handle;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::folder::file_type;
 use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
-pub(crate) use file_handle::{Creation, MetadataTarget};
+pub(crate) use file_handle::{Creation, MetadataTarget, times};
 
 /// Which metadata is preserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,9 +95,8 @@ impl ProcessFacts {
 }
 
 fn umask_of(status: &str) -> Option<u32> {
-    let octal = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Umask:"))?;
+    let mut lines = status.lines();
+    let octal = lines.find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
@@ -243,15 +240,8 @@ enum OwnerState {
 
 impl MetadataCopy<'_> {
     fn is_done(&self) -> bool {
-        let Preserve {
-            mode: _,
-            ownership,
-            timestamps,
-            links: _,
-            context: _,
-            xattr,
-        } = self.wishes;
-        let wished = [ownership, timestamps, xattr];
+        let wishes = self.wishes;
+        let wished = [wishes.ownership, wishes.timestamps, wishes.xattr];
         self.mode == FinalMode::AsMade
             && !self.wants_label()
             && !wished.into_iter().any(|wish| wish.is_wanted())
@@ -391,20 +381,6 @@ impl MetadataCopy<'_> {
                 .push(Problem::failed(ProblemKind::Times, "", errno));
         }
     }
-}
-
-/// Gives a symbolic link the times of something else.
-pub(crate) fn set_times_of_link(
-    folder: BorrowedFd<'_>,
-    name: &CStr,
-    of: &Stat,
-) -> Result<(), Errno> {
-    rustix::fs::utimensat(
-        folder,
-        name,
-        &file_handle::times(of),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
 }
 
 /// The errors to report about attributes that are preserved at this level.

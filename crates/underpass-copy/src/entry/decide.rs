@@ -80,8 +80,6 @@ impl CopyOptions {
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing is there: create the copy.
-    Create,
     /// Write to what is there, or enter it.
     Write,
     /// Remove what is there, then create the copy.
@@ -117,16 +115,13 @@ pub(crate) fn refuse_source(
     }
 }
 
-/// What becomes of a source whose destination is as `facts` say, or not there.
+/// What becomes of a source whose destination is as `facts` say.
 pub(crate) fn decide(
     source: &Stat,
-    facts: Option<&DestinationFacts>,
+    facts: &DestinationFacts,
     options: &CopyOptions,
     role: Role,
 ) -> Action {
-    let Some(facts) = facts else {
-        return Action::Create;
-    };
     let pair = facts.pair.as_ref();
     let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
     let overwrite = || match sameness {
@@ -243,7 +238,7 @@ mod tests {
 
     /// What becomes of a file or folder in the place of another one.
     fn action(source: FileType, facts: &DestinationFacts, options: &CopyOptions) -> Action {
-        decide(&stat(source), Some(facts), options, Role::Operand)
+        decide(&stat(source), facts, options, Role::Operand)
     }
 
     #[test]
@@ -257,8 +252,6 @@ mod tests {
         ] {
             assert_eq!(action(source, &facts(dest), &plain), expected);
         }
-        let created = decide(&stat(FILE), None, &plain, Role::Operand);
-        assert_eq!(created, Action::Create);
     }
 
     #[test]

@@ -10,13 +10,11 @@ use crate::fs::folder::{Folder, READ, identity};
 use crate::metadata::{self, Creation};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::tree::level::DestinationOrigin;
 
 /// The copy of a folder.
 pub(crate) struct FolderCopy {
     pub(crate) folder: Folder,
     pub(crate) creation: Creation,
-    pub(crate) origin: DestinationOrigin,
     /// The permission bits that it had before [`FolderCopy::widen`] changed them.
     pub(crate) narrowed: Option<u32>,
 }
@@ -30,32 +28,24 @@ impl FolderCopy {
         events: &mut EventBuffer<'_>,
     ) -> Result<Self, Problem> {
         let run = entry.run;
-        let copy = |folder, creation, origin| Self {
+        let copy = |folder, creation| Self {
             folder,
             creation,
-            origin,
             narrowed: None,
         };
         if let Destination::Existing(_) = dest {
-            let folder = open(entry, dest)?;
-            return Ok(copy(folder, Creation::Existing, DestinationOrigin::Old));
+            return Ok(copy(open(entry, dest)?, Creation::Existing));
         }
         if run.options.dry_run {
             entry.say_making(dest.renamed(), events);
-            let creation = Creation::New(0o700);
-            return Ok(copy(
-                Folder::Imagined,
-                creation,
-                DestinationOrigin::Imagined,
-            ));
+            return Ok(copy(Folder::Imagined, Creation::New(0o700)));
         }
         let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
         let (parent, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
         mkdirat(parent, name, Mode::from_raw_mode(mode))
             .map_err(|errno| entry.at_dest(ProblemKind::CreateDirectory, errno))?;
         entry.say_making(dest.renamed(), events);
-        let folder = open(entry, dest)?;
-        Ok(copy(folder, Creation::New(mode), DestinationOrigin::Fresh))
+        Ok(copy(open(entry, dest)?, Creation::New(mode)))
     }
 
     /// Widens the permission bits of a folder that was just made, where it can't be filled: an

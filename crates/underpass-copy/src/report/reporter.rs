@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 use underpass::Account;
 
-use crate::fs::folder::{is_regular, size};
-use crate::report::event::{EntryKind, Event, EventDetail, Observer};
+use crate::fs::folder::{file_type, is_regular, size};
+use crate::report::event::{Event, EventDetail, Observer, TransferReport};
 use crate::report::problem::{Problem, Severity};
 
 /// Entries that may be done before an earlier one is: their events are kept that long.
@@ -80,6 +80,7 @@ impl<'a> OrderedReporter<'a> {
             sequence,
             events: Vec::new(),
             counts: CopySummary::default(),
+            content: ContentReport::default(),
         }
     }
 
@@ -88,10 +89,6 @@ impl<'a> OrderedReporter<'a> {
         let mut events = self.buffer(self.sequence());
         events.problem(problem);
         events.submit();
-    }
-
-    pub(crate) fn observer(&self) -> &dyn Observer {
-        self.observer
     }
 
     /// The sum of all entries.
@@ -112,6 +109,15 @@ pub(crate) struct EventBuffer<'r> {
     events: Vec<Event>,
     /// What this entry adds to the sum.
     pub(crate) counts: CopySummary,
+    pub(crate) content: ContentReport,
+}
+
+/// What is reported of the content of a file.
+#[derive(Default)]
+pub(crate) struct ContentReport {
+    pub(crate) travel: Option<Box<TransferReport>>,
+    pub(crate) resumed: u64,
+    pub(crate) hash: Option<String>,
 }
 
 impl EventBuffer<'_> {
@@ -207,12 +213,12 @@ pub enum CopyEnd {
 }
 
 impl CopySummary {
-    pub(crate) fn count_copied(&mut self, kind: EntryKind) {
-        let counter = match kind {
-            EntryKind::File => &mut self.files,
-            EntryKind::Directory => &mut self.directories,
-            EntryKind::Symlink => &mut self.symlinks,
-            EntryKind::Special => &mut self.specials,
+    pub(crate) fn count_copied(&mut self, source: &Stat) {
+        let counter = match file_type(source) {
+            FileType::RegularFile => &mut self.files,
+            FileType::Directory => &mut self.directories,
+            FileType::Symlink => &mut self.symlinks,
+            _ => &mut self.specials,
         };
         *counter += 1;
     }

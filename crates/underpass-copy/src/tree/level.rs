@@ -29,6 +29,22 @@ pub(crate) struct FolderPair {
     pub(crate) origin: DestinationOrigin,
 }
 
+impl FolderPair {
+    /// A folder and its copy, which came into being like this.
+    pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Self {
+        let origin = match (&dest, creation) {
+            (Folder::Imagined, _) => DestinationOrigin::Imagined,
+            (_, Creation::New(_)) => DestinationOrigin::Fresh,
+            (_, Creation::Existing) => DestinationOrigin::Old,
+        };
+        Self {
+            source,
+            dest,
+            origin,
+        }
+    }
+}
+
 /// What may be in a folder that is copied into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DestinationOrigin {

@@ -16,14 +16,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::entry::execute::CopyWorker;
 use crate::fs::backup;
 use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
-use crate::metadata::ProcessFacts;
+use crate::metadata::{Creation, ProcessFacts};
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
 use crate::run::{CopyContext, CopyRun, SourceCount};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{DestinationOrigin, FolderPair, Level, Role, Task};
+use crate::tree::level::{FolderPair, Level, Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
@@ -215,11 +215,8 @@ impl OperandWalk<'_> {
     fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: dest_folder,
-            origin: DestinationOrigin::Old,
-        });
+        let folders = FolderPair::new(source_folder, dest_folder, Creation::Existing);
+        let folders = Arc::new(folders);
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
     }
@@ -262,11 +259,8 @@ impl OperandWalk<'_> {
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: fd.clone(),
-            origin: DestinationOrigin::Old,
-        });
+        let folders = FolderPair::new(source_folder, fd.clone(), Creation::Existing);
+        let folders = Arc::new(folders);
         let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
         let task = self.task(&level, &folders, &source, dest);
         if is_open {
@@ -308,7 +302,19 @@ impl OperandWalk<'_> {
         if is_file {
             worker.submit([task].into());
         } else {
-            TreeWalk::operand(worker, task);
+            self.walk(&task);
+        }
+    }
+
+    /// Copies an operand, and all that is below it.
+    fn walk(&self, task: &Task) {
+        let mut walk = None;
+        self.worker.perform(task, |entry, source, dest, events| {
+            let walk = walk.insert(TreeWalk::new(self.worker, entry));
+            walk.enter(entry, source, dest, events);
+        });
+        if let Some(mut walk) = walk {
+            walk.walk();
         }
     }
 
@@ -326,7 +332,7 @@ impl OperandWalk<'_> {
             Ok((parents, level, folders)) => {
                 let dest = without_slashes(last);
                 if let Ok(task) = self.task(&level, &folders, last, dest) {
-                    TreeWalk::operand(worker, task);
+                    self.walk(&task);
                 }
                 worker.drain();
                 parents.finish();

@@ -15,7 +15,7 @@ use crate::report::event::Event;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::CopyRun;
-use crate::tree::level::{DestinationOrigin, FolderPair, Level};
+use crate::tree::level::{FolderPair, Level};
 
 /// Folders that were walked through, source beside destination; outermost first.
 pub(crate) struct Parents<'a> {
@@ -62,14 +62,8 @@ impl<'a> Parents<'a> {
         events.submit();
         down?;
         let (source, dest) = parents.innermost();
-        let folders = Arc::new(FolderPair {
-            source: source.clone(),
-            dest: dest.clone(),
-            origin: match dest {
-                Folder::Imagined => DestinationOrigin::Imagined,
-                _ => DestinationOrigin::Old,
-            },
-        });
+        let folders = FolderPair::new(source.clone(), dest.clone(), Creation::Existing);
+        let folders = Arc::new(folders);
         // As it was given, with all its dots and slashes.
         let inside = path.iter().position(|byte| *byte != b'/');
         let dest = joined(shown, &path[inside.unwrap_or(path.len())..]);
