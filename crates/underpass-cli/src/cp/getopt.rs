@@ -4,9 +4,49 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::environment::ArgumentOrder;
+use super::request::{ArgumentOrder, CpEnvironment, CpRequest, Draft, command};
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
-use super::usage_error::UsageError;
+use super::words::UsageError;
+
+/// Reads a command line. `warn` receives what is ignored.
+pub(super) fn parse(
+    words: impl IntoIterator<Item = OsString>,
+    environment: &CpEnvironment,
+    warn: &mut dyn FnMut(&str),
+) -> Result<CpRequest, UsageError> {
+    let mut draft = Draft {
+        charset: environment.charset,
+        has_selinux: environment.has_selinux,
+        ..Draft::default()
+    };
+    let read = read(&mut draft, words, environment.order);
+    for warning in &draft.warnings {
+        warn(warning);
+    }
+    read?;
+    match draft.information {
+        Some(information) => Ok(CpRequest::Show(information)),
+        None => command(draft, environment).map(|copy| CpRequest::Copy(Box::new(copy))),
+    }
+}
+
+/// Reads all words; an option that asks for information ends the reading.
+fn read(
+    draft: &mut Draft,
+    words: impl IntoIterator<Item = OsString>,
+    order: ArgumentOrder,
+) -> Result<(), UsageError> {
+    for item in Getopt::new(words, order) {
+        match item? {
+            ParsedWord::Operand(operand) => draft.operands.push(operand),
+            ParsedWord::Option(option, argument) => option.apply(draft, argument)?,
+        }
+        if draft.information.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// An option with its argument, or an operand.
 pub(super) enum ParsedWord {

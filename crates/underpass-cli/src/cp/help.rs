@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
 
-use super::environment::CalledAs;
+use super::request::CalledAs;
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
 /// Where the explanations begin.

@@ -7,37 +7,34 @@
 //! ```
 
 mod debug;
-mod draft;
-mod environment;
 mod explain;
 mod getopt;
 mod help;
 mod json;
-mod messages;
 mod printer;
 mod progress;
 mod request;
-mod signals;
 mod table;
-mod usage_error;
 mod words;
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use underpass::Kernel;
 use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
-use draft::{Dialect, Information, OutputDetail};
-use environment::CpEnvironment;
-use messages::Messages;
-use printer::EventPrinter;
+use getopt::parse;
+use printer::{EventPrinter, Messages};
 use progress::ProgressDisplay;
-use request::{CopyCommand, CpRequest, parse};
-use signals::StopSignal;
+use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, Information, OutputDetail};
 
-pub(crate) use environment::CalledAs;
 pub(crate) use help::command;
+pub(crate) use request::CalledAs;
 
 /// Copies. `called` precedes messages, `words` are the arguments. Exit codes: 0 all done; 1 an
 /// error, which standard error reports; 128 and the number of the signal that stopped it.
@@ -131,5 +128,42 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
         _ if command.detail == OutputDetail::Json => false,
         CopyEnd::Stopped => true,
         CopyEnd::ByItself => is_many && summary.errors > 0,
+    }
+}
+
+/// Whether a signal has stopped the copy. Ctrl-C or SIGTERM: the first one does, the second one ends
+/// the process.
+#[derive(Debug, Default)]
+pub(super) struct StopSignal {
+    flag: Arc<AtomicBool>,
+    /// Its number; 0 is none.
+    signal: Arc<AtomicUsize>,
+}
+
+impl StopSignal {
+    /// Leaves signals as they are.
+    pub(super) fn never() -> Self {
+        Self::default()
+    }
+
+    /// Catches signals from now on.
+    pub(super) fn on_signals() -> io::Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            flag::register_usize(signal, Arc::clone(&stop.signal), number)?;
+            flag::register(signal, Arc::clone(&stop.flag))?;
+        }
+        Ok(stop)
+    }
+
+    pub(super) fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+
+    pub(super) fn signal(&self) -> Option<u8> {
+        let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).ok()?;
+        (signal > 0).then_some(signal)
     }
 }

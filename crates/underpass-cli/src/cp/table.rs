@@ -7,9 +7,8 @@ use underpass_copy::{
     Dereference, FilterRule, Fsync, OverwritePolicy, PreserveLevel, RemoveExisting,
 };
 
-use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
-use super::usage_error::UsageError;
-use super::words::{self, When, names};
+use super::request::{Clobber, Dialect, Draft, Information, OutputDetail};
+use super::words::{self, UsageError, When, names};
 
 /// What follows an option, and what it then does.
 #[derive(Clone, Copy)]

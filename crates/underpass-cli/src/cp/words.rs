@@ -1,13 +1,11 @@
-//! The values of options: one word of a few, and rates.
+//! The values of options: one word of a few, and rates; what is wrong with them and with options.
 
-use std::ffi::OsStr;
-use std::fmt::Write;
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
-
-use super::usage_error::UsageError;
 
 /// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
@@ -184,6 +182,43 @@ fn rate_unit(suffix: &str) -> Option<f64> {
         "" | "ib" => Some(1024_f64.powi(power)),
         "b" => Some(1000_f64.powi(power)),
         _ => None,
+    }
+}
+
+/// An invalid command line. The message shows words as they were given, which need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UsageError {
+    pub(super) message: OsString,
+    /// A hint at `--help` follows the message.
+    pub(super) has_hint: bool,
+}
+
+impl UsageError {
+    /// A misuse of options, with a hint at `--help`.
+    pub(super) fn with_hint(message: impl fmt::Display) -> Self {
+        Self {
+            message: message.to_string().into(),
+            has_hint: true,
+        }
+    }
+
+    /// An error that `--help` does not explain.
+    pub(super) fn without_hint(message: impl fmt::Display) -> Self {
+        Self {
+            has_hint: false,
+            ..Self::with_hint(message)
+        }
+    }
+
+    /// A misuse, with a word as it was given in the middle.
+    pub(super) fn about(before: &str, word: &OsStr, after: &str) -> Self {
+        let mut message = OsString::from(before);
+        message.push(word);
+        message.push(after);
+        Self {
+            message,
+            has_hint: true,
+        }
     }
 }
 
