@@ -1,8 +1,8 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ draft ─▶ request ─▶ copy ─▶ printer ─▶ debug, explain, json
-//!                       │                           └─▶ CopyProgress ─▶ progress
+//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ debug, explain, json
+//!                       │                   └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
 
@@ -18,11 +18,12 @@ mod table;
 mod words;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underpass::Kernel;
@@ -30,8 +31,8 @@ use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
 use getopt::parse;
 use printer::{EventPrinter, Messages};
-use progress::ProgressDisplay;
 use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, Information, OutputDetail};
+use words::When;
 
 pub(crate) use help::command;
 pub(crate) use request::CalledAs;
@@ -72,8 +73,8 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
     };
     let kernel = Kernel::probe();
     let progress = CopyProgress::default();
-    let display = ProgressDisplay::new(command.progress);
-    let printer = EventPrinter::new(messages, command, display.bar());
+    let bar = ProgressBar::hidden();
+    let printer = EventPrinter::new(messages, command, bar.clone());
     let context = CopyContext {
         kernel: &kernel,
         observer: &printer,
@@ -83,11 +84,15 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
     let CopyCommand {
         operands, options, ..
     } = command;
-    let summary = display.watch(
-        &progress,
-        |enough| underpass_copy::survey(operands, options, &progress, enough),
-        || underpass_copy::copy(operands, options, context),
-    );
+    let copy = || underpass_copy::copy(operands, options, context);
+    let summary = match command.progress {
+        When::Never => copy(),
+        When::Auto if !io::stderr().is_terminal() => copy(),
+        when => {
+            let survey = |enough: &_| underpass_copy::survey(operands, options, &progress, enough);
+            progress::watch(&bar, when, &progress, survey, copy)
+        }
+    };
     conclude(command, messages, &summary, printer, &stop)
 }
 
@@ -131,7 +136,7 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
     }
 }
 
-/// Whether a signal has stopped the copy. Ctrl-C or SIGTERM: the first one does, the second one ends
+/// Whether a signal has stopped the copy: the first Ctrl-C or SIGTERM does, the second one ends
 /// the process.
 #[derive(Debug, Default)]
 pub(super) struct StopSignal {
