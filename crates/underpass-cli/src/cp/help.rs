@@ -1,16 +1,14 @@
 //! The table of options as `--help`, as a man page and as completions.
 
-use std::fmt::Write;
-
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
 
 use super::request::CalledAs;
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
+use crate::layout::wrap;
 
 /// Where the explanations begin.
 const COLUMN: usize = 30;
-const WIDTH: usize = 80;
 
 const BACKUPS: &str = "\
 CONTROL, or the variable VERSION_CONTROL, selects how backups are named:
@@ -79,25 +77,12 @@ fn line(text: &mut String, option: &OptionDefinition) {
     });
     let indent = if letters.is_empty() { "      " } else { "  " };
     let names: Vec<_> = letters.into_iter().chain(long).collect();
-    let mut line = format!("{indent}{}", names.join(", "));
-    if line.len() + 2 > COLUMN {
-        line.push('\n');
-        text.push_str(&line);
-        line = String::new();
+    let mut names = format!("{indent}{}", names.join(", "));
+    if names.len() + 2 > COLUMN {
+        *text += &(names + "\n");
+        names = String::new();
     }
-    for word in option.help.split(' ') {
-        if line.len() < COLUMN {
-            line = format!("{line:COLUMN$}{word}");
-        } else if line.len() + 1 + word.len() <= WIDTH {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            // Writing to a string can't fail.
-            let _ = writeln!(text, "{line}");
-            line = format!("{:COLUMN$}{word}", "");
-        }
-    }
-    let _ = writeln!(text, "{line}");
+    *text += &wrap(&format!("{names:COLUMN$}"), option.help);
 }
 
 /// The same for the man page and for completions. It does not parse: it can't do what getopt does.
@@ -162,6 +147,7 @@ fn argument(option: &OptionDefinition) -> Arg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::WIDTH;
 
     #[test]
     fn help_fits_a_terminal_and_names_every_option() {

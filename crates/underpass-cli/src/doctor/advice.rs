@@ -3,13 +3,13 @@
 use underpass::{Mechanism, Scope};
 
 use super::kernel::MissingCall;
-use super::layout::grouped;
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
 use super::report::{Advice, DoctorReport};
 use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
 use super::tls::{KernelTls, TlsAnswer, TlsModule};
 use super::trial::TrialOutcome;
+use crate::layout::grouped;
 
 /// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;

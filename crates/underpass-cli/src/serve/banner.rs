@@ -1,7 +1,6 @@
 //! The messages at the start and at the end of `underpass serve`.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
@@ -72,6 +71,5 @@ pub(super) fn farewell(summary: &ServeSummary) -> String {
 
 /// Prints a line; a closed standard output is no reason to stop serving.
 pub(super) fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    let _ = crate::layout::print(&format!("{line}\n"));
 }
