@@ -1,10 +1,11 @@
 //! Selects the pairs of ends, and runs the trials of each pair.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use underpass::{Mechanism, Policy};
 
 use super::path::TestedPath;
@@ -23,19 +24,12 @@ pub(super) struct PairResults {
     /// The commands of Underpass that move bytes between these ends.
     #[serde(skip)]
     pub(super) commands: &'static [&'static str],
-    #[serde(serialize_with = "by_mechanism")]
-    pub(super) mechanisms: Vec<(Mechanism, TrialOutcome)>,
+    pub(super) mechanisms: BTreeMap<Mechanism, TrialOutcome>,
     /// With all mechanisms allowed, as the commands run.
     pub(super) auto: TrialResult,
 }
 
 impl PairResults {
-    pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&TrialOutcome> {
-        let mut tried = self.mechanisms.iter();
-        let found = tried.find(|(other, _)| *other == mechanism);
-        found.map(|(_, outcome)| outcome)
-    }
-
     /// `A → TCP`.
     pub(super) fn label(&self) -> String {
         format!("{} → {}", self.source, self.sink)
@@ -43,17 +37,8 @@ impl PairResults {
 
     /// All results, the one with all mechanisms allowed last.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &TrialOutcome> {
-        let each = self.mechanisms.iter().map(|(_, outcome)| outcome);
-        each.chain([&self.auto.outcome])
+        self.mechanisms.values().chain([&self.auto.outcome])
     }
-}
-
-fn by_mechanism<S: Serializer>(
-    outcomes: &[(Mechanism, TrialOutcome)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let outcomes = outcomes.iter();
-    serializer.collect_map(outcomes.map(|(mechanism, outcome)| (mechanism.name(), outcome)))
 }
 
 /// Runs all trials between all pairs.

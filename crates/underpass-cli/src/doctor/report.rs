@@ -9,10 +9,10 @@ use underpass::Mechanism;
 use super::kernel::KernelReport;
 use super::pair::{self, PairResults};
 use super::path::{self, TestedPath, Usable};
-use super::sample;
 use super::settings::{self, DescriptorLimits, KernelSetting, PipeLimits};
 use super::tls::KernelTls;
 use super::trial::TrialOutcome;
+use super::trial_ends;
 
 /// The whole report, in the order of its JSON form.
 #[derive(Debug, Serialize)]
@@ -52,7 +52,7 @@ pub(super) struct Advice {
 impl DoctorReport {
     /// Runs all tests. `advice` is still empty.
     pub(super) fn new(paths: &[PathBuf]) -> Self {
-        let bytes = sample::bytes();
+        let bytes = trial_ends::bytes();
         let kernel = KernelReport::ask();
         let ids = ('A'..='Z').map(String::from);
         let tested: Vec<_> = ids

@@ -132,7 +132,7 @@ fn cell(outcome: &TrialOutcome) -> (String, Style) {
 /// Lists each refusal once, with all its pairs.
 fn refusals(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
-        let refused = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+        let refused = |(mechanism, outcome): (&Mechanism, &TrialOutcome)| match outcome {
             TrialOutcome::Refused {
                 errno,
                 meaning,

@@ -12,8 +12,7 @@ use underpass::{
 };
 
 use super::explanation;
-use super::sample::SAMPLE_BYTES;
-use super::trial_ends::{TrialSink, TrialSource};
+use super::trial_ends::{SAMPLE_BYTES, TrialSink, TrialSource};
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -184,20 +183,18 @@ fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::os::fd::OwnedFd;
+    use std::path::PathBuf;
 
-    use super::super::sample;
-    use super::super::trial_ends::StreamKind;
+    use super::super::trial_ends::{StreamKind, bytes};
     use super::*;
 
-    fn directory() -> Arc<OwnedFd> {
+    fn gone() -> PathBuf {
         let directory = tempfile::tempdir().unwrap();
-        Arc::new(File::open(directory.path()).unwrap().into())
+        directory.path().to_owned()
     }
 
     fn streamed(from: StreamKind, to: StreamKind, mechanism: Mechanism) -> TrialOutcome {
-        let source = TrialSource::Stream(from, sample::bytes());
+        let source = TrialSource::Stream(from, bytes());
         attempt(&source, &TrialSink::Stream(to), Policy::only(mechanism)).outcome
     }
 
@@ -214,10 +211,10 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_gone_is_not_tried() {
-        let source = TrialSource::Stream(StreamKind::Pipe, sample::bytes());
+        let source = TrialSource::Stream(StreamKind::Pipe, bytes());
         let trial = attempt(
             &source,
-            &TrialSink::Directory(directory()),
+            &TrialSink::Directory(gone()),
             Policy::only(Mechanism::ReadWrite),
         );
         assert!(
