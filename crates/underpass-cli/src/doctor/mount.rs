@@ -125,8 +125,8 @@ fn magic_name(magic: u32) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
-const PSEUDO: &str = "bpf cgroup cgroup2 configfs debugfs devpts efivarfs proc securityfs selinuxfs \
-                      sysfs tracefs";
+const PSEUDO: &str = "bpf cgroup cgroup2 configfs debugfs devpts efivarfs proc securityfs \
+                      selinuxfs sysfs tracefs";
 
 /// linux/magic.h and the sources of file systems outside of the kernel's tree.
 const MAGICS: &[(u32, &str)] = &[

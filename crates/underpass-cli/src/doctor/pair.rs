@@ -21,9 +21,9 @@ const ALL_PAIRS_PATHS_MAX: usize = 4;
 pub(super) struct PairResults {
     pub(super) source: String,
     pub(super) sink: String,
-    /// The commands of Underpass that move bytes between these ends.
+    /// The command of Underpass that moves bytes between these ends.
     #[serde(skip)]
-    pub(super) commands: &'static [&'static str],
+    pub(super) command: Option<&'static str>,
     pub(super) mechanisms: BTreeMap<Mechanism, TrialOutcome>,
     /// With all mechanisms allowed, as the commands run.
     pub(super) auto: TrialResult,
@@ -62,7 +62,7 @@ pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResult
 struct TrialPair {
     source: (String, TrialSource),
     sink: (String, TrialSink),
-    commands: &'static [&'static str],
+    command: Option<&'static str>,
 }
 
 impl TrialPair {
@@ -94,7 +94,7 @@ impl TrialPair {
             auto: limited(Policy::default()),
             source: self.source.0,
             sink: self.sink.0,
-            commands: self.commands,
+            command: self.command,
         }
     }
 }
@@ -120,12 +120,11 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
         ((name.clone(), source), (name, TrialSink::Stream(kind)))
     });
     let mut pairs = Vec::new();
-    let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), commands| {
-        let (source, sink) = (source.clone(), sink.clone());
+    let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), command| {
         pairs.push(TrialPair {
-            source,
-            sink,
-            commands,
+            source: source.clone(),
+            sink: sink.clone(),
+            command,
         });
     };
     let all = paths.len() <= ALL_PAIRS_PATHS_MAX;
@@ -133,24 +132,18 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
         for to in &sinks {
             let ends = [&from.0, &to.0];
             if all || from.0 == to.0 || ends.contains(&&paths[0].id) {
-                add(from, to, &["cp"] as &[_]);
+                add(from, to, Some("cp"));
             }
         }
     }
     for (at, (from_stream, to_stream)) in streams.iter().enumerate() {
-        let is_tcp = at == 0;
-        for from in &sources {
-            add(
-                from,
-                to_stream,
-                if is_tcp { &["serve", "send"] } else { &[] },
-            );
-        }
-        for to in &sinks {
-            add(from_stream, to, if is_tcp { &["recv"] } else { &[] });
-        }
+        let command = (at == 0).then_some("serve");
+        sources
+            .iter()
+            .for_each(|from| add(from, to_stream, command));
+        sinks.iter().for_each(|to| add(from_stream, to, None));
     }
     let [(from_tcp, to_tcp), ..] = &streams;
-    add(from_tcp, to_tcp, &[]);
+    add(from_tcp, to_tcp, None);
     pairs
 }

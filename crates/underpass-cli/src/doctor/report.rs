@@ -64,7 +64,7 @@ impl DoctorReport {
             schema: "underpass.doctor/1",
             version: env!("CARGO_PKG_VERSION"),
             paths: tested,
-            commands: pairs.iter().flat_map(commands).collect(),
+            commands: pairs.iter().filter_map(command_use).collect(),
             pairs,
             kernel_tls: KernelTls::ask(&kernel.release),
             kernel,
@@ -101,10 +101,10 @@ fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-/// How the commands move bytes between the ends of a pair.
-fn commands(pair: &PairResults) -> impl Iterator<Item = CommandUse> {
-    pair.commands.iter().map(|command| CommandUse {
-        command,
+/// How a command moves bytes between the ends of a pair, where one does.
+fn command_use(pair: &PairResults) -> Option<CommandUse> {
+    Some(CommandUse {
+        command: pair.command?,
         source: pair.source.clone(),
         sink: pair.sink.clone(),
         result: pair.auto.outcome.word(),

@@ -93,7 +93,7 @@ const TCP: [(&str, &str); 6] = [
     ),
     (
         "net.ipv4.tcp_rmem",
-        "receive buffer in bytes, likewise: bounds what `recv` receives per round trip",
+        "receive buffer in bytes, likewise: bounds what is received per round trip",
     ),
     (
         "net.ipv4.tcp_congestion_control",

@@ -181,11 +181,8 @@ fn commands(report: &DoctorReport) -> String {
         let pair = format!("{} → {}", used.source, used.sink);
         ((used.command, names), pair)
     });
-    let mut groups = grouped(met);
-    groups.sort_by_key(|((command, _), _)| {
-        let order = ["cp", "serve", "send", "recv"];
-        order.iter().position(|known| known == command)
-    });
+    // In the order of their pairs: first cp, then serve.
+    let groups = grouped(met);
     let line = |((command, names), pairs): ((&str, String), Vec<String>)| {
         wrap_list(&format!("  {command:<6}{names:<12} "), &pairs)
     };
