@@ -65,8 +65,8 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
         (CalledAs::Cp, Dialect::Gnu) => StopSignal::never(),
         _ => match StopSignal::on_signals() {
             Ok(stop) => stop,
-            Err(error) => {
-                messages.complain(format!("cannot catch Ctrl-C: {error}"));
+            Err(why) => {
+                messages.complain(why);
                 return ExitCode::FAILURE;
             }
         },
@@ -136,10 +136,10 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
     }
 }
 
-/// Whether a signal has stopped the copy: the first Ctrl-C or SIGTERM does, the second one ends
-/// the process.
+/// Whether a signal has stopped a copy, or a measurement: the first Ctrl-C or SIGTERM does, the
+/// second one ends the process.
 #[derive(Debug, Default)]
-pub(super) struct StopSignal {
+pub(crate) struct StopSignal {
     flag: Arc<AtomicBool>,
     /// Its number; 0 is none.
     signal: Arc<AtomicUsize>,
@@ -147,27 +147,37 @@ pub(super) struct StopSignal {
 
 impl StopSignal {
     /// Leaves signals as they are.
-    pub(super) fn never() -> Self {
+    pub(crate) fn never() -> Self {
         Self::default()
     }
 
     /// Catches signals from now on.
-    pub(super) fn on_signals() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
-            let number = usize::try_from(signal).unwrap_or_default();
-            flag::register_usize(signal, Arc::clone(&stop.signal), number)?;
-            flag::register(signal, Arc::clone(&stop.flag))?;
+        match stop.register() {
+            Ok(()) => Ok(stop),
+            Err(error) => Err(format!("cannot catch Ctrl-C: {error}")),
         }
-        Ok(stop)
     }
 
-    pub(super) fn flag(&self) -> &AtomicBool {
+    fn register(&self) -> io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_default(signal, Arc::clone(&self.flag))?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            flag::register_usize(signal, Arc::clone(&self.signal), number)?;
+            flag::register(signal, Arc::clone(&self.flag))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flag(&self) -> &AtomicBool {
         &self.flag
     }
 
-    pub(super) fn signal(&self) -> Option<u8> {
+    pub(crate) fn signal(&self) -> Option<u8> {
         let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).ok()?;
         (signal > 0).then_some(signal)
     }

@@ -337,8 +337,8 @@ impl Messages {
             self.die_of_broken_pipe();
             return;
         }
-        let text = error.to_string();
-        let meaning = text.split(" (os error").next().unwrap_or_default();
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        let meaning = errno.map_or_else(|| error.to_string(), underpass::errno::meaning);
         self.complain(format!("write error: {meaning}"));
     }
 
