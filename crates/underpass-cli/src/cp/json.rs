@@ -24,7 +24,7 @@ pub(super) fn finished(finished: &Finished) -> String {
         "account": travel.map(|travel| &travel.account),
         "holes_sought": travel.map(|travel| &travel.holes_sought),
         "resumed": Some(finished.resumed).filter(|bytes| *bytes > 0),
-        "blake3": finished.hash.as_ref().map(|hash| hash.as_str()),
+        "blake3": finished.hash.as_deref(),
     });
     line("name", facts)
 }
