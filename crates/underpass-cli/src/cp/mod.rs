@@ -1,12 +1,11 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ debug, explain, json
+//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, json
 //!                       │                   └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
 
-mod debug;
 mod explain;
 mod getopt;
 mod help;

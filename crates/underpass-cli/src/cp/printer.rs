@@ -16,7 +16,7 @@ use underpass_copy::{
 };
 
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
-use super::{debug, explain, json};
+use super::{explain, json};
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
@@ -116,7 +116,7 @@ impl<'a> EventPrinter<'a> {
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
             OutputDetail::Debug if self.copy_mode == CopyMode::Copy => {
-                if let Some(line) = debug::line(finished) {
+                if let Some(line) = explain::debug_line(finished) {
                     self.line(&line);
                 }
             }

@@ -2,11 +2,10 @@
 
 use underpass::{Mechanism, Scope};
 
-use super::kernel::MissingCall;
+use super::kernel::{DescriptorLimits, KernelSetting, MissingCall, PipeLimits, numbers};
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
 use super::report::{Advice, DoctorReport};
-use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
 use super::tls::{KernelTls, TlsAnswer, TlsModule};
 use super::trial::TrialOutcome;
 use crate::layout::grouped;

@@ -20,7 +20,6 @@ mod mount;
 mod pair;
 mod path;
 mod report;
-mod settings;
 mod text;
 mod time_limit;
 mod tls;

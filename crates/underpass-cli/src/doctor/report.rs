@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use underpass::Mechanism;
 
-use super::kernel::KernelReport;
+use super::kernel::{self, DescriptorLimits, KernelReport, KernelSetting, PipeLimits};
 use super::pair::{self, PairResults};
 use super::path::{self, TestedPath, Usable};
-use super::settings::{self, DescriptorLimits, KernelSetting, PipeLimits};
 use super::tls::KernelTls;
 use super::trial::TrialOutcome;
 use super::trial_ends;
@@ -69,7 +68,7 @@ impl DoctorReport {
             kernel_tls: KernelTls::ask(&kernel.release),
             kernel,
             pipes: PipeLimits::ask(),
-            tcp: settings::tcp(),
+            tcp: kernel::tcp(),
             open_files: DescriptorLimits::ask(),
             advice: Vec::new(),
         }

@@ -4,11 +4,11 @@ use clap::builder::styling::{AnsiColor, Effects, Style};
 use underpass::Mechanism;
 
 use super::explanation;
+use super::kernel::KernelSetting;
 
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
 use super::report::DoctorReport;
-use super::settings::KernelSetting;
 use super::tls::TlsAnswer;
 use super::trial::TrialOutcome;
 use crate::layout::{grouped, wrap, wrap_list};

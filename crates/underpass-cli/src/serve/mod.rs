@@ -5,7 +5,6 @@ use std::sync::Arc;
 use underpass_net::{Inherited, Notifier};
 use underpass_serve::{FileServer, ServeSummary};
 
-mod addresses;
 mod advice;
 mod arguments;
 mod banner;
@@ -16,9 +15,8 @@ mod signals;
 
 pub(crate) use arguments::{ServeArguments, options};
 
-use addresses::reachable;
 use advice::with_advice;
-use banner::{farewell, greeting, say, url};
+use banner::{farewell, greeting, reachable, say, url};
 use bodies::{BodyPlans, BodyTrial};
 
 /// Serves until a signal ends it. Prints to standard output where it listens and how bodies are
