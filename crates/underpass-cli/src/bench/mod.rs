@@ -169,10 +169,8 @@ fn everything() -> Vec<Benchmark> {
 
 fn defaults<E: Args>() -> E {
     let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
-    let matches = command.try_get_matches_from([""; 0]);
-    matches
-        .and_then(|matches| E::from_arg_matches(&matches))
-        .expect("every option has a default")
+    let matches = command.get_matches_from([""; 0]);
+    E::from_arg_matches(&matches).expect("every option has a default")
 }
 
 fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {

@@ -8,7 +8,8 @@ use super::request::{ArgumentOrder, CpEnvironment, CpRequest, Draft, command};
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 use super::words::UsageError;
 
-/// Reads a command line. `warn` receives what is ignored.
+/// Reads a command line. `warn` receives what is ignored. An option that asks for information ends
+/// the reading.
 pub(super) fn parse(
     words: impl IntoIterator<Item = OsString>,
     environment: &CpEnvironment,
@@ -19,33 +20,17 @@ pub(super) fn parse(
         has_selinux: environment.has_selinux,
         ..Draft::default()
     };
-    let read = read(&mut draft, words, environment.order);
-    for warning in &draft.warnings {
-        warn(warning);
-    }
-    read?;
-    match draft.information {
-        Some(information) => Ok(CpRequest::Show(information)),
-        None => command(draft, environment).map(|copy| CpRequest::Copy(Box::new(copy))),
-    }
-}
-
-/// Reads all words; an option that asks for information ends the reading.
-fn read(
-    draft: &mut Draft,
-    words: impl IntoIterator<Item = OsString>,
-    order: ArgumentOrder,
-) -> Result<(), UsageError> {
-    for item in Getopt::new(words, order) {
+    for item in Getopt::new(words, environment.order) {
         match item? {
             ParsedWord::Operand(operand) => draft.operands.push(operand),
-            ParsedWord::Option(option, argument) => option.apply(draft, argument)?,
+            ParsedWord::Option(option, argument) => option.apply(&mut draft, argument)?,
         }
-        if draft.information.is_some() {
-            break;
+        draft.warnings.drain(..).for_each(&mut *warn);
+        if let Some(request) = draft.shows_only.take() {
+            return Ok(request);
         }
     }
-    Ok(())
+    command(draft, environment).map(|copy| CpRequest::Copy(Box::new(copy)))
 }
 
 /// An option with its argument, or an operand.

@@ -30,7 +30,7 @@ use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
 use getopt::parse;
 use printer::{EventPrinter, Messages};
-use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, Information, OutputDetail};
+use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, OutputDetail};
 use words::When;
 
 pub(crate) use help::command;
@@ -44,10 +44,8 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
     let mut warn = |warning: &str| messages.complain(warning);
     match parse(words, &environment, &mut warn) {
         Ok(CpRequest::Copy(command)) => carry_out(&command, &messages),
-        Ok(CpRequest::Show(Information::Help)) => {
-            messages.print(&help::text(&messages.called_shown()))
-        }
-        Ok(CpRequest::Show(Information::Version)) => messages.print(&help::version(called_as)),
+        Ok(CpRequest::ShowHelp) => messages.print(&help::text(&messages.called_shown())),
+        Ok(CpRequest::ShowVersion) => messages.print(&help::version(called_as)),
         Err(error) => {
             messages.complain(error.message.as_encoded_bytes());
             if error.has_hint {
@@ -99,7 +97,7 @@ fn conclude(
     command: &CopyCommand,
     messages: &Messages,
     summary: &CopySummary,
-    mut printer: EventPrinter<'_>,
+    printer: EventPrinter<'_>,
     stop: &StopSignal,
 ) -> ExitCode {
     match command.detail {

@@ -83,12 +83,9 @@ impl<'a> EventPrinter<'a> {
     ///
     /// # Errors
     /// The first one of all writing.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
-        let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match out.failed.take() {
-            Some(error) => Err(error),
-            None => out.to.flush(),
-        }
+    pub(super) fn finish(&self) -> io::Result<()> {
+        self.flush();
+        self.out().failed.take().map_or(Ok(()), Err)
     }
 
     fn out(&self) -> MutexGuard<'_, StandardOutput> {
@@ -115,12 +112,11 @@ impl<'a> EventPrinter<'a> {
     fn finished(&self, finished: &Finished) {
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
-            OutputDetail::Debug if self.copy_mode == CopyMode::Copy => {
-                if let Some(line) = explain::debug_line(finished) {
-                    self.line(&line);
-                }
+            OutputDetail::Debug => {
+                let line = explain::debug_line(finished);
+                let line = line.filter(|_| self.copy_mode == CopyMode::Copy);
+                line.iter().for_each(|line| self.line(line));
             }
-            OutputDetail::Debug => {}
             OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
@@ -156,29 +152,27 @@ impl Observer for EventPrinter<'_> {
         let shows_names = !matches!(self.detail, OutputDetail::Nothing | OutputDetail::Json);
         let shows_skipped = matches!(self.detail, OutputDetail::Debug | OutputDetail::Explain);
         match event {
+            Event::Finished(finished) => self.finished(&finished),
+            Event::Problem(problem) => self.problem(&problem),
+            Event::Skipped { dest, .. } => {
+                if shows_skipped {
+                    self.line(&format!("skipped {}", self.messages.quoted(&dest)));
+                }
+            }
+            _ if !shows_names => {}
             Event::Making {
                 source,
                 dest,
                 backup,
-            } if shows_names => self.arrow(&source, &dest, backup.as_deref()),
-            Event::Removed(name) if shows_names => {
+            } => self.arrow(&source, &dest, backup.as_deref()),
+            Event::Removed(name) => {
                 self.line(&format!("removed {}", self.messages.quoted(&name)));
             }
-            Event::Skipped { dest, .. } if shows_skipped => {
-                self.line(&format!("skipped {}", self.messages.quoted(&dest)));
-            }
-            Event::MadeParent { source, dest } if shows_names => self.made_parent(&source, &dest),
-            Event::Restored { backup, dest } if shows_names => {
+            Event::MadeParent { source, dest } => self.made_parent(&source, &dest),
+            Event::Restored { backup, dest } => {
                 let (backup, dest) = (self.messages.quoted(&backup), self.messages.quoted(&dest));
                 self.line(&format!("{backup} -> {dest} (unbackup)"));
             }
-            Event::Making { .. }
-            | Event::Restored { .. }
-            | Event::MadeParent { .. }
-            | Event::Removed(_)
-            | Event::Skipped { .. } => {}
-            Event::Finished(finished) => self.finished(&finished),
-            Event::Problem(problem) => self.problem(&problem),
         }
     }
 
@@ -207,27 +201,29 @@ impl Observer for EventPrinter<'_> {
 
 impl StandardOutput {
     fn line(&mut self, line: &[u8], messages: &Messages) {
-        if self.failed.is_none() {
-            let written = self
-                .to
-                .write_all(line)
-                .and_then(|()| self.to.write_all(b"\n"));
-            self.note(written, messages);
-        }
+        let write = |to: &mut BufWriter<Stdout>| {
+            to.write_all(line)?;
+            to.write_all(b"\n")
+        };
+        self.attempt(messages, write);
         if self.is_terminal {
             self.flush(messages);
         }
     }
 
     fn flush(&mut self, messages: &Messages) {
-        if self.failed.is_none() {
-            let flushed = self.to.flush();
-            self.note(flushed, messages);
-        }
+        self.attempt(messages, Write::flush);
     }
 
-    fn note(&mut self, written: io::Result<()>, messages: &Messages) {
-        if let Err(error) = written {
+    fn attempt(
+        &mut self,
+        messages: &Messages,
+        write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>,
+    ) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Err(error) = write(&mut self.to) {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 messages.die_of_broken_pipe();
             }

@@ -22,7 +22,8 @@ const DEFAULT_JOBS_MAX: usize = 16;
 /// What a command line asks for.
 #[derive(Debug)]
 pub(super) enum CpRequest {
-    Show(Information),
+    ShowHelp,
+    ShowVersion,
     Copy(Box<CopyCommand>),
 }
 
@@ -219,7 +220,8 @@ pub(super) struct Draft {
     pub(super) progress: Option<When>,
     pub(super) detail: OutputDetail,
     pub(super) dialect: Dialect,
-    pub(super) information: Option<Information>,
+    /// What is asked for instead of a copy.
+    pub(super) shows_only: Option<CpRequest>,
     pub(super) warnings: Vec<&'static str>,
 }
 
@@ -253,13 +255,6 @@ pub(super) enum Dialect {
     #[default]
     Gnu,
     Underpass,
-}
-
-/// What is shown instead of copying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Information {
-    Help,
-    Version,
 }
 
 impl Draft {

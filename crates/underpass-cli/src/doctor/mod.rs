@@ -21,7 +21,6 @@ mod pair;
 mod path;
 mod report;
 mod text;
-mod time_limit;
 mod tls;
 mod trial;
 mod trial_ends;

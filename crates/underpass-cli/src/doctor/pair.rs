@@ -9,9 +9,10 @@ use serde::Serialize;
 use underpass::{Mechanism, Policy};
 
 use super::path::TestedPath;
-use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
 use super::trial::{TrialOutcome, TrialResult, attempt};
-use super::trial_ends::{StreamKind, TrialSink, TrialSource};
+use super::trial_ends::{
+    StreamKind, TRIAL_TIME_MAX, TRIALS_TIME_MAX, TrialSink, TrialSource, within,
+};
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PATHS_MAX: usize = 4;

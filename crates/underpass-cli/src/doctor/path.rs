@@ -12,8 +12,7 @@ use serde::Serialize;
 
 use super::explanation;
 use super::mount::MountedFileSystem;
-use super::time_limit::{TRIAL_TIME_MAX, within};
-use super::trial_ends::SampleFile;
+use super::trial_ends::{SampleFile, TRIAL_TIME_MAX, within};
 
 /// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;

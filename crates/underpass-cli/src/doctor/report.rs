@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use underpass::Mechanism;
 
 use super::kernel::{self, DescriptorLimits, KernelReport, KernelSetting, PipeLimits};
@@ -35,7 +36,8 @@ pub(super) struct CommandUse {
     pub(super) command: &'static str,
     pub(super) source: String,
     pub(super) sink: String,
-    pub(super) result: &'static str,
+    /// As in an outcome.
+    pub(super) result: Value,
     /// Empty unless it works.
     pub(super) uses: Vec<Mechanism>,
 }
@@ -106,7 +108,7 @@ fn command_use(pair: &PairResults) -> Option<CommandUse> {
         command: pair.command?,
         source: pair.source.clone(),
         sink: pair.sink.clone(),
-        result: pair.auto.outcome.word(),
+        result: json!(pair.auto.outcome)["result"].take(),
         uses: pair.auto.uses.clone(),
     })
 }

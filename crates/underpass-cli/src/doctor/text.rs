@@ -174,7 +174,7 @@ fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
         let names = if names.is_empty() {
-            used.result.replace('_', " ")
+            used.result.as_str().unwrap_or_default().replace('_', " ")
         } else {
             names.join(", ")
         };

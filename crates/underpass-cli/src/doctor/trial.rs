@@ -36,20 +36,6 @@ pub(super) enum TrialOutcome {
     NotTried { reason: String },
 }
 
-impl TrialOutcome {
-    /// The name in JSON.
-    pub(super) const fn word(&self) -> &'static str {
-        match self {
-            Self::Works { .. } => "works",
-            Self::Refused { .. } => "refused",
-            Self::NotApplicable { .. } => "not_applicable",
-            Self::Failed { .. } => "failed",
-            Self::WrongBytes { .. } => "wrong_bytes",
-            Self::NotTried { .. } => "not_tried",
-        }
-    }
-}
-
 /// The outcome of a trial, and the mechanisms that moved the bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TrialResult {

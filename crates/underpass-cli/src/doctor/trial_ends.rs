@@ -1,13 +1,14 @@
 //! The ends of trials: files with known bytes, and local connections of which a thread serves the
-//! other end.
+//! other end; and the time that trials may take.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass::{Owed, Source};
@@ -19,6 +20,12 @@ pub(super) const SAMPLE_BYTES: usize = (1 << 20) + 4321;
 
 /// At most this much of an existing file is moved: whole blocks, so that it can be cloned.
 const FOREIGN_BYTES_MAX: usize = 1 << 20;
+
+/// The limit for inspecting one path, and for one trial.
+pub(super) const TRIAL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The limit for all trials together.
+pub(super) const TRIALS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The source of the bytes of a trial.
 #[derive(Clone, Debug)]
@@ -185,9 +192,29 @@ fn read_all(mut file: &File, expected: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Runs the work on a separate thread and returns its result, or `None` after the limit or a panic.
+/// A thread over the limit is abandoned; it ends with the process.
+pub(super) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new()
+        .spawn(move || sender.send(work()))
+        .ok()?;
+    receiver.recv_timeout(limit).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_ends_gives_its_result_and_other_work_none() {
+        assert_eq!(within(TRIAL_TIME_MAX, || 7), Some(7));
+        let (_kept, never) = mpsc::channel::<()>();
+        assert_eq!(within(Duration::from_millis(1), move || never.recv()), None);
+    }
 
     #[test]
     fn a_sample_leaves_no_name() {

@@ -1,5 +1,5 @@
-//! The messages at the start and at the end of `underpass serve`, and the addresses by which other
-//! machines reach a server that listens on all interfaces.
+//! The messages at the start and at the end of `underpass serve`, the addresses by which other
+//! machines reach a server that listens on all interfaces, and QR codes of them.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,6 +7,8 @@ use std::num::NonZeroUsize;
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{ServeSummary, ServerOptions};
 
@@ -123,9 +125,31 @@ fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
     found
 }
 
+/// Draws `text` as a QR code of half blocks with the margin that readers need. `None` if the text
+/// is too long, which an address never is.
+pub(super) fn qr_code(text: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    // Most terminals are dark: a drawn block is light.
+    let drawn = code
+        .render::<Dense1x2>()
+        .dark_color(Dense1x2::Light)
+        .light_color(Dense1x2::Dark)
+        .build();
+    Some(drawn)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_fits_a_small_terminal() {
+        let code = qr_code("http://192.168.100.100:65535/").unwrap();
+        assert!(code.lines().count() <= 20, "{code}");
+        let widths: Vec<_> = code.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{code}");
+        assert!(qr_code(&"x".repeat(4000)).is_none());
+    }
 
     fn shown(listening: &str, machine: &[&str]) -> Vec<String> {
         let machine: Vec<IpAddr> = machine.iter().map(|ip| ip.parse().unwrap()).collect();
