@@ -38,6 +38,7 @@ impl Endpoint {
             waits,
             writes,
             device: stat.st_dev,
+            inode: stat.st_ino,
             size: if kind == EndpointKind::File {
                 stat.st_size.max(0).cast_unsigned()
             } else {

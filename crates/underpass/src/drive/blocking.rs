@@ -154,12 +154,17 @@ impl<'a> Driver<'a> {
     /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
+    /// Source and sink may be ranges of one file, as its device and inode numbers show, if these do
+    /// not overlap. A sink that was opened with `O_APPEND` is written at its end, wherever
+    /// [`Sink::to`] is, and only by [`Mechanism::ReadWrite`].
+    ///
     /// A sink that is a file must not be used through the same descriptor, or a duplicate of it, at
     /// the same time: sendfile writes at the shared position. To write ranges in parallel, open the
     /// file once for each.
     ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
+    /// [`Fault::Overlap`](crate::Fault::Overlap) before anything is moved.
     pub fn run<F: AsFd, G: AsFd>(
         self,
         source: &Source<F>,
@@ -233,6 +238,7 @@ impl<'a> Driver<'a> {
 ///
 /// # Errors
 /// [`Error`]: its account is exactly what reached the sink, which is left as it is.
+/// [`Fault::Overlap`](crate::Fault::Overlap) where both are the same file.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

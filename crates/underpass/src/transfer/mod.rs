@@ -102,8 +102,8 @@ impl Transfer {
             (_, Owed::Exactly(0)) => Phase::Done,
             (Some(mechanism), _) => Phase::Moving(mechanism),
             (None, _) => {
-                let (mechanism, errno) = plan.refused_before().unzip();
-                Phase::Failed(mechanism, Fault::Refused, errno)
+                let (mechanism, fault, errno) = plan.fault();
+                Phase::Failed(mechanism, fault, errno)
             }
         };
         let between_files =
@@ -166,7 +166,12 @@ impl Transfer {
                 (Some(mechanism), Fault::Cancelled, None)
             }
         };
-        let (lost, account) = (self.relay.held(), Box::new(self.account));
+        // A file still has what was read of it.
+        let lost = match self.source.kind.has_offsets() {
+            true => 0,
+            false => self.relay.held(),
+        };
+        let account = Box::new(self.account);
         Err(Error {
             fault,
             mechanism,
