@@ -114,9 +114,13 @@ impl FileRange {
     /// Returns the range as the source of a transfer. Makes system calls the first time only.
     ///
     /// # Errors
-    /// As [`Source::range`].
+    /// As [`Source::range`]; `ESPIPE` for what is neither a regular file nor a block device: it has
+    /// no ranges, and reading it may block for as long as it likes.
     pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
         let end = self.file.end_or(|file| Endpoint::of(file))?;
+        if !end.kind.has_offsets() {
+            return Err(Errno::SPIPE);
+        }
         Source::range_of(&*self.file, end, self.offset, self.len)
     }
 }

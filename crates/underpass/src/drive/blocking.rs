@@ -33,8 +33,19 @@ pub struct Progress {
     /// Bytes that were taken from the source and have not reached the sink. While there are none,
     /// the next call may wait for the source.
     pub held: u64,
-    /// Bytes to move in all, if that is known.
+    /// Bytes to move in all, if that is known, which may be none. A source that is read until it
+    /// ends has a total when it has ended.
     pub total: Option<u64>,
+}
+
+impl Progress {
+    /// Returns how much of the total has reached the sink, in percent and rounded down: 100 when
+    /// all has, and not before. `None` while no total is known.
+    pub fn percent(&self) -> Option<u8> {
+        let (done, total) = (u128::from(self.done), u128::from(self.total?));
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
+        Some(u8::try_from(percent).unwrap_or(100))
+    }
 }
 
 /// A hook that is called between two calls: [`ControlFlow::Break`] cancels the transfer.

@@ -91,7 +91,7 @@ impl Error {
     /// Returns the bytes that reached the sink, holes included: the range of the source up to there
     /// is done.
     pub fn moved(&self) -> u64 {
-        self.account.bytes() + self.account.holes
+        self.account.bytes().saturating_add(self.account.holes)
     }
 }
 
