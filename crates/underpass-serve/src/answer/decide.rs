@@ -447,7 +447,7 @@ fn represented(
     let takes_plain = acceptable.takes_identity();
     let coding = match file.state.label.compressible {
         Compressible::Yes if !(takes_plain && request.prefers_plain()) => {
-            rules.compress.choose(file.state.size, &acceptable)
+            rules.compress.choose(file.state.stamp.size, &acceptable)
         }
         _ => None,
     };
@@ -469,7 +469,7 @@ fn content(
     limits: &RequestLimits,
     wanted: WantedDigest,
 ) -> Response {
-    let size = file.state.size;
+    let size = file.state.stamp.size;
     let applies = |asked: &Conditions<'_>| asked.allow_range(&file.state.validators);
     let ranges = match (request.method, &request.range) {
         (Method::Get, Some(range)) if request.conditions.as_ref().is_none_or(applies) => {
