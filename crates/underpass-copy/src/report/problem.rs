@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_file_is_told_where_the_words_name_one() {
+    fn the_other_file_is_reported_where_the_words_name_one() {
         let problem = |kind| Problem::new(kind, "a").with_other("b");
         let other = |kind| problem(kind).other_end().map(|end| format!("{end:?}"));
         assert_eq!(other(ProblemKind::Write).as_deref(), Some(r#"From("b")"#));

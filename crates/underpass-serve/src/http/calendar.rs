@@ -1,5 +1,5 @@
-//! Dates as RFC 3339 writes them, in UTC, from what file systems count. Years beyond 9999 and before
-//! 0 are clamped to four digits.
+//! Dates as RFC 3339 writes them, in UTC, from what file systems count. Years beyond 9999 and
+//! before 0 are clamped to four digits.
 
 use crate::http::validator::FileTime;
 

@@ -222,9 +222,12 @@ mod tests {
         let tags = Coding::ALL.map(|coding| plain.compressed(coding));
         for (tag, coding) in tags.iter().zip(Coding::ALL) {
             assert_eq!(tag.strength(), TagStrength::Weak);
-            let told = String::from_utf8(tag.as_bytes().to_vec()).unwrap();
-            assert!(told.starts_with("W/\"") && told.ends_with(&format!("+{}\"", coding.name())));
-            assert_eq!(tag.opaque(), &told.as_bytes()[2..]);
+            let reported = String::from_utf8(tag.as_bytes().to_vec()).unwrap();
+            assert!(
+                reported.starts_with("W/\"")
+                    && reported.ends_with(&format!("+{}\"", coding.name()))
+            );
+            assert_eq!(tag.opaque(), &reported.as_bytes()[2..]);
         }
         assert_eq!(plain.strength(), TagStrength::Strong);
         assert_eq!(plain.opaque(), plain.as_bytes());

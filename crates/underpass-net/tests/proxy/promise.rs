@@ -1,22 +1,24 @@
 //! What holds for any bytes whatever that a proxy, or somebody who is none, may begin with: a
-//! function that panics where its promise is broken, for fuzzers (`fuzz/` in the repository) and
-//! for the tests below.
-//!
-//! This is no interface: it is there for tests, and with the feature `fuzz`.
-
-#![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
+//! function that panics where its promise is broken, for the test beside it and for the fuzzer
+//! (`fuzz/` in the repository).
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::admission::proxy_protocol::{
-    ConnectionOrigin, LINE_BYTES_MAX, ProxyHeader, ProxyHeaderParse, SIGNATURE, parse,
-};
-use crate::limits::PROXY_BYTES_MAX;
+use underpass_net::proxy_protocol::{ConnectionOrigin, ProxyHeader, ProxyHeaderParse, parse};
+
+/// The longest line of version 1, with its end.
+const LINE_BYTES_MAX: usize = 107;
+
+/// What version 2 begins with.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// The longest header that is accepted.
+const PROXY_BYTES_MAX: usize = 4 << 10;
 
 /// A PROXY header is what a plainer reading makes of it; no split of the bytes changes that, nor
 /// what follows; it ends where there still is something; and one that is written is read back as
 /// it was meant. The first 18 bytes are the address that is written.
-pub fn proxy(data: &[u8]) {
+pub(crate) fn proxy(data: &[u8]) {
     let Some((address, input)) = data.split_first_chunk::<18>() else {
         return;
     };
@@ -139,45 +141,4 @@ fn plain_binary(input: &[u8]) -> Option<ProxyHeader> {
         _ => return None,
     };
     Some(ProxyHeader { length, origin })
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-    use proptest::sample::select;
-
-    const WORDS: &[&[u8]] = &[
-        b"PROXY ",
-        b"UNKNOWN",
-        b"TCP4",
-        b"TCP6",
-        b" ",
-        b" 192.0.2.7",
-        b" 2001:db8::7",
-        b" ::ffff:192.0.2.7",
-        b" 80",
-        b" 65535",
-        b" 080",
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b"\r\n\r\n\0\r\nQUIT\n",
-        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c",
-        b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x00\x24",
-        b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00",
-        b"\x21\x31\x00\xd8",
-        b"\xff",
-    ];
-
-    proptest! {
-        #[test]
-        fn proxy_headers(
-            address in any::<[u8; 18]>(),
-            words in vec(select(WORDS), 0..12),
-            rest in vec(any::<u8>(), 0..40),
-        ) {
-            super::proxy(&[&address, &words.concat()[..], &rest].concat());
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! What the real binary tells of its work: its log and its rotation, metrics, addresses.
+//! How the real binary is monitored: its log and its rotation, metrics, addresses.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -59,7 +59,7 @@ fn the_signal_for_logs_ends_no_server_that_has_none() {
 }
 
 #[test]
-fn metrics_are_told_where_the_greeting_says() {
+fn metrics_are_served_where_the_greeting_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("status");
     let address = format!("unix:{}", path.display());
@@ -69,12 +69,12 @@ fn metrics_are_told_where_the_greeting_says() {
         "ok\n"
     );
     let end = server.stop();
-    let told = format!("metrics and health on {address}\n");
-    end.assert_output(&[&told]);
+    let reported = format!("metrics and health on {address}\n");
+    end.assert_output(&[&reported]);
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_with_what_to_do() {
+fn a_log_or_address_that_cannot_be_opened_is_refused_with_what_to_do() {
     for usage in [
         &["--log=xml"][..],
         &["--status", "9090"],

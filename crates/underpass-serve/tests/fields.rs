@@ -1,4 +1,4 @@
-//! What answers say of files: media types, caching, fields of the configuration, other origins,
+//! Fields of answers: media types, caching, fields of the configuration, other origins,
 //! what is to be saved, what tags are made of.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -18,7 +18,7 @@ fn options(server: &Server, fields: &str) -> HttpResponse {
 }
 
 #[test]
-fn every_answer_forbids_guessing_unless_told_otherwise() {
+fn every_answer_forbids_guessing_unless_configured_otherwise() {
     let safe = Server::start();
     let open = Server::configured("security = {nosniff = false, frame-options = 'DENY'}");
     for server in [&safe, &open] {
@@ -172,7 +172,7 @@ fn listed_origins_may_read_and_no_others() {
 }
 
 #[test]
-fn everybody_may_read_where_the_star_says_so() {
+fn every_origin_may_read_where_a_star_is_configured() {
     let server = Server::configured("cors.origins = ['*']");
     server.write("f.txt", "f");
     for fields in ["X: y", "Origin: https://a.example"] {

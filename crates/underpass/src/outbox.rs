@@ -16,14 +16,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::plan::policy::Policy;
+use crate::plan::Policy;
 use crate::shared_file::SharedFile;
 use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
-use crate::vocabulary::mechanism::Mechanism;
 
 /// A range of an open regular file.
 #[derive(Clone, Debug)]
@@ -141,7 +140,8 @@ pub struct Outbox {
     account: Account,
     stats: SendStats,
     spare: Vec<u8>,
-    joined_max: JoinedMax,
+    /// Other than [`JOINED_BYTES_MAX`].
+    joined_bytes_max: Option<u64>,
 }
 
 /// What was sent and waited for beside the payload of the [`Account`].
@@ -163,16 +163,6 @@ pub enum Joining {
     Joined,
     /// It leaves on its own.
     Apart,
-}
-
-/// What head and body may come to together, in bytes, to leave in one call.
-#[derive(Clone, Copy, Debug)]
-struct JoinedMax(u64);
-
-impl Default for JoinedMax {
-    fn default() -> Self {
-        Self(JOINED_BYTES_MAX)
-    }
 }
 
 /// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
@@ -231,7 +221,7 @@ impl Outbox {
     /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
     /// the peer has taken it.
     pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
-        self.joined_max = JoinedMax(bytes);
+        self.joined_bytes_max = Some(bytes);
         self
     }
 
@@ -299,7 +289,15 @@ impl Outbox {
 
     /// Whether the body leaves with its head, should that become so much longer.
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
-        match policy.allows(Mechanism::ReadWrite) && self.joins_with(longer) {
+        let (Some(head), Some(Piece::Range(body)), 0) =
+            (self.pieces.front(), self.pieces.get(1), self.front_sent)
+        else {
+            return Joining::Apart;
+        };
+        // While a body is being read, what the head gains the body loses: the answer stays.
+        let joined = (head.len() + longer).saturating_add(body.len);
+        let fits = joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
+        match fits && !matches!(head, Piece::Range(_)) && policy.allows(Mechanism::ReadWrite) {
             true => Joining::Joined,
             false => Joining::Apart,
         }
@@ -350,19 +348,6 @@ impl Outbox {
         })
     }
 
-    fn joins_with(&self, longer: u64) -> bool {
-        let Some(Piece::Range(body)) = self.pieces.get(1) else {
-            return false;
-        };
-        let Some(Piece::Bytes(head) | Piece::Joined { bytes: head, .. }) = self.pieces.front()
-        else {
-            return false;
-        };
-        // While a body is being read, what the head gains the body loses: the answer stays.
-        let joined = (head.len() as u64 + longer).saturating_add(body.len);
-        self.front_sent == 0 && joined <= self.joined_max.0
-    }
-
     /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
     /// buffer, from this offset of the file on. `read` returns `None` where it would block; then
     /// nothing is read, and the driver has the range read into the page cache first.
@@ -393,24 +378,13 @@ impl Outbox {
     fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
         match verdict(Call::FillBuffer, result, &self.situation(Waits::Polls)) {
-            Verdict::Moved(bytes) => self.shorten_body(bytes),
+            Verdict::Moved(bytes) => self.pass_range(1, bytes),
             Verdict::Again => (),
             Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
             Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
             _ => return Err(self.error(Fault::Source, result.err())),
         }
         Ok(())
-    }
-
-    fn shorten_body(&mut self, bytes: u64) {
-        let Some(Piece::Range(range)) = self.pieces.get_mut(1) else {
-            return;
-        };
-        range.offset += bytes;
-        range.len = range.len.saturating_sub(bytes);
-        if range.len == 0 {
-            self.pieces.remove(1);
-        }
     }
 
     /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
@@ -440,7 +414,7 @@ impl Outbox {
     /// ([`Transfer::take_account`](crate::Transfer::take_account)).
     pub fn moved(&mut self, account: &Account) {
         self.account.add(account);
-        self.pass_range(account.bytes() + account.holes);
+        self.pass_range(0, account.bytes() + account.holes);
     }
 
     /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
@@ -448,14 +422,14 @@ impl Outbox {
     /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
     /// ignored.
     pub fn advance(&mut self, bytes: u64, calls: u64) {
-        self.account.called_times(Mechanism::ReadWrite, calls);
+        self.account.record(Mechanism::ReadWrite, 0, calls);
         let mut left = bytes;
         while left > 0 && !self.pieces.is_empty() {
             left -= match self.pieces.front() {
                 Some(Piece::Range(range)) => {
                     let payload = range.len.min(left);
                     self.account.moved(Mechanism::ReadWrite, payload);
-                    self.pass_range(payload);
+                    self.pass_range(0, payload);
                     payload
                 }
                 _ => self.pass_bytes(left),
@@ -472,13 +446,7 @@ impl Outbox {
     /// Returns an error of the driver with the account up to now. `errno` is that of the call that
     /// failed, if one did.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
-        Error {
-            fault,
-            mechanism: Some(Mechanism::ReadWrite),
-            errno,
-            lost: 0,
-            account: Box::new(self.account.clone()),
-        }
+        Error::of_writing(fault, errno, &self.account)
     }
 
     /// Records how the transfer of a range ended ([`Transfer::finish`](crate::Transfer::finish)),
@@ -521,13 +489,13 @@ impl Outbox {
         passed as u64
     }
 
-    /// Counts `bytes` more of the first piece, which is a range, as sent.
-    fn pass_range(&mut self, bytes: u64) {
-        if let Some(Piece::Range(range)) = self.pieces.front_mut() {
+    /// Takes `bytes` off the piece at `place`, if that is a range.
+    fn pass_range(&mut self, place: usize, bytes: u64) {
+        if let Some(Piece::Range(range)) = self.pieces.get_mut(place) {
             range.offset += bytes;
             range.len = range.len.saturating_sub(bytes);
             if range.len == 0 {
-                self.pop();
+                self.pieces.remove(place);
             }
         }
     }

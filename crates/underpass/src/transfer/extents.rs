@@ -1,4 +1,18 @@
-//! Runs of zeros in the read/write buffer, which become holes where the caller wants them found.
+//! Where the sink gets holes instead of bytes: those of a sparse source, and runs of zeros where
+//! the caller wants them found.
+//!
+//! A sparse source is asked by SEEK_DATA and SEEK_HOLE, one extent at a time:
+//!
+//! ```text
+//!  at                    data                       hole
+//!  │◀── skipped: a hole ──▶│◀── moved: data ──────────▶│  … and again from there
+//!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
+//! ```
+//!
+//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved
+//! as data: slower, never wrong.
+//!
+//! Zeros are looked for in the read/write buffer:
 //!
 //! ```text
 //!  the buffer   │ zeros ─▶ a hole │ data ─▶ drained │ zeros ─▶ a hole │ …
@@ -11,43 +25,104 @@
 
 use rustix::io::Errno;
 
-use crate::plan::policy::Holes;
-use crate::transfer::extent::ExtentAnswer;
+use crate::plan::Holes;
 use crate::transfer::op::{BufferedBytes, Op};
-use crate::vocabulary::endpoint::Sink;
+use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
-/// What is known of the bytes that the buffer begins with.
+/// How far a map is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extents {
+    /// All is data.
+    Plain,
+    /// Nothing is known from here on.
+    Unknown,
+    /// Data begins here; its end is not known.
+    DataFrom(u64),
+    /// Data up to here.
+    DataUntil(u64),
+    /// There is no more data, which holds only while the length of the source is unchanged.
+    NoMoreData,
+}
+
+impl Extents {
+    /// Bytes from `at` on that may be moved in one go.
+    pub(crate) fn data_after(self, at: u64) -> u64 {
+        match self {
+            Self::DataUntil(end) => end.saturating_sub(at),
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// The map of a sparse source. Offsets are the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceExtents(pub(crate) Extents);
+
+impl SourceExtents {
+    /// Holes are looked for between files where there must be some, and only towards a place where
+    /// the sink has no bytes yet: elsewhere old bytes would remain. With
+    /// [`Holes::Fill`] their zeros are moved as data.
+    pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
+        let sparse = source.end.allocated < source.end.size;
+        let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
+        let known = matches!(source.owed, Owed::Exactly(_));
+        Self(
+            match holes != Holes::Fill && sparse && between_files && known {
+                true => Extents::Unknown,
+                false => Extents::Plain,
+            },
+        )
+    }
+
+    /// The question that must be answered before the byte at `at` can be moved.
+    pub(crate) fn question(&self, at: u64) -> Option<Op> {
+        match self.0 {
+            Extents::Plain => None,
+            Extents::DataUntil(end) if at < end => None,
+            Extents::Unknown | Extents::DataUntil(_) => Some(Op::SeekData { from: at }),
+            Extents::DataFrom(data) => Some(Op::SeekHole { from: data }),
+            Extents::NoMoreData => Some(Op::Length(Side::Source)),
+        }
+    }
+
+    /// Takes the answer to `op`; `end` is where the range owed ends. Returns the length of the hole
+    /// that begins at the requested offset, if one does.
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> Option<u64> {
+        let mut hole = None;
+        self.0 = match (op, answer) {
+            (Op::SeekData { from }, Ok(data)) if data >= from => {
+                let data = data.min(end);
+                hole = (data > from).then(|| data - from);
+                match data == end {
+                    true => Extents::Unknown,
+                    false => Extents::DataFrom(data),
+                }
+            }
+            (Op::SeekData { .. }, Err(Errno::NXIO)) => Extents::NoMoreData,
+            (Op::SeekHole { from }, Ok(hole)) if hole > from => Extents::DataUntil(hole),
+            _ => Extents::Plain,
+        };
+        hole
+    }
+}
+
+/// What is known of the zeros that the buffer begins with. Offsets are the sink's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zeros {
     block_bytes: u64,
-    seen: Seen,
-}
-
-/// Offsets are the sink's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// Zeros are data like all else.
-    Plain,
-    /// Nothing is known of what comes next.
-    Unknown,
-    /// Data comes next; where it ends is not known.
-    Data,
-    /// Data up to here.
-    DataUntil(u64),
+    seen: Extents,
 }
 
 impl Zeros {
     pub(crate) fn of<F>(sink: &Sink<F>, holes: Holes) -> Self {
-        let seen = if holes == Holes::Find && sink.takes_holes() {
-            Seen::Unknown
-        } else {
-            Seen::Plain
-        };
         let block_bytes = sink.end.block_bytes;
         Self {
             block_bytes: block_bytes.clamp(ZERO_BLOCK_BYTES_MIN, BUFFER_BYTES as u64),
-            seen,
+            seen: match holes == Holes::Find && sink.takes_holes() {
+                true => Extents::Unknown,
+                false => Extents::Plain,
+            },
         }
     }
 
@@ -62,19 +137,16 @@ impl Zeros {
         };
         match self.seen {
             _ if held == 0 => None,
-            Seen::Plain => None,
-            Seen::DataUntil(end) if to < end => None,
-            Seen::Unknown | Seen::DataUntil(_) => Some(Op::DropZeros(ahead)),
-            Seen::Data => Some(Op::DataAhead(ahead)),
+            Extents::Plain => None,
+            Extents::DataUntil(end) if to < end => None,
+            Extents::DataFrom(_) => Some(Op::DataAhead(ahead)),
+            _ => Some(Op::DropZeros(ahead)),
         }
     }
 
     /// Bytes from `to` on that may be drained in one go.
     pub(crate) fn data_after(&self, to: u64) -> u64 {
-        match self.seen {
-            Seen::DataUntil(end) => end.saturating_sub(to),
-            _ => u64::MAX,
-        }
+        self.seen.data_after(to)
     }
 
     /// The length of a read for `to` where it cannot get all of `owed`: no more than leaves the
@@ -82,30 +154,32 @@ impl Zeros {
     pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
         let most = owed.min(most).min(BUFFER_BYTES as u64);
         let beyond = (to + most) % self.block_bytes;
-        if self.seen == Seen::Plain || most == owed || beyond >= most {
+        if self.seen == Extents::Plain || most == owed || beyond >= most {
             most
         } else {
             most - beyond
         }
     }
 
-    /// Takes the answer to `op`. What was not looked at is data.
-    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> ExtentAnswer {
-        match (op, answer) {
-            (Op::DropZeros(_), Ok(0)) => self.seen = Seen::Data,
-            (Op::DropZeros(held), Ok(len)) if len <= held.len => {
-                self.seen = Seen::Unknown;
-                return ExtentAnswer::Hole(len);
+    /// Takes the answer to `op`. What was not looked at is data. Returns the length of the hole
+    /// that the buffer begins with, if it does.
+    pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> Option<u64> {
+        let (Op::DropZeros(held) | Op::DataAhead(held)) = op else {
+            return None;
+        };
+        let mut hole = None;
+        self.seen = match (op, answer) {
+            (Op::DropZeros(_), Ok(0)) => Extents::DataFrom(held.to),
+            (Op::DropZeros(_), Ok(len)) if len <= held.len => {
+                hole = Some(len);
+                Extents::Unknown
             }
-            (Op::DataAhead(held), Ok(len @ 1..)) if len <= held.len => {
-                self.seen = Seen::DataUntil(held.to + len);
+            (Op::DataAhead(_), Ok(len @ 1..)) if len <= held.len => {
+                Extents::DataUntil(held.to + len)
             }
-            (Op::DropZeros(held) | Op::DataAhead(held), _) => {
-                self.seen = Seen::DataUntil(held.to + held.len);
-            }
-            _ => (),
-        }
-        ExtentAnswer::Nothing
+            _ => Extents::DataUntil(held.to + held.len),
+        };
+        hole
     }
 }
 
@@ -162,6 +236,34 @@ fn is_zero(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::vocabulary::endpoint::EndpointKind;
+
+    #[test]
+    fn walks_hole_data_hole() {
+        let mut extents = SourceExtents(Extents::Unknown);
+        let ask = extents.question(0).expect("unknown");
+        assert_eq!(ask, Op::SeekData { from: 0 });
+        assert_eq!(extents.record(ask, Ok(8), 100), Some(8));
+        let ask = extents.question(8).expect("the data's end is unknown");
+        assert_eq!(extents.record(ask, Ok(20), 100), None);
+        assert_eq!((extents.question(8), extents.0.data_after(8)), (None, 12));
+        let ask = extents.question(20).expect("past the data");
+        extents.record(ask, Err(Errno::NXIO), 100);
+        assert_eq!(extents.question(20), Some(Op::Length(Side::Source)));
+    }
+
+    #[test]
+    fn nonsense_makes_the_rest_plain() {
+        for (op, answer) in [
+            (Op::SeekData { from: 50 }, Ok(7)),
+            (Op::SeekData { from: 50 }, Err(Errno::INVAL)),
+            (Op::SeekHole { from: 50 }, Ok(50)),
+            (Op::SeekHole { from: 50 }, Err(Errno::NXIO)),
+        ] {
+            let mut extents = SourceExtents(Extents::Unknown);
+            assert_eq!(extents.record(op, answer, 100), None);
+            assert_eq!(extents.0, Extents::Plain, "{op:?} {answer:?}");
+        }
+    }
 
     fn held(to: u64, len: usize, end: Option<u64>) -> BufferedBytes {
         BufferedBytes {
@@ -235,12 +337,12 @@ mod tests {
         let mut zeros = Zeros::of(&sink, Holes::Find);
         assert_eq!(zeros.question(0, 0, None), None, "nothing is held");
         let ask = zeros.question(0, 9000, None).expect("unknown");
-        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Hole(4096));
+        assert_eq!(zeros.record(ask, Ok(4096)), Some(4096));
         let ask = zeros.question(4096, 4904, None).expect("unknown again");
-        assert_eq!(zeros.record(ask, Ok(0)), ExtentAnswer::Nothing);
+        assert_eq!(zeros.record(ask, Ok(0)), None);
         let ask = zeros.question(4096, 4904, None).expect("how much data");
         assert!(matches!(ask, Op::DataAhead(BufferedBytes { to: 4096, .. })));
-        assert_eq!(zeros.record(ask, Ok(4096)), ExtentAnswer::Nothing);
+        assert_eq!(zeros.record(ask, Ok(4096)), None);
         let asked = zeros.question(5000, 4000, None);
         assert_eq!((asked, zeros.data_after(5000)), (None, 3192));
         assert!(zeros.question(8192, 808, None).is_some());
@@ -256,9 +358,9 @@ mod tests {
         let mut zeros = Zeros::of(&Sink::sample(EndpointKind::File), Holes::Find);
         for answer in [Err(Errno::IO), Ok(9001)] {
             let ask = zeros.question(0, 9000, None).expect("unknown");
-            assert_eq!(zeros.record(ask, answer), ExtentAnswer::Nothing);
+            assert_eq!(zeros.record(ask, answer), None);
             assert_eq!(zeros.data_after(0), 9000);
-            zeros.seen = Seen::Unknown;
+            zeros.seen = Extents::Unknown;
         }
     }
 

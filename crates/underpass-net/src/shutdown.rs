@@ -15,7 +15,32 @@ use tokio::sync::watch;
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::listeners::Listeners;
 use crate::listen::unix::SocketFile;
-use crate::shutdown::phase::ShutdownPhase;
+
+/// The phase of a server, or of a generation of its workers. Phases only advance.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum ShutdownPhase {
+    /// Connections are accepted and served.
+    Running,
+    /// Connections are not accepted any more. Open connections end with their next response, or
+    /// after the idle timeout.
+    Retiring,
+    /// Idle connections are closed; responses in progress go on until the deadline.
+    Draining,
+    /// Everything ends at once.
+    Now,
+}
+
+/// Waits until `phase` or a later one is reached, and returns which.
+pub(crate) async fn reached(
+    phases: &mut watch::Receiver<ShutdownPhase>,
+    phase: ShutdownPhase,
+) -> ShutdownPhase {
+    match phases.wait_for(|&current| current >= phase).await {
+        Ok(current) => *current,
+        // The server has been dropped.
+        Err(_) => ShutdownPhase::Now,
+    }
+}
 
 /// A handle that stops a server. Clones refer to the same server.
 #[derive(Clone, Debug)]

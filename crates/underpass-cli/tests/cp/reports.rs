@@ -1,4 +1,4 @@
-//! What is told: the same for any number of hands, and adding up.
+//! Reports: they are the same for any number of workers, and their numbers add up.
 
 use std::fs;
 use std::path::Path;
@@ -19,12 +19,12 @@ fn sample(root: &Path) {
 }
 
 #[test]
-fn any_number_of_hands_make_the_same_tree_and_tell_the_same() {
+fn any_number_of_workers_makes_the_same_tree_and_the_same_report() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
-    // Names of the working directory, so that what is told is the same.
-    let told: Vec<_> = ["-j1", "-j2", "-j8"]
+    // Names relative to the working directory make the reports comparable.
+    let reported: Vec<_> = ["-j1", "-j2", "-j8"]
         .iter()
         .map(|jobs| {
             let at = path(jobs);
@@ -38,8 +38,8 @@ fn any_number_of_hands_make_the_same_tree_and_tell_the_same() {
             ran.output
         })
         .collect();
-    assert_eq!(told[0].lines().count(), tree(&path("source")).len());
-    assert!(told.iter().all(|other| *other == told[0]));
+    assert_eq!(reported[0].lines().count(), tree(&path("source")).len());
+    assert!(reported.iter().all(|other| *other == reported[0]));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn json_is_an_object_per_line_and_adds_up() {
             .keys()
             .filter(|below| path("source").join(below).is_file())
             .count();
-        let told = ["copied", "linked", "failed"].map(|outcome| of("file", outcome));
-        assert_eq!(told.iter().sum::<u64>(), files as u64);
+        let reported = ["copied", "linked", "failed"].map(|outcome| of("file", outcome));
+        assert_eq!(reported.iter().sum::<u64>(), files as u64);
     }
 }
 
@@ -105,7 +105,7 @@ fn explain_names_the_mechanism_that_was_used() {
 }
 
 #[test]
-fn problems_are_told_by_json_and_on_standard_error() {
+fn problems_are_reported_by_json_and_on_standard_error() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 10);

@@ -1,4 +1,4 @@
-//! What `underpass cp` tells of a copy: to people, to programs, and when it is stopped.
+//! What `underpass cp` reports: to people, to programs, and when it is stopped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -37,7 +37,7 @@ fn as_cp(folder: &Path) -> Command {
 }
 
 #[test]
-fn explain_tells_plan_and_account() {
+fn explain_prints_plan_and_account() {
     let folder = scratch();
     let done = run(tool(folder.path()).args(["--explain", "s/big", "b"]));
     let lines: Vec<_> = done.output.lines().collect();
@@ -87,13 +87,16 @@ fn every_line_of_json_is_an_object() {
 }
 
 #[test]
-fn a_dry_run_tells_and_does_nothing() {
+fn a_dry_run_reports_and_does_nothing() {
     let folder = scratch();
     let done = run(tool(folder.path()).args(["--dry-run", "-r", "s", "d"]));
     assert_eq!(done.code, Some(0));
-    let told = &done.output;
-    assert!(told.contains("'s/big' -> 'd/big'\n"), "{told}");
-    assert!(told.contains(r"'s/odd'$'\377' -> 'd/odd'$'\377'"), "{told}");
+    let reported = &done.output;
+    assert!(reported.contains("'s/big' -> 'd/big'\n"), "{reported}");
+    assert!(
+        reported.contains(r"'s/odd'$'\377' -> 'd/odd'$'\377'"),
+        "{reported}"
+    );
     assert!(!folder.path().join("d").exists());
 }
 
@@ -107,11 +110,11 @@ fn calls_and_errnos_are_named_to_people_only() {
     let expected = "cp: cannot stat 'nox': No such file or directory\n";
     assert_eq!(gnus.errors, expected);
     let tree = run(tool(folder.path()).args(["-r", "nox", "s", "."]));
-    let told = &tree.errors;
-    let last = told.lines().last().expect("lines");
+    let reported = &tree.errors;
+    let last = reported.lines().last().expect("lines");
     assert!(
         last.starts_with("underpass cp: not all could be copied: "),
-        "{told}"
+        "{reported}"
     );
 }
 
@@ -122,11 +125,11 @@ fn a_copy_that_broke_off_names_both_files_and_how_far_it_came_to_people_only() {
     let gnus = run(as_cp(folder.path()).args(["s/big", "/dev/full"]));
     assert_eq!(gnus.errors, format!("cp: {words}\n"));
     let ours = run(tool(folder.path()).args(["s/big", "/dev/full"]));
-    let told = &ours.errors;
+    let reported = &ours.errors;
     let begin = format!("underpass cp: {words} (");
-    assert!(told.starts_with(&begin), "{told}");
+    assert!(reported.starts_with(&begin), "{reported}");
     let end = ": ENOSPC; from 's/big'; 0 bytes had moved)\n";
-    assert!(told.ends_with(end), "{told}");
+    assert!(reported.ends_with(end), "{reported}");
     let json = run(tool(folder.path()).args(["--json", "s/big", "/dev/full"]));
     let problem = json.output.lines().next().expect("lines");
     let problem: Value = serde_json::from_str(problem).expect("JSON");
@@ -157,19 +160,19 @@ fn stopped(mut child: ChildProcess, begun: &Path, signal: Signal) -> ExitReport 
 }
 
 #[test]
-fn a_signal_ends_it_and_what_was_done_is_told() {
+fn a_signal_ends_it_and_what_was_done_is_reported() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = scratch();
         let mut cp = tool(folder.path());
         let child = ChildProcess::spawn(cp.args(["--bwlimit=64", "-r", "s", "d"]));
         let done = stopped(child, &folder.path().join("d/big"), signal);
         assert_eq!(done.code, Some(code), "{done:?}");
-        let told = &done.errors;
+        let reported = &done.errors;
         assert!(
-            told.contains("underpass cp: stopped copying 's/big' after"),
-            "{told}"
+            reported.contains("underpass cp: stopped copying 's/big' after"),
+            "{reported}"
         );
-        assert!(told.contains("underpass cp: stopped: "), "{told}");
+        assert!(reported.contains("underpass cp: stopped: "), "{reported}");
     }
 }
 
@@ -191,7 +194,7 @@ fn as_cp_a_signal_kills() {
 }
 
 #[test]
-fn nobody_has_to_read_to_the_end() {
+fn a_closed_output_ends_the_program() {
     let folder = scratch();
     for number in 0..3000 {
         std::fs::write(folder.path().join(format!("s/{number}")), "").expect("room");

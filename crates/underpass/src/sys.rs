@@ -1,39 +1,191 @@
-//! SIGPIPE and SIGXFSZ must not kill a process: the call returns an error instead.
-//!
-//! QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
-//! they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
-//! by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
-//! `sigaction`; in others the signal is blocked for this thread while calls are made, and what they
-//! made pending is discarded.
+//! System calls that rustix lacks, and the only `unsafe` of this crate. Nothing here decides,
+//! retries or falls back.
+
+#![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use rustix::io::Errno;
+
+/// `struct file_clone_range` of linux/fs.h.
+#[repr(C)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
+}
+
+const FICLONERANGE: rustix::ioctl::Opcode =
+    rustix::ioctl::opcode::write::<FileCloneRange>(0x94, 13);
+
+/// `ioctl(sink, FICLONERANGE, {source, from, len, to})`, ioctl_ficlonerange(2).
+pub(crate) fn clone_range(
+    source: BorrowedFd<'_>,
+    sink: BorrowedFd<'_>,
+    from: u64,
+    to: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    let range = FileCloneRange {
+        src_fd: i64::from(source.as_raw_fd()),
+        src_offset: from,
+        src_length: len,
+        dest_offset: to,
+    };
+    // SAFETY: the opcode takes a pointer to a `file_clone_range`, which the kernel only reads; its
+    // layout is the one above; `source` stays open for the whole call because it is borrowed.
+    unsafe {
+        let call = rustix::ioctl::Setter::<FICLONERANGE, FileCloneRange>::new(range);
+        rustix::ioctl::ioctl(sink, call)
+    }
+}
+
+/// A call that can be made on descriptors −1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    FileClone,
+    CopyFileRange,
+    Sendfile,
+    Splice,
+    Read,
+}
+
+/// Makes the call on descriptors −1. `EBADF` means that it exists and is allowed.
+pub(crate) fn probe(call: Probe) -> Errno {
+    let null = std::ptr::null_mut::<u8>();
+    // SAFETY: descriptor −1 is never open, so that the calls fail before they look at their other
+    // arguments, which are null pointers where pointers are expected: "no offset".
+    let result = unsafe {
+        match call {
+            Probe::FileClone => libc::syscall(libc::SYS_ioctl, -1, FICLONERANGE, null),
+            Probe::CopyFileRange => {
+                libc::syscall(libc::SYS_copy_file_range, -1, null, -1, null, 1_usize, 0)
+            }
+            Probe::Sendfile => libc::syscall(libc::SYS_sendfile, -1, -1, null, 1_usize),
+            Probe::Splice => libc::syscall(libc::SYS_splice, -1, null, -1, null, 1_usize, 0),
+            Probe::Read => libc::syscall(libc::SYS_read, -1, null, 1_usize),
+        }
+    };
+    if result == -1 {
+        last_errno()
+    } else {
+        // Success without a descriptor is no kernel's answer: whatever stands in front of this one
+        // does not make the call.
+        Errno::NOSYS
+    }
+}
+
+/// An option of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketOption {
+    /// `SO_MAX_PACING_RATE`: bytes per second, in eight bytes since Linux 4.20.
+    PacingRateMax,
+    /// `TCP_DEFER_ACCEPT`: seconds.
+    DeferAccept,
+    /// `TCP_INFO`: a `struct tcp_info`.
+    TcpInfo,
+    /// `TCP_ULP`: the name of a protocol.
+    UpperProtocol,
+    /// `TLS_TX`: a `struct tls12_crypto_info_…`.
+    TlsSend,
+    /// `TLS_RX`: the same.
+    TlsReceive,
+}
+
+impl SocketOption {
+    const fn level_and_name(self) -> (libc::c_int, libc::c_int) {
+        match self {
+            Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+            Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+            Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),
+            Self::UpperProtocol => (libc::IPPROTO_TCP, libc::TCP_ULP),
+            Self::TlsSend => (libc::SOL_TLS, libc::TLS_TX),
+            Self::TlsReceive => (libc::SOL_TLS, libc::TLS_RX),
+        }
+    }
+}
+
+/// `setsockopt(2)`.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    option: SocketOption,
+    value: &[u8],
+) -> Result<(), Errno> {
+    let (level, name) = option.level_and_name();
+    let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
+    // SAFETY: `bytes` is valid for reads of `len` bytes during the call, which only reads them and
+    // checks them itself.
+    succeeded(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, bytes, len) })
+}
+
+/// `getsockopt(2)` into `value`; returns how many bytes this kernel has of it.
+pub(crate) fn option(
+    socket: BorrowedFd<'_>,
+    option: SocketOption,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let (level, name) = option.level_and_name();
+    let (bytes, mut len) = (value.as_mut_ptr().cast(), value.len() as libc::socklen_t);
+    // SAFETY: `bytes` and `len` are valid for writes, and `len` holds the size of `value`.
+    succeeded(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, bytes, &raw mut len) })?;
+    Ok(len as usize)
+}
+
+/// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
+#[cfg(feature = "tokio")]
+pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<u64, Errno> {
+    /// The same number on every architecture, as for all calls since 2019.
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [from, len];
+    let mut cached = [0_u64; 5];
+    // SAFETY: `range` is a `struct cachestat_range` (two u64), `cached` a `struct cachestat` (five
+    // u64, the first one `nr_cache`); both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            cached.as_mut_ptr(),
+            0,
+        )
+    };
+    succeeded(result).map(|()| cached[0])
+}
+
+fn succeeded(result: impl Into<i64>) -> Result<(), Errno> {
+    match result.into() {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+fn last_errno() -> Errno {
+    let code = std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO);
+    Errno::from_raw_os_error(code)
+}
+
 /// While it lives, the signal does not reach this thread. Not to be held across an await.
+///
+/// QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
+/// they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
+/// by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
+/// `sigaction`; in others the signal is blocked for this thread while calls are made, and what they
+/// made pending is discarded.
 #[derive(Debug)]
 pub(crate) struct SignalGuard {
     guarded: Option<Guarded>,
 }
 
+#[derive(Debug)]
 struct Guarded {
     before: libc::sigset_t,
     /// The signal, if it was not pending already.
     ours: libc::sigset_t,
-}
-
-impl std::fmt::Debug for Guarded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Guarded")
-    }
-}
-
-/// A signal that a call towards a sink raises, and that ends the process by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeadlySignal {
-    /// SIGPIPE: the other end is closed.
-    Pipe,
-    /// SIGXFSZ: beyond the limit of file sizes.
-    FileSize,
 }
 
 /// A signal that calls may raise and that the program does not ignore.
@@ -42,11 +194,7 @@ pub(crate) struct UnignoredSignal(libc::c_int);
 
 impl UnignoredSignal {
     /// The signal, unless the program ignores it now.
-    pub(crate) fn unless_ignored(signal: DeadlySignal) -> Option<Self> {
-        let signal = match signal {
-            DeadlySignal::FileSize => libc::SIGXFSZ,
-            DeadlySignal::Pipe => libc::SIGPIPE,
-        };
+    pub(crate) fn unless_ignored(signal: libc::c_int) -> Option<Self> {
         (!is_ignored(signal)).then_some(Self(signal))
     }
 }
@@ -137,7 +285,7 @@ mod tests {
     /// Runs one test again, in a process that plays `part`.
     fn played(test: &str, part: &str) -> ExitStatus {
         Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", &format!("sys::signals::tests::{test}")])
+            .args(["--exact", &format!("sys::tests::{test}")])
             .env(PART, part)
             .output()
             .expect("starts")

@@ -1,8 +1,16 @@
-//! The descriptor limit of the process, and how many connections fit into it.
+//! What the process may use: processors, and descriptors with the connections that fit into them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::{ConnectionLimits, DESCRIPTORS_ASIDE};
+
+/// The cores this process may use: what the scheduler's affinity mask allows, at least one.
+pub fn cores() -> usize {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(mask) => (mask.count() as usize).max(1),
+        Err(_) => 1,
+    }
+}
 
 /// Raises the soft limit on descriptors to the hard one (the soft one is low for the sake of
 /// programs that use `select`) and returns how many connections fit, at most what `limits` allow.
