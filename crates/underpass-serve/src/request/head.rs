@@ -583,8 +583,8 @@ mod tests {
         }
     }
 
-    /// Every field of RFC 9110 that a request has once at the most, and Origin of RFC 6454: what two
-    /// lines come to. Those that are not read here decide nothing anywhere.
+    /// Every field of RFC 9110 that a request has once at the most, and Origin of RFC 6454: what
+    /// two lines come to. Those that are not read here decide nothing anywhere.
     #[test]
     fn two_lines_of_a_singleton_field_are_refused() {
         let twice = |name: &str| {

@@ -96,7 +96,7 @@ pub(crate) const DIFFERENCES: &[(&str, Differences)] = &[
         &[(r"Range: bytes=0-9\r\nRange: bytes=0-9", "206 0-9/1000 open")],
     ),
     (
-        "RFC 3986, section 3.2.2: what stands in brackets is an address, ports are numbers of 16 bits",
+        "RFC 3986, section 3.2.2: brackets hold an address, and ports are numbers of 16 bits",
         &[
             (
                 r"GET /f.txt HTTP/1.1\r\nHost: x:99999\r\n\r\n",
