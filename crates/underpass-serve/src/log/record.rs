@@ -84,11 +84,11 @@ impl RequestText {
         );
         self.add(
             RequestPart::Referer,
-            fields.and_then(|fields| fields.referer.value()),
+            fields.and_then(|fields| fields.referer.as_deref()),
         );
         self.add(
             RequestPart::Agent,
-            fields.and_then(|fields| fields.user_agent.value()),
+            fields.and_then(|fields| fields.user_agent.as_deref()),
         );
     }
 

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use sha2::{Digest as _, Sha256};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
-use crate::http::calendar::Moment;
+use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
@@ -274,12 +274,12 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) {
             ],
         ),
     }
-    let moment = Moment::of(entry.changed);
+    let moment = rfc3339(entry.changed);
     // Writing into memory cannot fail.
     let _ = writeln!(
         out,
         "<td><time datetime=\"{moment}\" title=\"{moment}\">{}</time></td></tr>",
-        moment.minutes()
+        minutes(entry.changed)
     );
 }
 
