@@ -13,7 +13,6 @@
 
 pub(crate) mod html;
 pub(crate) mod json;
-pub(crate) mod order;
 pub(crate) mod view;
 
 use std::io;
@@ -66,8 +65,8 @@ impl FolderListing {
     ) -> io::Result<(FolderListing, Chunk)> {
         let mut opening = Chunk::new();
         match view.format {
-            ListingFormat::Html => html::open(opening.bytes(), &view),
-            ListingFormat::Json => json::open(opening.bytes(), &view),
+            ListingFormat::Html => html::open(opening.bytes(), &view)?,
+            ListingFormat::Json => json::open(opening.bytes(), &view)?,
         }
         let listing = FolderListing {
             view,
@@ -90,16 +89,15 @@ impl FolderListing {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
                 NextEntry::Passed => {}
-                NextEntry::End => return Ok(self.sort(collected, chunk)),
+                NextEntry::End => {
+                    self.view.order.sort(&mut collected);
+                    return self.begin(collected, Sorting::Sorted, chunk);
+                }
                 NextEntry::Seen(entry) => {
                     let fits = collected.len() < LISTED_ENTRIES_MAX && self.share.take(&entry);
                     collected.push(entry);
                     if !fits {
-                        self.begin(Sorting::Unsorted, chunk);
-                        return Ok(ListingState::Collected(
-                            collected.into_iter(),
-                            Sorting::Unsorted,
-                        ));
+                        return self.begin(collected, Sorting::Unsorted, chunk);
                     }
                 }
             }
@@ -108,33 +106,31 @@ impl FolderListing {
         Ok(ListingState::Collecting(collected))
     }
 
-    fn sort(&mut self, mut collected: Vec<FolderEntry>, chunk: &mut Chunk) -> ListingState {
-        self.view.order.sort(&mut collected);
-        self.begin(Sorting::Sorted, chunk);
-        ListingState::Collected(collected.into_iter(), Sorting::Sorted)
-    }
-
     fn look(&mut self) -> io::Result<NextEntry> {
         let search = &self.view.search;
         Ok(self.entries.next(|name| contains(name, search))?)
     }
 
     /// Rows of what was collected, until the batch is full. Says whether that were all.
-    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, chunk: &mut Chunk) -> BodyProgress {
+    fn pour(
+        &mut self,
+        rows: &mut vec::IntoIter<FolderEntry>,
+        chunk: &mut Chunk,
+    ) -> io::Result<BodyProgress> {
         while !chunk.is_full() {
             match rows.next() {
-                Some(entry) => self.row(&entry, chunk),
-                None => return BodyProgress::End,
+                Some(entry) => self.row(&entry, chunk)?,
+                None => return Ok(BodyProgress::End),
             }
         }
-        BodyProgress::More
+        Ok(BodyProgress::More)
     }
 
     /// Rows as they are read. Says whether those were the last.
     fn read(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
-                NextEntry::Seen(entry) => self.row(&entry, chunk),
+                NextEntry::Seen(entry) => self.row(&entry, chunk)?,
                 NextEntry::Passed => {}
                 NextEntry::End => return Ok(BodyProgress::End),
             }
@@ -146,22 +142,30 @@ impl FolderListing {
         Ok(BodyProgress::More)
     }
 
-    fn begin(&self, sorting: Sorting, chunk: &mut Chunk) {
+    /// What stands before the rows of `collected`, which follow.
+    fn begin(
+        &self,
+        collected: Vec<FolderEntry>,
+        sorting: Sorting,
+        chunk: &mut Chunk,
+    ) -> io::Result<ListingState> {
         match self.view.format {
-            ListingFormat::Html => html::begin(chunk.bytes(), &self.view, sorting),
-            ListingFormat::Json => json::begin(chunk.bytes(), sorting),
+            ListingFormat::Html => html::begin(chunk.bytes(), &self.view, sorting)?,
+            ListingFormat::Json => json::begin(chunk.bytes(), sorting)?,
         }
+        Ok(ListingState::Collected(collected.into_iter(), sorting))
     }
 
-    fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) {
+    fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) -> io::Result<()> {
         match self.view.format {
-            ListingFormat::Html => html::row(chunk.bytes(), entry),
-            ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries()),
+            ListingFormat::Html => html::row(chunk.bytes(), entry)?,
+            ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries())?,
         }
         self.tally.count(entry);
+        Ok(())
     }
 
-    fn close(&self, chunk: &mut Chunk) {
+    fn close(&self, chunk: &mut Chunk) -> io::Result<()> {
         match self.view.format {
             ListingFormat::Html => html::close(chunk.bytes(), &self.view, self.tally),
             ListingFormat::Json => json::close(chunk.bytes(), self.tally),
@@ -177,7 +181,7 @@ impl BodyProducer for FolderListing {
                 return Ok(BodyProgress::More);
             }
             ListingState::Collected(mut rows, sorting) => {
-                match (self.pour(&mut rows, chunk), sorting) {
+                match (self.pour(&mut rows, chunk)?, sorting) {
                     (BodyProgress::More, _) => {
                         self.state = ListingState::Collected(rows, sorting);
                         return Ok(BodyProgress::More);
@@ -194,7 +198,7 @@ impl BodyProducer for FolderListing {
                 BodyProgress::End => {}
             },
         }
-        self.close(chunk);
+        self.close(chunk)?;
         Ok(BodyProgress::End)
     }
 }
