@@ -23,13 +23,13 @@ use underpass_net::{
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::{BodyLength, CpuMeter, Exchange};
-use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
-use crate::connection::service::HttpService;
+use crate::connection::exchange::{CpuMeter, Exchange};
+use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
+use crate::request::framing::Framing;
 use crate::request::head::{
     Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };
@@ -49,15 +49,7 @@ enum NextStep {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve_connection(
-    worker: Rc<Worker>,
-    service: HttpService,
-    mut connection: Connection,
-) {
-    // Boxed, so that connections of clients are not larger for it.
-    if let HttpService::Metrics(metrics) = service {
-        return Box::pin(metrics.serve(connection)).await;
-    }
+pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connection) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
     let level = worker.observation_level();
@@ -237,21 +229,19 @@ impl<'c> Exchanges<'c> {
         self.exchange
             .understand(bytes, Some(&request), || worker.text_buffer());
         self.exchange.client = worker.client(peer, &request);
-        let step = match request_body::plan(&request, worker.limits()) {
-            RequestBodyPlan::Nothing => {
-                let persistence = persistence(&request, phase, limit);
-                let last = match request.persistence {
-                    Persistence::Close => LastRequest::Announced,
-                    Persistence::KeepAlive => LastRequest::Open,
-                };
-                let answer = worker.answer(request, persistence, outbox);
-                ExchangeStep::Send(persistence, last, answer)
-            }
-            RequestBodyPlan::Leave => {
-                let answer = worker.answer(request, Persistence::Close, outbox);
-                ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
-            }
-            RequestBodyPlan::Skip(body) => ExchangeStep::Skip(body, bytes.to_vec()),
+        let step = if request.framing == Framing::Empty {
+            let persistence = persistence(&request, phase, limit);
+            let last = match request.persistence {
+                Persistence::Close => LastRequest::Announced,
+                Persistence::KeepAlive => LastRequest::Open,
+            };
+            let answer = worker.answer(request, persistence, outbox);
+            ExchangeStep::Send(persistence, last, answer)
+        } else if let Some(body) = RequestBody::to_skip(&request, worker.limits()) {
+            ExchangeStep::Skip(body, bytes.to_vec())
+        } else {
+            let answer = worker.answer(request, Persistence::Close, outbox);
+            ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
         };
         self.connection.consume(head.length());
         Ok(step)
@@ -391,19 +381,14 @@ impl<'c> Exchanges<'c> {
                 .amend_head(|head| explain::insert(head, at, &fields));
             response.head_bytes += fields.len() as u64;
         }
-        let length = match response.body {
-            SentBody::Produced(_) => BodyLength::Unknown,
-            SentBody::Memory | SentBody::File(_) => BodyLength::Known,
-        };
-        self.exchange
-            .ready(&response, self.connection.outbox(), length);
+        self.exchange.ready(&response, self.connection.outbox());
         response.body
     }
 
     /// The fields that tell how the body is planned to leave, or is `made`, and how the previous
     /// one left.
     fn explanation(&mut self, made: Option<&str>) -> String {
-        let previous = self.exchange.previous();
+        let previous = self.exchange.previous.as_deref();
         // The length of the fields decides too whether a small body leaves with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);

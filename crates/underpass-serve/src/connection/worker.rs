@@ -16,7 +16,7 @@ use crate::answer::multipart::Boundary;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
-use crate::connection::exchange::{CpuMeter, Exchange};
+use crate::connection::exchange::{CpuMeter, EndedExchange, Exchange};
 use crate::http::coding::Coding;
 use crate::http::date::Clock;
 use crate::http::digest::FileDigest;
@@ -334,11 +334,19 @@ impl Worker {
         }
         metrics.other_bytes.add(exchange.bytes_before());
         if let Some(log) = &self.log {
-            log.write(&exchange.record(&sent, beside, duration, end));
+            log.write(&EndedExchange {
+                exchange,
+                account: &sent,
+                beside,
+                duration,
+                end,
+            });
         }
-        self.text_buffer.replace(exchange.end());
+        if let Some(buffer) = exchange.end() {
+            self.text_buffer.replace(buffer);
+        }
         if self.explain() == Explain::On {
-            exchange.remember(&sent);
+            exchange.previous = Some(Box::new(sent));
         }
         self.head_buffer.replace(outbox.spare());
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use underpass_net::{LogThrottle, Occurrence};
 
 use super::options::LogFormat;
-use super::record::LogRecord;
 use super::{combined, json};
+use crate::connection::exchange::EndedExchange;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
@@ -169,7 +169,7 @@ impl LogWriter {
     }
 
     /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
-    pub(crate) fn write(&self, record: &LogRecord<'_>) {
+    pub(crate) fn write(&self, ended: &EndedExchange<'_>) {
         let Ok(mut lines) = self.buffer.0.lock() else {
             return;
         };
@@ -179,8 +179,8 @@ impl LogWriter {
             return;
         }
         match self.format {
-            LogFormat::Combined => combined::push(&mut lines, record),
-            LogFormat::Json => json::push(&mut lines, record),
+            LogFormat::Combined => combined::push(&mut lines, ended),
+            LogFormat::Json => json::push(&mut lines, ended),
         }
         drop(lines);
         self.buffers.wake_once();

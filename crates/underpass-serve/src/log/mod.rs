@@ -14,14 +14,12 @@ mod buffer;
 mod combined;
 mod json;
 mod options;
-mod record;
 mod thread;
 
 use std::sync::Arc;
 
 pub(crate) use buffer::{LogCounters, LogWriter};
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
-pub(crate) use record::{LogRecord, RequestText};
 
 use crate::error::Error;
 use buffer::LogBuffers;

@@ -221,17 +221,11 @@ pub struct ServeSummary {
     pub account: Account,
 }
 
-impl ServeSummary {
-    /// Adds what another worker has done.
-    pub fn add(&mut self, other: &ServeSummary) {
-        self.requests += other.requests;
-        self.account.add(&other.account);
-    }
-}
-
+/// Adds what another worker has done.
 impl AddAssign<&ServeSummary> for ServeSummary {
     fn add_assign(&mut self, other: &ServeSummary) {
-        self.add(other);
+        self.requests += other.requests;
+        self.account.add(&other.account);
     }
 }
 
