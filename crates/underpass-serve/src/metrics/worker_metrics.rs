@@ -342,21 +342,20 @@ impl WorkerMetrics {
         }
     }
 
-    /// Adds what a worker has counted that has ended; its files are closed. Every kind of refusal
-    /// is kept, or a count could vanish: there are only as many as mechanisms and errors.
-    pub(crate) fn absorb(&self, ended: &WorkerMetrics) {
-        for (counter, ended) in self.counters().zip(ended.counters()) {
-            counter.add(ended.value());
+    /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish: there
+    /// are only as many as mechanisms and errors.
+    pub(crate) fn absorb(&self, other: &WorkerMetrics) {
+        for (counter, other) in self.counters().zip(other.counters()) {
+            counter.add(other.value());
         }
-        self.files.closed.add(ended.files.kept.value());
-        if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
+        if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), other.refusals.lock()) {
             for counted in refusals.iter() {
                 counted.add_to(&mut list, usize::MAX);
             }
         }
     }
 
-    /// All counters that only grow.
+    /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
         let lists: [&[Counter]; 8] = [
             &self.methods,
@@ -376,6 +375,7 @@ impl WorkerMetrics {
             &self.connections_ended,
             &self.full,
             &self.durations.nanoseconds,
+            &self.files.kept,
             &self.files.hits,
             &self.files.misses,
             &self.files.closed,
