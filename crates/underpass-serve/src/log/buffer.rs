@@ -1,7 +1,9 @@
 //! Where lines wait for the log thread: a buffer for each worker, and the wake-up.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,7 @@ pub(crate) struct LogCounters {
     pub(crate) failed_lines: AtomicU64,
 }
 
-/// All shelves of a log.
+/// All buffers of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogBuffers {
     all: Mutex<Vec<Arc<LogBuffer>>>,
@@ -37,16 +39,9 @@ pub(crate) struct LogBuffers {
     woken: AtomicBool,
     /// No more lines are written.
     closed: AtomicBool,
-    settling: Mutex<FlushState>,
-    settled: Condvar,
+    /// Those who wait until everything is written: they are told by the end of their channel.
+    flushes: Mutex<Vec<Sender<Infallible>>>,
     counters: LogCounters,
-}
-
-/// How often it was asked for that everything be written, and how far that has come.
-#[derive(Debug, Default)]
-struct FlushState {
-    asked: u64,
-    done: u64,
 }
 
 impl LogBuffers {
@@ -111,34 +106,25 @@ impl LogBuffers {
         }
     }
 
-    /// How often it was asked for that everything be written at once, if not all of them are done.
-    pub(super) fn unsettled(&self) -> Option<u64> {
-        let settling = self.settling.lock().ok()?;
-        (settling.done < settling.asked).then_some(settling.asked)
+    pub(super) fn has_flushes(&self) -> bool {
+        self.flushes.lock().is_ok_and(|flushes| !flushes.is_empty())
     }
 
-    /// What was asked for up to `asked` is done.
-    pub(super) fn settle(&self, asked: u64) {
-        if let Ok(mut settling) = self.settling.lock() {
-            settling.done = asked;
-        }
-        self.settled.notify_all();
+    /// Those who wait; dropped when everything is written, or has failed.
+    pub(super) fn take_flushes(&self) -> Vec<Sender<Infallible>> {
+        let flushes = self.flushes.lock();
+        flushes.map_or_else(|_| Vec::new(), |mut flushes| std::mem::take(&mut *flushes))
     }
 
     /// Blocks until what waits is written, or has failed, or `timeout` has passed.
-    fn wait_until_settled(&self, timeout: Duration) {
-        let Ok(mut settling) = self.settling.lock() else {
-            return;
-        };
-        settling.asked += 1;
-        let mine = settling.asked;
-        drop(settling);
-        self.wake();
-        if let Ok(settling) = self.settling.lock() {
-            let pending = |settling: &mut FlushState| settling.done < mine;
-            // Late or not, the worker ends.
-            drop(self.settled.wait_timeout_while(settling, timeout, pending));
+    fn wait_until_flushed(&self, timeout: Duration) {
+        let (waiting, flushed) = mpsc::channel();
+        if let Ok(mut flushes) = self.flushes.lock() {
+            flushes.push(waiting);
         }
+        self.wake();
+        // Late or not, the worker ends.
+        let _ = flushed.recv_timeout(timeout);
     }
 }
 
@@ -168,7 +154,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
+    /// Writes the line of an answer into the buffer. Where it is full the line is dropped.
     pub(crate) fn write(&self, ended: &EndedExchange<'_>) {
         let Ok(mut lines) = self.buffer.0.lock() else {
             return;
@@ -199,6 +185,6 @@ impl LogWriter {
 
     /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
     pub(crate) fn finish(&self) {
-        self.buffers.wait_until_settled(LOG_SETTLE_TIMEOUT);
+        self.buffers.wait_until_flushed(LOG_SETTLE_TIMEOUT);
     }
 }

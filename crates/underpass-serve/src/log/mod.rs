@@ -35,11 +35,11 @@ pub(crate) struct AccessLog {
 impl AccessLog {
     /// Opens the file and starts the writer; nothing where the log is off.
     pub(crate) fn open(options: &LogOptions) -> Result<Option<AccessLog>, Error> {
-        let Some(target) = thread::LogSink::open(&options.access)? else {
+        let Some(target) = thread::open(&options.access)? else {
             return Ok(None);
         };
         let buffers = Arc::new(LogBuffers::default());
-        thread::start(target, Arc::clone(&buffers), options.reopen.clone())?;
+        thread::start(target, Arc::clone(&buffers), options)?;
         Ok(Some(AccessLog {
             _closing: Arc::new(LogCloser(Arc::clone(&buffers))),
             buffers,
