@@ -52,7 +52,7 @@ enum NextStep {
 pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connection) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
-    let level = worker.observation_level();
+    let level = worker.shared.observation;
     let open = OpenConnection(Rc::clone(&worker));
     let exchanges = Exchanges {
         worker: &worker,
@@ -77,7 +77,7 @@ struct OpenConnection(Rc<Worker>);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.metrics().connections_ended.add(1);
+        self.0.metrics.connections_ended.add(1);
     }
 }
 
@@ -125,7 +125,7 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 impl<'c> Exchanges<'c> {
     /// Returns how the connection ends.
     async fn run(mut self) -> NextStep {
-        let requests_max = self.worker.limits().per_connection_max;
+        let requests_max = self.worker.shared.limits.per_connection_max;
         let mut requests = 0;
         loop {
             requests += 1;
@@ -173,7 +173,7 @@ impl<'c> Exchanges<'c> {
     /// idle; the rest has its own deadline, which single bytes do not extend.
     async fn read_head(&mut self) -> Result<HeadScanner, HeadError> {
         let worker = self.worker;
-        let mut scanner = HeadScanner::within(worker.limits());
+        let mut scanner = HeadScanner::within(&worker.shared.limits);
         let mut while_draining = WhileDraining::Ends;
         self.connection.start_idle_deadline();
         if !self.connection.input().is_empty() {
@@ -189,7 +189,8 @@ impl<'c> Exchanges<'c> {
                 }
                 if while_draining == WhileDraining::Ends {
                     while_draining = WhileDraining::Continues;
-                    self.connection.start_deadline(worker.limits().head_timeout);
+                    self.connection
+                        .start_deadline(worker.shared.limits.head_timeout);
                 }
             }
             match self.connection.fill(while_draining).await {
@@ -199,13 +200,13 @@ impl<'c> Exchanges<'c> {
                     }
                 }
                 Err(ConnectionError::TimedOut) if while_draining == WhileDraining::Continues => {
-                    worker.metrics().late(SlowClient::Head);
+                    worker.metrics.late(SlowClient::Head);
                     return Err(HeadError::Invalid(HEAD_TIMED_OUT));
                 }
                 Err(ConnectionError::TimedOut)
                     if self.connection.phase() < ShutdownPhase::Draining =>
                 {
-                    worker.metrics().late(SlowClient::Idle);
+                    worker.metrics.late(SlowClient::Idle);
                     return Err(HeadError::Gone);
                 }
                 Ok(ReadOutcome::End) | Err(_) => return Err(HeadError::Gone),
@@ -227,7 +228,7 @@ impl<'c> Exchanges<'c> {
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
         self.exchange
-            .understand(bytes, Some(&request), || worker.text_buffer());
+            .understand(bytes, Some(&request), || worker.text_buffer.take());
         self.exchange.client = worker.client(peer, &request);
         let step = if request.framing == Framing::Empty {
             let persistence = persistence(&request, phase, limit);
@@ -237,7 +238,7 @@ impl<'c> Exchanges<'c> {
             };
             let answer = worker.answer(request, persistence, outbox);
             ExchangeStep::Send(persistence, last, answer)
-        } else if let Some(body) = RequestBody::to_skip(&request, worker.limits()) {
+        } else if let Some(body) = RequestBody::to_skip(&request, &worker.shared.limits) {
             ExchangeStep::Skip(body, bytes.to_vec())
         } else {
             let answer = worker.answer(request, Persistence::Close, outbox);
@@ -256,7 +257,7 @@ impl<'c> Exchanges<'c> {
         limit: RequestLimit,
     ) -> NextStep {
         let worker = self.worker;
-        let skipped = body.skip(self.connection, worker.limits()).await;
+        let skipped = body.skip(self.connection, &worker.shared.limits).await;
         let request = match head.parse(bytes) {
             Ok(request) => request,
             Err(error) => return self.refuse(method_of(bytes), error).await,
@@ -266,7 +267,7 @@ impl<'c> Exchanges<'c> {
             Err(SkipError::TooLong) => Persistence::Close,
             Err(SkipError::Invalid(error)) => {
                 if error.status == Status::RequestTimeout {
-                    worker.metrics().late(SlowClient::Body);
+                    worker.metrics.late(SlowClient::Body);
                 }
                 return self.refuse(request.method, error).await;
             }
@@ -280,7 +281,7 @@ impl<'c> Exchanges<'c> {
     async fn refuse_head(&mut self, error: HttpError) -> NextStep {
         let (worker, input) = (self.worker, self.connection.input());
         self.exchange
-            .understand(input, None, || worker.text_buffer());
+            .understand(input, None, || worker.text_buffer.take());
         let method = method_of(input);
         self.refuse(method, error).await
     }
@@ -369,7 +370,7 @@ impl<'c> Exchanges<'c> {
 
     /// Explains the response where that is asked for, and records that it is ready.
     fn ready(&mut self, mut response: WrittenResponse) -> SentBody {
-        if self.worker.explain() == Explain::On {
+        if self.worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
                 SentBody::Memory | SentBody::File(_) => None,

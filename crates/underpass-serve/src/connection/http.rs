@@ -56,11 +56,11 @@ impl Protocol for HttpProtocol {
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
-        worker.metrics().rejected[why.number()].add(1);
+        worker.metrics.rejected[why.number()].add(1);
     }
 
     fn connections_max_reached(worker: &Worker) {
-        worker.metrics().full.add(1);
+        worker.metrics.full.add(1);
     }
 
     fn finish(worker: &Worker) -> ServeSummary {

@@ -17,24 +17,21 @@ pub(crate) mod view;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
-use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
+use crate::limits::{LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
 use crate::request::query::ListingFormat;
 use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
 
-/// Room in memory for the entries of all listings of a worker.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ListingMemory(Arc<AtomicUsize>);
-
-/// A part of it. Dropping it gives it back.
+/// A part of the memory that the listings of a worker have for entries, by bytes.
 #[derive(Debug)]
 struct MemoryShare {
-    room: ListingMemory,
-    bytes: usize,
+    room: Arc<Semaphore>,
+    taken: Option<OwnedSemaphorePermit>,
 }
 
 /// A listing being made.
@@ -61,7 +58,7 @@ impl FolderListing {
     pub(crate) fn new(
         view: ListingView,
         folder: SiteFolder,
-        room: &ListingMemory,
+        memory: &Arc<Semaphore>,
     ) -> io::Result<(FolderListing, Chunk)> {
         let mut opening = Chunk::new();
         match view.format {
@@ -74,8 +71,8 @@ impl FolderListing {
             state: ListingState::Collecting(Vec::new()),
             tally: ListingTotals::default(),
             share: MemoryShare {
-                room: room.clone(),
-                bytes: 0,
+                room: Arc::clone(memory),
+                taken: None,
             },
         };
         Ok((listing, opening))
@@ -187,7 +184,7 @@ impl BodyProducer for FolderListing {
                         return Ok(BodyProgress::More);
                     }
                     (BodyProgress::End, Sorting::Unsorted) => {
-                        self.share.give_back();
+                        self.share.taken = None;
                         return Ok(BodyProgress::More);
                     }
                     (BodyProgress::End, Sorting::Sorted) => {}
@@ -206,21 +203,15 @@ impl BodyProducer for FolderListing {
 impl MemoryShare {
     /// Takes the room of one entry more, where there is any left.
     fn take(&mut self, entry: &FolderEntry) -> bool {
-        let bytes = entry.bytes();
-        let taken = self.room.0.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        taken + bytes <= LISTED_BYTES_MAX
-    }
-
-    fn give_back(&mut self) {
-        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = 0;
-    }
-}
-
-impl Drop for MemoryShare {
-    fn drop(&mut self) {
-        self.give_back();
+        let bytes = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
+        let Ok(more) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else {
+            return false;
+        };
+        match &mut self.taken {
+            Some(taken) => taken.merge(more),
+            None => self.taken = Some(more),
+        }
+        true
     }
 }
 
@@ -235,6 +226,7 @@ fn contains(name: &[u8], search: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LISTED_BYTES_MAX;
     use crate::site::folder::FolderEntryKind;
 
     #[test]
@@ -247,7 +239,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back() {
-        let room = ListingMemory::default();
+        let room = Arc::new(Semaphore::new(LISTED_BYTES_MAX));
         let entry = FolderEntry {
             name: vec![b'a'; 100],
             kind: FolderEntryKind::Folder,
@@ -257,8 +249,8 @@ mod tests {
             },
         };
         let mut share = MemoryShare {
-            room: room.clone(),
-            bytes: 0,
+            room: Arc::clone(&room),
+            taken: None,
         };
         let mut taken = 0;
         while share.take(&entry) {
@@ -266,6 +258,6 @@ mod tests {
         }
         assert!(taken > 1000, "{taken}");
         drop(share);
-        assert_eq!(room.0.load(Ordering::Relaxed), 0);
+        assert_eq!(room.available_permits(), LISTED_BYTES_MAX);
     }
 }
