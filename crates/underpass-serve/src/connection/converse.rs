@@ -103,14 +103,6 @@ enum LastRequest {
     Open,
 }
 
-/// Whether more requests may follow on the connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum RequestLimit {
-    Below,
-    /// This is the last one that is answered.
-    Reached,
-}
-
 /// Why there is no head.
 enum HeadError {
     Invalid(HttpError),
@@ -125,15 +117,8 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 impl<'c> Exchanges<'c> {
     /// Returns how the connection ends.
     async fn run(mut self) -> NextStep {
-        let requests_max = self.worker.shared.limits.per_connection_max;
-        let mut requests = 0;
         loop {
-            requests += 1;
-            let limit = match requests_max {
-                Some(max) if requests >= max.get() => RequestLimit::Reached,
-                _ => RequestLimit::Below,
-            };
-            match self.exchange(limit).await {
+            match self.exchange().await {
                 // Many requests at once in the buffer must not keep other connections waiting.
                 NextStep::Request => tokio::task::consume_budget().await,
                 end => return end,
@@ -143,13 +128,13 @@ impl<'c> Exchanges<'c> {
 
     /// One request and its response. What is rare is boxed: a connection is as large as the
     /// largest of the waits that it is made of, and most of the time it is idle.
-    async fn exchange(&mut self, limit: RequestLimit) -> NextStep {
+    async fn exchange(&mut self) -> NextStep {
         let head = match self.read_head().await {
             Ok(head) => head,
             Err(HeadError::Invalid(error)) => return Box::pin(self.refuse_head(error)).await,
             Err(HeadError::Gone) => return NextStep::Drop,
         };
-        match self.begin(&head, limit) {
+        match self.begin(&head) {
             Ok(ExchangeStep::Send(persistence, last, answer)) => {
                 let next = self.send_answer(persistence, answer).await;
                 match next {
@@ -163,7 +148,7 @@ impl<'c> Exchanges<'c> {
                 }
             }
             Ok(ExchangeStep::Skip(body, bytes)) => {
-                Box::pin(self.answer_after_body(&head, &bytes, body, limit)).await
+                Box::pin(self.answer_after_body(&head, &bytes, body)).await
             }
             Err(error) => Box::pin(self.refuse_head(error)).await,
         }
@@ -217,11 +202,7 @@ impl<'c> Exchanges<'c> {
     /// Takes a complete head off the input and answers it, unless it has a body that is to be
     /// skipped first. Not part of an `async fn`, so that no connection keeps a request while it
     /// waits.
-    fn begin(
-        &mut self,
-        head: &HeadScanner,
-        limit: RequestLimit,
-    ) -> Result<ExchangeStep<'c>, HttpError> {
+    fn begin(&mut self, head: &HeadScanner) -> Result<ExchangeStep<'c>, HttpError> {
         let worker = self.worker;
         let (phase, peer) = (self.connection.phase(), self.connection.client().ip());
         let (input, outbox) = self.connection.parts();
@@ -231,7 +212,7 @@ impl<'c> Exchanges<'c> {
             .understand(bytes, Some(&request), || worker.text_buffer.take());
         self.exchange.client = worker.client(peer, &request);
         let step = if request.framing == Framing::Empty {
-            let persistence = persistence(&request, phase, limit);
+            let persistence = persistence(&request, phase, self.exchange, worker);
             let last = match request.persistence {
                 Persistence::Close => LastRequest::Announced,
                 Persistence::KeepAlive => LastRequest::Open,
@@ -254,7 +235,6 @@ impl<'c> Exchanges<'c> {
         head: &HeadScanner,
         bytes: &[u8],
         body: RequestBody,
-        limit: RequestLimit,
     ) -> NextStep {
         let worker = self.worker;
         let skipped = body.skip(self.connection, &worker.shared.limits).await;
@@ -263,7 +243,7 @@ impl<'c> Exchanges<'c> {
             Err(error) => return self.refuse(method_of(bytes), error).await,
         };
         let persistence = match skipped {
-            Ok(()) => persistence(&request, self.connection.phase(), limit),
+            Ok(()) => persistence(&request, self.connection.phase(), self.exchange, worker),
             Err(SkipError::TooLong) => Persistence::Close,
             Err(SkipError::Invalid(error)) => {
                 if error.status == Status::RequestTimeout {
@@ -412,17 +392,14 @@ impl<'c> Exchanges<'c> {
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(
-    request: &RequestHead<'_>,
-    phase: ShutdownPhase,
-    limit: RequestLimit,
-) -> Persistence {
+fn persistence(request: &RequestHead<'_>, phase: ShutdownPhase, is_last: bool) -> Persistence {
+    let requests_max = worker.shared.limits.per_connection_max;
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expectation::Unknown, _) => Persistence::Close,
         (_, _, ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now) => {
             Persistence::Close
         }
-        _ if limit == RequestLimit::Reached => Persistence::Close,
+        _ if requests_max.is_some_and(|max| exchange.number() >= max.get()) => Persistence::Close,
         _ => request.persistence,
     }
 }

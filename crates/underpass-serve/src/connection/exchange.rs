@@ -145,6 +145,11 @@ impl Exchange {
         self.current.method.unwrap_or(Method::Unknown)
     }
 
+    /// The number of the exchange on its connection, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.requests + 1
+    }
+
     /// The status of the response, if there was one.
     pub(crate) fn status(&self) -> Option<Status> {
         self.current.status
@@ -203,11 +208,6 @@ impl EndedExchange<'_> {
         let before = self.exchange.current.start.map(|start| start.processor);
         (*level == ObservationLevel::ProcessorTime)
             .then(|| meter.spent().saturating_sub(before.unwrap_or_default()))
-    }
-
-    /// The number of the request on its connection, from 1.
-    pub(crate) fn request(&self) -> u64 {
-        self.exchange.requests + 1
     }
 }
 

@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use underpass_net::{LogThrottle, Occurrence};
 
-use super::options::LogFormat;
+use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
 use crate::connection::exchange::EndedExchange;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
 /// writer only to take the buffer away.
-#[derive(Debug, Default)]
-pub(super) struct LogBuffer(pub(super) Mutex<Vec<u8>>);
+type LogBuffer = Arc<Mutex<Vec<u8>>>;
 
 /// What became of lines.
 #[derive(Debug, Default)]
@@ -33,7 +32,7 @@ pub(crate) struct LogCounters {
 /// All buffers of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogBuffers {
-    all: Mutex<Vec<Arc<LogBuffer>>>,
+    all: Mutex<Vec<LogBuffer>>,
     writer: OnceLock<Thread>,
     /// Lines wait, or something else is asked for.
     woken: AtomicBool,
@@ -41,31 +40,19 @@ pub(crate) struct LogBuffers {
     closed: AtomicBool,
     /// Those who wait until everything is written: they are told by the end of their channel.
     flushes: Mutex<Vec<Sender<Infallible>>>,
-    counters: LogCounters,
+    pub(crate) counters: LogCounters,
 }
 
 impl LogBuffers {
-    pub(super) fn add(&self) -> Arc<LogBuffer> {
-        let buffer = Arc::new(LogBuffer::default());
-        if let Ok(mut all) = self.all.lock() {
-            all.push(Arc::clone(&buffer));
-        }
-        buffer
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<LogBuffer>> {
+    pub(super) fn all(&self) -> Vec<LogBuffer> {
         self.all
             .lock()
             .map_or_else(|_| Vec::new(), |all| all.clone())
     }
 
-    pub(super) fn counters(&self) -> &LogCounters {
-        &self.counters
-    }
-
-    pub(super) fn queued(&self) -> u64 {
-        let waiting =
-            |buffer: &Arc<LogBuffer>| buffer.0.lock().map_or(0, |lines| lines.len() as u64);
+    /// Bytes that are not written yet.
+    pub(crate) fn queued(&self) -> u64 {
+        let waiting = |buffer: &LogBuffer| buffer.lock().map_or(0, |lines| lines.len() as u64);
         self.all().iter().map(waiting).sum()
     }
 
@@ -132,31 +119,31 @@ impl LogBuffers {
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     buffers: Arc<LogBuffers>,
-    buffer: Arc<LogBuffer>,
+    buffer: LogBuffer,
     format: LogFormat,
     bytes_max: usize,
     throttle: LogThrottle,
 }
 
 impl LogWriter {
-    pub(super) fn new(
-        buffers: Arc<LogBuffers>,
-        buffer: Arc<LogBuffer>,
-        format: LogFormat,
-        bytes_max: usize,
-    ) -> LogWriter {
+    /// A writer for one more worker.
+    pub(super) fn new(buffers: &Arc<LogBuffers>, options: &LogOptions) -> LogWriter {
+        let buffer = LogBuffer::default();
+        if let Ok(mut all) = buffers.all.lock() {
+            all.push(Arc::clone(&buffer));
+        }
         LogWriter {
-            buffers,
+            buffers: Arc::clone(buffers),
             buffer,
-            format,
-            bytes_max,
+            format: options.format,
+            bytes_max: options.queue_bytes_max,
             throttle: LogThrottle::default(),
         }
     }
 
     /// Writes the line of an answer into the buffer. Where it is full the line is dropped.
     pub(crate) fn write(&self, ended: &EndedExchange<'_>) {
-        let Ok(mut lines) = self.buffer.0.lock() else {
+        let Ok(mut lines) = self.buffer.lock() else {
             return;
         };
         if lines.len() >= self.bytes_max {

@@ -42,7 +42,7 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     push_said(out, "referer", ended.part(RequestPart::Referer));
     push_said(out, "agent", ended.part(RequestPart::Agent));
     push_number(out, "connection", ended.exchange.connection);
-    push_number(out, "request", ended.request());
+    push_number(out, "request", ended.exchange.number());
     push_number(out, "cold_reads", ended.beside.cold_reads);
     push_duration(out, "cold_us", Some(ended.beside.cold_time));
     match ended.end {

@@ -18,7 +18,7 @@ mod thread;
 
 use std::sync::Arc;
 
-pub(crate) use buffer::{LogCounters, LogWriter};
+pub(crate) use buffer::LogWriter;
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ use buffer::LogBuffers;
 /// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
-    buffers: Arc<LogBuffers>,
+    pub(crate) buffers: Arc<LogBuffers>,
     _closing: Arc<LogCloser>,
     options: LogOptions,
 }
@@ -53,22 +53,7 @@ impl AccessLog {
 
     /// A writer for one more worker.
     pub(crate) fn writer(&self) -> LogWriter {
-        let buffer = self.buffers.add();
-        LogWriter::new(
-            Arc::clone(&self.buffers),
-            buffer,
-            self.options.format,
-            self.options.queue_bytes_max,
-        )
-    }
-
-    pub(crate) fn counters(&self) -> &LogCounters {
-        self.buffers.counters()
-    }
-
-    /// Bytes that are not written yet.
-    pub(crate) fn queued(&self) -> u64 {
-        self.buffers.queued()
+        LogWriter::new(&self.buffers, &self.options)
     }
 }
 

@@ -146,7 +146,7 @@ impl LogThread<File> {
 
     fn write_all(&mut self) {
         for buffer in self.buffers.all() {
-            if let Ok(mut lines) = buffer.0.lock() {
+            if let Ok(mut lines) = buffer.lock() {
                 std::mem::swap(&mut *lines, &mut self.batch);
             }
             if !self.batch.is_empty() {
@@ -160,7 +160,7 @@ impl<T: Write> LogThread<T> {
     fn write_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let (written, outcome) = self.write_lines(&batch);
-        let counters = self.buffers.counters();
+        let counters = &self.buffers.counters;
         let lines = count_lines(&batch[..written]);
         let failed = count_lines(&batch[written..]);
         counters.written_lines.fetch_add(lines, Ordering::Relaxed);
@@ -276,7 +276,7 @@ mod tests {
         write(&mut writer, b"fourth\n");
         assert_eq!(writer.target.content, b"first\nse\nfourth\n");
         assert_eq!(writer.fault, WriteFault::None);
-        let counters = writer.buffers.counters();
+        let counters = &writer.buffers.counters;
         let counts = [&counters.written_lines, &counters.failed_lines];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 3]);
     }

@@ -273,7 +273,7 @@ fn files(page: &mut Page, totals: &WorkerMetrics) {
 }
 
 fn lines(page: &mut Page, log: &AccessLog) {
-    let counters = log.counters();
+    let counters = &log.buffers.counters;
     let name = "underpass_log_lines_total";
     let help = "Lines of the access log, by what became of them.";
     page.family(name, Kind::Counter, help);
@@ -295,7 +295,7 @@ fn lines(page: &mut Page, log: &AccessLog) {
         "underpass_log_queued_bytes",
         Kind::Gauge,
         "Bytes of the access log that wait to be written.",
-        log.queued(),
+        log.buffers.queued(),
     );
 }
 
