@@ -23,11 +23,10 @@ use underpass_net::{
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::{CpuMeter, Exchange};
+use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
-use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
 use crate::request::framing::Framing;
 use crate::request::head::{
@@ -392,7 +391,12 @@ impl<'c> Exchanges<'c> {
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(request: &RequestHead<'_>, phase: ShutdownPhase, is_last: bool) -> Persistence {
+fn persistence(
+    request: &RequestHead<'_>,
+    phase: ShutdownPhase,
+    exchange: &Exchange,
+    worker: &Worker,
+) -> Persistence {
     let requests_max = worker.shared.limits.per_connection_max;
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expectation::Unknown, _) => Persistence::Close,

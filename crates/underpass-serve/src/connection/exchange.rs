@@ -21,10 +21,22 @@ use underpass::{Account, Outbox, Piece, SendStats};
 
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
-use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
+
+/// How much of exchanges is recorded. Each level includes those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum ObservationLevel {
+    /// How many there are.
+    Counts,
+    /// How long they take.
+    Durations,
+    /// What clients sent.
+    RequestText,
+    /// The processor time they use, which takes system calls.
+    ProcessorTime,
+}
 
 /// A connection and the exchange in progress on it.
 #[derive(Debug)]

@@ -4,21 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::answer::explain::Explain;
+use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
 use crate::metrics::worker_metrics::WorkerMetrics;
-
-/// How much of exchanges is recorded. Each level includes those before it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum ObservationLevel {
-    /// How many there are.
-    Counts,
-    /// How long they take.
-    Durations,
-    /// What clients sent.
-    RequestText,
-    /// The processor time they use, which takes system calls.
-    ProcessorTime,
-}
 
 /// The metrics of all workers, and the log.
 #[derive(Debug)]

@@ -342,8 +342,8 @@ impl WorkerMetrics {
         }
     }
 
-    /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish: there
-    /// are only as many as mechanisms and errors.
+    /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish:
+    /// there are only as many as mechanisms and errors.
     pub(crate) fn absorb(&self, other: &WorkerMetrics) {
         for (counter, other) in self.counters().zip(other.counters()) {
             counter.add(other.value());

@@ -10,8 +10,8 @@ use crate::options::mistakes::mistakes;
 use crate::options::settings::ConfigOverride;
 
 impl ServerOptions {
-    /// Reads the configuration in a file, if there is one, and `settings`, one after the other, which
-    /// beat what the file says. Relative roots are relative to the file's folder; those that
+    /// Reads the configuration in a file, if there is one, and `settings`, one after the other,
+    /// which beat what the file says. Relative roots are relative to the file's folder; those that
     /// settings name, to the current folder.
     ///
     /// # Errors
