@@ -285,8 +285,8 @@ fn located(
     if rules.hides(&path) {
         return (Resolved::Nothing, None);
     }
-    let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
-        (PathForm::Folder, Some(_), Offer::On) => lookup.folder(path),
+    let seek = |path: SitePath| match (path.form(), rules.extras.archives) {
+        (PathForm::Folder, Offer::On) if query.archive().is_some() => lookup.folder(path),
         _ => lookup.find(path),
     };
     let (found, called) = match (rules.tries(&path), asked) {

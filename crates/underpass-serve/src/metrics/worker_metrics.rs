@@ -55,27 +55,19 @@ pub(crate) enum ExchangeEnd {
 }
 
 impl ExchangeEnd {
-    pub(crate) const ALL: [ExchangeEnd; 7] = [
-        ExchangeEnd::Complete,
-        ExchangeEnd::PeerGone,
-        ExchangeEnd::Stalled,
-        ExchangeEnd::TooSlow,
-        ExchangeEnd::Stopped,
-        ExchangeEnd::Truncated,
-        ExchangeEnd::Failed,
+    /// The words in logs and metrics, in the order of the variants.
+    pub(crate) const NAMES: [&str; 7] = [
+        "complete",
+        "peer_gone",
+        "stalled",
+        "too_slow",
+        "stopped",
+        "truncated",
+        "failed",
     ];
 
-    /// The word in logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            ExchangeEnd::Complete => "complete",
-            ExchangeEnd::PeerGone => "peer_gone",
-            ExchangeEnd::Stalled => "stalled",
-            ExchangeEnd::TooSlow => "too_slow",
-            ExchangeEnd::Stopped => "stopped",
-            ExchangeEnd::Truncated => "truncated",
-            ExchangeEnd::Failed => "failed",
-        }
+        ExchangeEnd::NAMES[self as usize]
     }
 }
 
@@ -91,16 +83,8 @@ pub(crate) enum SlowClient {
 }
 
 impl SlowClient {
-    pub(crate) const ALL: [SlowClient; 3] = [SlowClient::Idle, SlowClient::Head, SlowClient::Body];
-
-    /// The option that says how late is too late.
-    pub(crate) const fn limit(self) -> &'static str {
-        match self {
-            SlowClient::Idle => "idle-timeout",
-            SlowClient::Head => "head-timeout",
-            SlowClient::Body => "body-timeout",
-        }
-    }
+    /// The options that say how late is too late, in the order of the variants.
+    pub(crate) const LIMITS: [&str; 3] = ["idle-timeout", "head-timeout", "body-timeout"];
 }
 
 /// Labels of methods.
@@ -236,8 +220,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) methods: [Counter; METHODS.len()],
     /// Of each of [`STATUSES`].
     pub(crate) statuses: StatusCounters,
-    /// Of each of [`ExchangeEnd::ALL`].
-    pub(crate) ends: [Counter; ExchangeEnd::ALL.len()],
+    /// Of each of [`ExchangeEnd::NAMES`].
+    pub(crate) ends: [Counter; ExchangeEnd::NAMES.len()],
     /// Of each of [`Mechanism::ALL`].
     pub(crate) bytes: [Counter; Mechanism::ALL.len()],
     pub(crate) calls: [Counter; Mechanism::ALL.len()],
@@ -249,8 +233,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) connections_ended: Counter,
     /// Of each of [`Rejected::NAMES`].
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
-    /// Of each of [`SlowClient::ALL`].
-    pub(crate) slow_clients: [Counter; SlowClient::ALL.len()],
+    /// Of each of [`SlowClient::LIMITS`].
+    pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
     pub(crate) durations: Histogram,

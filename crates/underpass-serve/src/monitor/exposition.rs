@@ -91,9 +91,8 @@ impl Page {
 fn requests(page: &mut Page, totals: &WorkerMetrics) {
     let name = "underpass_requests_total";
     page.family(name, Kind::Counter, "Requests answered, by method.");
-    for (number, method) in METHODS.into_iter().enumerate() {
-        let value = totals.methods[number].value();
-        page.sample(name, &format!("{{method=\"{method}\"}}"), value);
+    for (method, count) in METHODS.into_iter().zip(&totals.methods) {
+        page.sample(name, &format!("{{method=\"{method}\"}}"), count.value());
     }
     let name = "underpass_responses_total";
     page.family(name, Kind::Counter, "Answers, by status.");
@@ -107,9 +106,8 @@ fn requests(page: &mut Page, totals: &WorkerMetrics) {
     }
     let name = "underpass_responses_ended_total";
     page.family(name, Kind::Counter, "Answers, by how they ended.");
-    for (number, end) in ExchangeEnd::ALL.into_iter().enumerate() {
-        let value = totals.ends[number].value();
-        page.sample(name, &format!("{{end=\"{}\"}}", end.name()), value);
+    for (end, count) in ExchangeEnd::NAMES.into_iter().zip(&totals.ends) {
+        page.sample(name, &format!("{{end=\"{end}\"}}"), count.value());
     }
 }
 
@@ -132,19 +130,17 @@ fn durations(page: &mut Page, totals: &WorkerMetrics) {
 }
 
 fn bytes(page: &mut Page, totals: &WorkerMetrics) {
-    let name = "underpass_body_bytes_total";
-    let help = "Bytes of files that the kernel took for sending, by mechanism.";
-    page.family(name, Kind::Counter, help);
-    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
-        let value = totals.bytes[number].value();
-        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
-    }
-    let name = "underpass_body_calls_total";
-    let help = "System calls made to move bytes of files, by mechanism.";
-    page.family(name, Kind::Counter, help);
-    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
-        let value = totals.calls[number].value();
-        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
+    let bytes = "Bytes of files that the kernel took for sending, by mechanism.";
+    let calls = "System calls made to move bytes of files, by mechanism.";
+    for (name, help, counts) in [
+        ("underpass_body_bytes_total", bytes, &totals.bytes),
+        ("underpass_body_calls_total", calls, &totals.calls),
+    ] {
+        page.family(name, Kind::Counter, help);
+        for (mechanism, count) in Mechanism::ALL.into_iter().zip(counts) {
+            let labels = format!("{{mechanism=\"{mechanism}\"}}");
+            page.sample(name, &labels, count.value());
+        }
     }
     page.single(
         "underpass_other_bytes_total",
@@ -205,23 +201,19 @@ fn connections(page: &mut Page, totals: &WorkerMetrics) {
     let name = "underpass_connections_turned_away_total";
     let help = "Connections closed before a request was read, by reason.";
     page.family(name, Kind::Counter, help);
-    for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
-        let value = totals.rejected[number].value();
-        page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
+    for (reason, count) in Rejected::NAMES.into_iter().zip(&totals.rejected) {
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), count.value());
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";
     page.family(name, Kind::Counter, help);
-    for (number, late) in SlowClient::ALL.into_iter().enumerate() {
-        let value = totals.slow_clients[number].value();
-        page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
-    }
-    for (limit, end) in [
-        ("stall-timeout", ExchangeEnd::Stalled),
-        ("rate-min", ExchangeEnd::TooSlow),
-    ] {
-        let value = totals.ends[end as usize].value();
-        page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
+    let while_sending = [
+        ("stall-timeout", &totals.ends[ExchangeEnd::Stalled as usize]),
+        ("rate-min", &totals.ends[ExchangeEnd::TooSlow as usize]),
+    ];
+    let slow_clients = SlowClient::LIMITS.into_iter().zip(&totals.slow_clients);
+    for (limit, count) in slow_clients.chain(while_sending) {
+        page.sample(name, &format!("{{limit=\"{limit}\"}}"), count.value());
     }
     page.single(
         "underpass_connections_max_reached_total",

@@ -92,11 +92,11 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     }
     write!(out, "<button>Search</button>\n</form>\n")?;
     if view.archives == Offer::On {
-        write!(
+        writeln!(
             out,
             "<a class=\"button\" href=\"?download=tar\" download>\
              <svg aria-hidden=\"true\"><use href=\"#i-save\"/></svg>\
-             <span>Download folder</span></a>\n"
+             <span>Download folder</span></a>"
         )?;
     }
     writeln!(out, "</div>")
