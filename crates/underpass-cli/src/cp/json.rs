@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_no_text_are_told_whole() {
+    fn names_that_are_not_utf_8_are_printed_whole() {
         let mut object = object("name");
         name(&mut object, "source", OsStr::from_bytes(b"a\xff"));
         name(&mut object, "dest", OsStr::new("é"));

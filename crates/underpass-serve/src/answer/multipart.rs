@@ -13,12 +13,12 @@
 //!
 //! All heads are written before the first byte is sent, so the length is exact.
 
-use crate::http::decimal::push_decimal;
+use crate::http::fields::push_decimal;
 use crate::request::range::ByteRange;
 
 /// Separates the parts. Random for every answer, so that no file can imitate it.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Boundary(String);
+pub(crate) struct Boundary(Vec<u8>);
 
 /// A whole body, laid out.
 #[derive(Debug)]
@@ -32,11 +32,11 @@ pub(crate) struct Multipart {
 impl Boundary {
     /// From 128 random bits.
     pub(crate) fn new(random: u128) -> Boundary {
-        Boundary(format!("{random:032x}"))
+        Boundary(format!("{random:032x}").into_bytes())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        &self.0
     }
 }
 

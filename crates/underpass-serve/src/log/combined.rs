@@ -13,8 +13,7 @@ use std::time::UNIX_EPOCH;
 use httpdate::HttpDate;
 
 use crate::connection::exchange::{EndedExchange, RequestPart};
-use crate::http::date::date_bytes;
-use crate::http::decimal::push_decimal;
+use crate::http::fields::{date_bytes, push_decimal};
 
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {

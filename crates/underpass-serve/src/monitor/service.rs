@@ -14,8 +14,8 @@ use crate::metrics::registry::MetricsRegistry;
 use crate::monitor::exposition;
 use crate::monitor::process::ProcessFiles;
 use crate::request::head::{HeadProgress, HeadScanner, RequestHead};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::Method;
-use crate::request::target::HttpTarget;
 
 /// What every answer is made of.
 #[derive(Debug)]
