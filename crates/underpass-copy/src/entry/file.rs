@@ -390,8 +390,8 @@ mod tests {
             (&sparse, &dense, Holes::Find, HoleDetection::AskedAndZeros),
             (&dense, &dense, Holes::Find, HoleDetection::Zeros),
         ] {
-            let told = holes_sought(source, sink, &Account::default(), holes);
-            assert_eq!(told, sought, "{source:?} to {sink:?}: {holes:?}");
+            let reported = holes_sought(source, sink, &Account::default(), holes);
+            assert_eq!(reported, sought, "{source:?} to {sink:?}: {holes:?}");
         }
     }
 }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_that_are_one_are_told_apart_from_those_that_are_not() {
+    fn one_file_with_two_names_is_distinguished_from_two_files() {
         let (one, two) = (stat(1, FILE), stat(2, FILE));
         for (dest, terms, expected) in [
             (two, following(), Sameness::Proceed),

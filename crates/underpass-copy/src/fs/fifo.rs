@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_blocks_and_other_errors_are_told() {
+    fn what_was_waited_for_blocks_and_other_errors_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let fifo = folder.path().join("fifo");
         mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");

@@ -417,7 +417,7 @@ fn a_mode_that_does_not_go_along_leaves_no_list() {
 }
 
 #[test]
-fn refused_attributes_are_told_if_they_were_demanded() {
+fn refused_attributes_are_reported_if_they_were_demanded() {
     let folder = scratch();
     let source = file(folder.path(), "f", 0o644);
     set_attribute(&source, "user.one", b"1");

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 use serde::Serialize;
+use underpass::errno::meaning;
 
 use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 
@@ -261,15 +262,6 @@ impl fmt::Display for ProblemMessage<'_> {
     }
 }
 
-/// The C library's words for an errno.
-fn meaning(errno: Errno) -> String {
-    let meaning = std::io::Error::from(errno).to_string();
-    match meaning.rsplit_once(" (os error") {
-        Some((meaning, _)) => meaning.to_owned(),
-        None => meaning,
-    }
-}
-
 impl ProblemKind {
     /// The value of the kind.
     fn detail(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -286,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_file_is_told_where_the_words_name_one() {
+    fn the_other_file_is_reported_where_the_words_name_one() {
         let problem = |kind| Problem::new(kind, "a").with_other("b");
         let other = |kind| problem(kind).other_end().map(|end| format!("{end:?}"));
         assert_eq!(other(ProblemKind::Write).as_deref(), Some(r#"From("b")"#));
