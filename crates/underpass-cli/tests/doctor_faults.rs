@@ -1,4 +1,5 @@
-//! `underpass doctor` on a kernel that lacks calls, lies, or is interrupted: played by strace.
+//! `underpass doctor` on a kernel that lacks calls, returns wrong counts or is interrupted, which
+//! strace injects.
 
 #[path = "support/doctor.rs"]
 mod support;

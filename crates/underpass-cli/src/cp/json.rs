@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_no_text_are_told_whole() {
+    fn names_that_are_not_utf_8_are_printed_whole() {
         assert_eq!(hex(OsStr::from_bytes(b"a\xff")).as_deref(), Some("61ff"));
         assert_eq!(hex(OsStr::new("é")), None);
     }

@@ -206,7 +206,7 @@ fn what_is_removed() {
 }
 
 #[test]
-fn contradictions_are_told() {
+fn contradictions_are_reported() {
     for (words, expected) in [
         ("-ls", "cannot make both hard and symbolic links"),
         (

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_none_are_told_with_those_there_are() {
+    fn words_that_are_none_are_reported_with_those_there_are() {
         let expected = "invalid argument 'x' for 'backup type'\nValid arguments are:\n  - 'none', \
                         'off'\n  - 'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'";
         assert_eq!(backup("x"), Err(expected.to_owned()));
