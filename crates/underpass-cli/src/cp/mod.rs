@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use underpass::Kernel;
+use underpass::{Kernel, is_signal_ignored};
 use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
 use getopt::parse;
@@ -143,17 +143,21 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Catches signals from now on.
+    /// Catches signals from now on. One that was ignored at the start stays so: a script's background
+    /// job does not end by the Ctrl-C that is meant for its foreground.
     ///
     /// # Errors
     /// A message for the user.
     pub(crate) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
-        let mut caught = [SIGINT, SIGTERM].into_iter().map(|signal| {
-            flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
-            flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
-            flag::register(signal, Arc::clone(&stop.flag))
-        });
+        let wanted = [SIGINT, SIGTERM].into_iter();
+        let mut caught = wanted
+            .filter(|signal| !is_signal_ignored(*signal))
+            .map(|signal| {
+                flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
+                flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
+                flag::register(signal, Arc::clone(&stop.flag))
+            });
         let caught = caught.try_for_each(|caught| caught.map(drop));
         caught.map_err(|error: io::Error| format!("cannot catch Ctrl-C: {error}"))?;
         Ok(stop)
