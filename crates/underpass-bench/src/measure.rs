@@ -122,24 +122,23 @@ fn run_all(
     let benchmarks = benchmarks.iter().map(Benchmark::measurable);
     let weights = benchmarks.clone().map(|one| one.weight(scale, rounds));
     let progress = RunProgress::of(weights.sum());
+    let patience = scale.pick(PATIENCE_FULL, Duration::ZERO);
     let setting = ExperimentContext {
         scratch,
         processors,
         machine: &settings.machine(scratch),
         scale,
-    };
-    let runner = RoundRunner {
-        rounds,
-        patience: settings
-            .patience
-            .unwrap_or(scale.pick(PATIENCE_FULL, Duration::ZERO)),
-        stop,
-        progress: &progress,
+        runner: RoundRunner {
+            rounds,
+            patience: settings.patience.unwrap_or(patience),
+            stop,
+            progress: &progress,
+        },
     };
     let mut experiments = Vec::new();
     for benchmark in benchmarks {
-        if !runner.is_stopped() {
-            experiments.extend(benchmark.run(&setting, &runner)?);
+        if !setting.runner.is_stopped() {
+            experiments.extend(benchmark.run(&setting)?);
         }
     }
     progress.finish();

@@ -7,8 +7,9 @@ use clap::Args;
 use underpass::{Mechanism, limits};
 
 use super::folders::run_in_each;
+use super::sample::{self as read, PlayMetric};
 use super::sizes::{parse_size, sizes_of_cases};
-use super::transfer::{self, TransferContender, TransferEnvironment, TransferMetric, TransferSet};
+use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
@@ -17,7 +18,6 @@ use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::machine::file_system;
-use crate::rounds::runner::RoundRunner;
 
 /// From 10 KiB to 1 GiB, each about ten times the one before.
 const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
@@ -54,17 +54,17 @@ pub struct FileCopyOptions {
     programs: Vec<NamedCommand>,
 }
 
-const METRICS: [TransferMetric; 10] = [
-    transfer::OPERATIONS,
-    transfer::CPU_PER_OPERATION,
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
+const METRICS: [PlayMetric; 10] = [
+    read::TRANSFERS,
+    read::CPU_PER_TRANSFER,
+    read::CPU_PER_GIB,
+    read::THROUGHPUT,
+    read::WALL,
+    read::USER,
+    read::SYSTEM,
+    read::CALLS,
+    read::ITS_CONTEXT_SWITCHES,
+    read::ITS_PAGE_FAULTS,
 ];
 
 impl Measurable for FileCopyOptions {
@@ -75,7 +75,7 @@ impl Measurable for FileCopyOptions {
     }
 
     /// Makes an experiment for each directory.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         run_in_each(&self.folders, setting, "copy", |folder| {
             let mut set = TransferSet::new(CopyEnvironment {
                 from: folder.join("from"),
@@ -86,7 +86,7 @@ impl Measurable for FileCopyOptions {
             self.admit_all(&mut set)?;
             let experiment = describe(&file_system(folder), set.has_programs());
             let sizes = self.sizes(setting.scale);
-            let experiment = set.play(experiment, &sizes, &METRICS, (setting, runner))?;
+            let experiment = set.play(experiment, &sizes, &METRICS, setting)?;
             set.stop()?;
             Ok(vec![experiment])
         })

@@ -13,7 +13,6 @@ use crate::contender::receiver::{ReceiveMode, TestReceiver};
 use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, Result};
-use crate::rounds::runner::RoundRunner;
 
 const MB: u64 = 1_000_000;
 
@@ -86,7 +85,7 @@ impl Measurable for SocketOptions {
     }
 
     /// Makes an experiment for each way of receiving.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         let mut set = TransferSet::new(SocketEnvironment {
             scale: setting.scale,
             remote: self.to.clone(),
@@ -107,8 +106,7 @@ impl Measurable for SocketOptions {
         for &mode in self.modes() {
             set.environment.mode = mode;
             let sizes = self.sizes(setting.scale);
-            let with = (setting, runner);
-            experiments.push(set.play(self.describe(mode), &sizes, &transfer::METRICS, with)?);
+            experiments.push(set.play(self.describe(mode), &sizes, &transfer::METRICS, setting)?);
         }
         set.stop()?;
         Ok(experiments)
