@@ -11,6 +11,7 @@ mod scale;
 #[cfg(test)]
 mod tests;
 
+use maud::html;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
 use plotters::element::{Circle, PathElement, Polygon};
@@ -49,14 +50,15 @@ pub(super) struct ChartText {
 
 /// Draws on a canvas of this many units; returns an SVG element for an HTML page.
 fn svg(words: &ChartText, size: (i32, i32), draw: impl FnOnce(&Area<'_>) -> DrawResult) -> String {
-    let (id, title) = (&words.id, escaped(&words.title));
+    let id = &words.id;
     let attributes = format!(
         "xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\""
     );
-    let description = escaped(&words.description);
-    let texts =
-        format!("\n<title id=\"{id}-t\">{title}</title>\n<desc id=\"{id}-d\">{description}</desc>");
-    element(&attributes, &texts, size, draw)
+    let texts = html! {
+        title id={ (id) "-t" } { (words.title) }
+        desc id={ (id) "-d" } { (words.description) }
+    };
+    element(&attributes, &texts.into_string(), size, draw)
 }
 
 fn element(
@@ -162,19 +164,4 @@ fn mark(area: &Area<'_>, series: usize, (x, y): (i32, i32)) -> DrawResult {
         true => draw(9 * FINE / 4, PAPER),
         false => Ok(()),
     }
-}
-
-/// For HTML and SVG, between tags and within double quotes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            other => out.push(other),
-        }
-    }
-    out
 }

@@ -12,7 +12,7 @@ fn the_page_loads_nothing_and_runs_nothing() {
     if let Some(path) = std::env::var_os("UNDERPASS_SAMPLE_REPORT") {
         std::fs::write(path, &page).unwrap();
     }
-    assert!(page.contains("default-src 'none'; style-src 'sha256-"));
+    assert!(page.contains("default-src 'none'; style-src 'nonce-"));
     for forbidden in [
         "<script", "<link", "<img", "<iframe", "@import", "url(", "style=", "onload",
     ] {
