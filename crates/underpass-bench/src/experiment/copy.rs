@@ -9,7 +9,7 @@ use underpass::{Mechanism, limits};
 use super::folders::run_in_each;
 use super::sample::{self as read, PlayMetric};
 use super::sizes::{parse_size, sizes_of_cases};
-use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet};
+use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
@@ -27,9 +27,6 @@ const SIZES_QUICK: &[u64] = &[10 << 10, 1 << 20, 100 << 20];
 /// often.
 const SAMPLE_BYTES: u64 = 64 << 20;
 const TIMES_MAX: u64 = 500;
-
-/// Starting a program takes about a millisecond, so fewer starts make a figure.
-const PROGRAM_TIMES_MAX: u64 = 40;
 
 /// The size of the file that every contender copies before anything is measured.
 const TRIAL_BYTES: u64 = (3 << 20) + 17;
@@ -80,7 +77,6 @@ impl Measurable for FileCopyOptions {
             let mut set = TransferSet::new(CopyEnvironment {
                 from: folder.join("from"),
                 to: folder.join("to"),
-                size: 0,
                 processors: setting.processors,
             });
             self.admit_all(&mut set)?;
@@ -144,7 +140,6 @@ fn times(size: u64) -> u64 {
 struct CopyEnvironment {
     from: PathBuf,
     to: PathBuf,
-    size: u64,
     processors: Processors,
 }
 
@@ -154,7 +149,7 @@ impl TransferEnvironment for CopyEnvironment {
 
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let sha256 = content::make(&self.from, TRIAL_BYTES, 0)?;
-        let counts = self.transfer(contender, 1)?;
+        let counts = self.transfer(&self.from, contender, 1)?;
         let name = &contender.command.name;
         if !self.to.exists() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
@@ -165,27 +160,28 @@ impl TransferEnvironment for CopyEnvironment {
         }
     }
 
-    fn prepare(&mut self, size: u64) -> Result<()> {
-        self.size = size;
+    fn prepare(&self, size: u64) -> Result<TransferCase> {
         content::make(&self.from, size, 1)?;
-        content::flush_to_disk(&self.from)
-    }
-
-    fn file(&self) -> &Path {
-        &self.from
-    }
-
-    fn times(&self, contender: &TransferContender) -> u64 {
-        match contender.worker {
-            Some(_) => times(self.size),
-            None => times(self.size).min(PROGRAM_TIMES_MAX),
-        }
+        content::flush_to_disk(&self.from)?;
+        let times = times(size);
+        Ok(TransferCase {
+            file: self.from.clone(),
+            size,
+            times,
+            load: format!("copied {times} times for each figure"),
+            weight: weight_of(size),
+        })
     }
 
     /// Copies each time into a new file.
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>> {
         if let Some(worker) = &mut contender.worker {
-            let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
+            let (from, to) = (file.to_string_lossy(), self.to.to_string_lossy());
             let job = ["copy", &from, &to, &times.to_string()];
             return Ok(worker.job(&job)?.paths);
         }
@@ -198,10 +194,10 @@ impl TransferEnvironment for CopyEnvironment {
     }
 
     /// Data that is removed before it is written back never has to be.
-    fn finish(&self, _times: u64) -> Result<()> {
+    fn finish(&self, size: u64, _times: u64) -> Result<()> {
         let copied = std::fs::metadata(&self.to).context(|| "checking the copy".into())?;
-        if copied.len() != self.size {
-            let (bytes, size) = (copied.len(), self.size);
+        if copied.len() != size {
+            let bytes = copied.len();
             let what = format!("the copy has {bytes} bytes of {size}");
             return Err(Error::Answer(what));
         }
@@ -210,14 +206,6 @@ impl TransferEnvironment for CopyEnvironment {
 
     fn recover(&mut self) -> Result<()> {
         content::remove(&self.to)
-    }
-
-    fn load(&self, size: u64) -> String {
-        format!("copied {} times for each figure", times(size))
-    }
-
-    fn weight(&self, size: u64) -> u64 {
-        weight_of(size)
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
 use super::sizes::{parse_size, sizes_of_cases};
-use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet};
+use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::receiver::{ReceiveMode, TestReceiver};
@@ -92,8 +92,6 @@ impl Measurable for SocketOptions {
             mode: ReceiveMode::Discard,
             receiver: TestReceiver::start()?,
             folder: setting.scratch.subdirectory("socket")?,
-            file: PathBuf::new(),
-            size: 0,
         });
         let zero_copy = [Mechanism::Sendfile, Mechanism::Splice].map(transfer::mover_with);
         let own = zero_copy
@@ -129,8 +127,6 @@ struct SocketEnvironment {
     mode: ReceiveMode,
     receiver: TestReceiver,
     folder: PathBuf,
-    file: PathBuf,
-    size: u64,
 }
 
 impl SocketEnvironment {
@@ -138,13 +134,14 @@ impl SocketEnvironment {
     fn send(
         &self,
         contender: &mut TransferContender,
-        (file, bytes): (&Path, u64),
+        file: &Path,
         address: &str,
     ) -> Result<Vec<PayloadPath>> {
         let name = &contender.command.name;
         let worker = contender.worker.as_mut();
         let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
         let done = worker.job(&["send", &file.to_string_lossy(), address])?;
+        let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
         match done.bytes == bytes {
             true => Ok(done.paths),
             false => Err(Error::Answer(format!(
@@ -178,7 +175,7 @@ impl TransferEnvironment for SocketEnvironment {
         let sha256 = content::make(&file, TRIAL_BYTES, 0)?;
         self.receiver.set_mode(ReceiveMode::Hash);
         let address = self.receiver.address().to_string();
-        let sent = self.send(contender, (&file, TRIAL_BYTES), &address);
+        let sent = self.send(contender, &file, &address);
         let compared = sent.and_then(|counts| match self.receive(TRIAL_BYTES)? {
             Some(hash) if hash == sha256 => Ok(counts),
             _ => Err(Error::Answer("other bytes arrived".into())),
@@ -189,39 +186,46 @@ impl TransferEnvironment for SocketEnvironment {
         })
     }
 
-    fn prepare(&mut self, size: u64) -> Result<()> {
-        (self.file, self.size) = (self.folder.join(size.to_string()), size);
-        if !self.file.exists() {
-            content::make(&self.file, size, 1)?;
-            content::flush_to_disk(&self.file)?;
+    fn prepare(&self, size: u64) -> Result<TransferCase> {
+        let file = self.folder.join(size.to_string());
+        if !file.exists() {
+            content::make(&file, size, 1)?;
+            content::flush_to_disk(&file)?;
         }
-        Ok(())
+        let times = times(size, self.scale);
+        Ok(TransferCase {
+            file,
+            size,
+            times,
+            load: match times {
+                1 => "sent once for each figure".to_owned(),
+                times => format!("sent {times} times for each figure"),
+            },
+            weight: weight_of(size, self.scale),
+        })
     }
 
-    fn file(&self) -> &Path {
-        &self.file
-    }
-
-    fn times(&self, _contender: &TransferContender) -> u64 {
-        times(self.size, self.scale)
-    }
-
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>> {
         self.receiver.set_mode(self.mode);
         let address = match &self.remote {
             None => self.receiver.address().to_string(),
             Some((host, port)) if self.mode == ReceiveMode::Discard => format!("{host}:{port}"),
             Some((host, port)) => format!("{host}:{}", port + 1),
         };
-        let send = |_| self.send(contender, (&self.file, self.size), &address);
+        let send = |_| self.send(contender, file, &address);
         let counts: Result<Vec<_>> = (0..times).map(send).collect();
         Ok(counts?.concat())
     }
 
-    fn finish(&self, times: u64) -> Result<()> {
+    fn finish(&self, size: u64, times: u64) -> Result<()> {
         match self.remote {
             Some(_) => Ok(()),
-            None => (0..times).try_for_each(|_| self.receive(self.size).map(drop)),
+            None => (0..times).try_for_each(|_| self.receive(size).map(drop)),
         }
     }
 
@@ -229,17 +233,6 @@ impl TransferEnvironment for SocketEnvironment {
     fn recover(&mut self) -> Result<()> {
         self.receiver = TestReceiver::start()?;
         Ok(())
-    }
-
-    fn load(&self, size: u64) -> String {
-        match times(size, self.scale) {
-            1 => "sent once for each figure".to_owned(),
-            times => format!("sent {times} times for each figure"),
-        }
-    }
-
-    fn weight(&self, size: u64) -> u64 {
-        weight_of(size, self.scale)
     }
 }
 

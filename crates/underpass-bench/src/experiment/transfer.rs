@@ -1,6 +1,6 @@
 //! Moving a file once or several times: what `socket` and `copy` share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use underpass::Mechanism;
 
@@ -12,13 +12,16 @@ use crate::contender::process::{self, CommandSpec};
 use crate::contender::role::SubprocessRole;
 use crate::contender::worker_process::WorkerProcess;
 use crate::content;
-use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls};
+use crate::document::{Case, Experiment, PayloadPath, SystemCalls};
 use crate::error::{self, Result};
 use crate::machine::window::{observe, observe_children};
 use crate::machine::{proc, trace};
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
+
+/// Starting a program takes about a millisecond, so fewer starts make a figure.
+const PROGRAM_TIMES_MAX: u64 = 40;
 
 /// The largest file that is moved under strace, which makes each call a hundred times slower.
 const TRACED_BYTES_MAX: u64 = 64 << 20;
@@ -91,14 +94,6 @@ impl TransferContender {
         let read = self.pid().map(proc::storage_read_bytes).transpose()?;
         Ok(read.flatten())
     }
-
-    fn entry(&self) -> Contender {
-        let mut entry = self.command.entry();
-        if let Some(worker) = &self.worker {
-            worker.version().clone_into(&mut entry.version);
-        }
-        entry
-    }
 }
 
 /// Where files are moved from and to.
@@ -111,27 +106,33 @@ pub(crate) trait TransferEnvironment {
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
-    /// Creates the file of a case, where it doesn't exist yet, and makes it the current one.
-    fn prepare(&mut self, size: u64) -> Result<()>;
+    /// Creates the file of a case, where it doesn't exist yet.
+    fn prepare(&self, size: u64) -> Result<TransferCase>;
 
-    fn file(&self) -> &Path;
-
-    /// How often the current file is moved for one figure.
-    fn times(&self, contender: &TransferContender) -> u64;
-
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>>;
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>>;
 
     /// Checks after the measurement that everything arrived, and cleans up.
-    fn finish(&self, times: u64) -> Result<()>;
+    fn finish(&self, size: u64, times: u64) -> Result<()>;
 
     /// Discards what a failed contender has left behind.
     fn recover(&mut self) -> Result<()>;
+}
 
-    /// How often a file of this size is moved, in words.
-    fn load(&self, size: u64) -> String;
-
+/// A file of one size that is moved.
+pub(crate) struct TransferCase {
+    pub(crate) file: PathBuf,
+    pub(crate) size: u64,
+    /// How often it is moved for one figure.
+    pub(crate) times: u64,
+    /// The same in words.
+    pub(crate) load: String,
     /// Of one contender in one round, in milliseconds.
-    fn weight(&self, size: u64) -> u64;
+    pub(crate) weight: u64,
 }
 
 /// The contenders of an experiment that moves files.
@@ -152,10 +153,10 @@ impl<E: TransferEnvironment> TransferSet<E> {
 
     pub(crate) fn admit_worker(
         &mut self,
-        command: CommandSpec,
+        mut command: CommandSpec,
         processor: Option<usize>,
     ) -> Result<Vec<PayloadPath>> {
-        let worker = WorkerProcess::start(&command, processor);
+        let worker = WorkerProcess::start(&mut command, processor);
         self.admit(worker.map(|worker| TransferContender {
             command,
             worker: Some(worker),
@@ -195,7 +196,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
     ) -> Result<Experiment> {
         let runner = &setting.runner;
         experiment.rounds = runner.rounds;
-        let entries = self.contenders.iter().map(TransferContender::entry);
+        let entries = self.contenders.iter().map(|one| one.command.entry());
         experiment.contenders = entries.collect();
         experiment.notes.extend(self.list.missing());
         for &size in sizes {
@@ -229,13 +230,14 @@ impl<E: TransferEnvironment> TransferSet<E> {
         metrics: &[PlayMetric],
         runner: &RoundRunner,
     ) -> Result<Option<Case>> {
-        self.environment.prepare(size)?;
-        let weight = self.environment.weight(size);
-        let played = runner.play(self, weight, |set, contender| set.observe(contender, size))?;
+        let case = self.environment.prepare(size)?;
+        let played = runner.play(self, case.weight, |set, contender| {
+            set.observe(contender, &case)
+        })?;
         Ok(played.map(|played| Case {
             label: size_label(size),
             x: size as f64,
-            load: self.environment.load(size),
+            load: case.load,
             metrics: read_all(metrics, &played),
             travelled: payload_paths(&played),
             notes: notes_of(&played, |at| self.list.name(at), E::OTHER_SIDE),
@@ -243,26 +245,29 @@ impl<E: TransferEnvironment> TransferSet<E> {
         }))
     }
 
-    fn observe(&mut self, contender: usize, size: u64) -> Result<PlaySample> {
+    fn observe(&mut self, contender: usize, case: &TransferCase) -> Result<PlaySample> {
         let environment = &self.environment;
-        content::warm(environment.file())?;
+        content::warm(&case.file)?;
         let contender = &mut self.contenders[contender];
-        let times = environment.times(contender);
+        let times = match contender.worker {
+            Some(_) => case.times,
+            None => case.times.min(PROGRAM_TIMES_MAX),
+        };
         let stored = contender.storage_read_bytes()?;
         let pid = contender.pid();
-        let work = || environment.transfer(contender, times);
+        let work = || environment.transfer(&case.file, contender, times);
         let (paths, window) = match pid {
             Some(pid) => observe(pid, work)?,
             None => observe_children(work)?,
         };
         let stored_now = contender.storage_read_bytes()?;
-        environment.finish(times)?;
+        environment.finish(case.size, times)?;
         Ok(PlaySample {
             storage_read_bytes: stored_now
                 .zip(stored)
                 .map(|(now, then)| now.saturating_sub(then)),
             paths,
-            ..PlaySample::of(window, times, times * size)
+            ..PlaySample::of(window, times, times * case.size)
         })
     }
 
@@ -277,16 +282,16 @@ impl<E: TransferEnvironment> TransferSet<E> {
         let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
             return Ok(());
         };
-        self.environment.prepare(case.x as u64)?;
+        let moved = self.environment.prepare(case.x as u64)?;
         let log = setting.scratch.path().join("calls.log");
         let count = |set: &mut TransferSet<E>, index: usize| {
             let (environment, contender) = (&set.environment, &mut set.contenders[index]);
             let Some(pid) = contender.pid() else {
                 return Ok(None);
             };
-            let work = || environment.transfer(contender, 1).map(drop);
+            let work = || environment.transfer(&moved.file, contender, 1).map(drop);
             let calls = trace::count_calls(pid, &log, work)?;
-            environment.finish(1)?;
+            environment.finish(moved.size, 1)?;
             Ok(Some(SystemCalls::of(index, 1, calls)))
         };
         setting.runner.count_calls(self, 0, case, count)

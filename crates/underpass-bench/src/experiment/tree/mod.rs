@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rustix::fs::{StatVfs, statvfs};
 
-use self::program::Reflink;
 use self::source::{CopySource, TreeSize};
 use super::folders::run_in_each;
 use super::sample::{self as read, PlayMetric, PlaySample};
@@ -116,12 +115,10 @@ impl Measurable for TreeOptions {
             for kind in self.kinds() {
                 let reflink = match (kind, shares_blocks) {
                     (SourceKind::Clone, false) => continue,
-                    (SourceKind::Clone, true) => Reflink::Always,
-                    (SourceKind::File | SourceKind::Sparse, true) => Reflink::Never,
+                    (SourceKind::Clone, true) => Some("--reflink=always"),
+                    (SourceKind::File | SourceKind::Sparse, true) => Some("--reflink=never"),
                     // With an explicit option, GNU cp falls back to read and write.
-                    (SourceKind::File | SourceKind::Sparse, false) | (SourceKind::Tree, _) => {
-                        Reflink::Default
-                    }
+                    (SourceKind::File | SourceKind::Sparse, false) | (SourceKind::Tree, _) => None,
                 };
                 if !setting.runner.is_stopped() {
                     let source = self.source(kind, setting.scale);
@@ -184,7 +181,8 @@ enum Blocks {
 
 struct TreeContenders {
     kind: SourceKind,
-    reflink: Reflink,
+    /// The option about sharing blocks.
+    reflink: Option<&'static str>,
     source: CopySource,
     /// Where copies go.
     folder: PathBuf,
