@@ -57,7 +57,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
-            stream.read(&mut [0; 1024]).unwrap();
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
             let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
             stream.write_all(&[head, body].concat()).unwrap();
             // Until the client has closed its end, unless the body is short.

@@ -4,7 +4,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::chart::{palette, patch, swatch};
+use super::chart::{marks, patch, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
 use super::plots::{Legend, Plot, plots};
@@ -21,6 +21,7 @@ impl Document {
         let ids = (0..).map(|index| format!("e{index}"));
         let experiments: Vec<_> = ids.zip(&self.experiments).collect();
         let body = html! {
+            (marks())
             header {
                 h1 { "What " (name) " measured" }
                 p.muted { (self.origin()) }
@@ -52,10 +53,7 @@ impl Document {
 }
 
 fn page(title: &str, body: &Markup) -> String {
-    let style = include_str!("page.css")
-        .replace("@light@", &palette::light_series())
-        .replace("@dark@", &palette::dark_series());
-    let style = style + &palette::style_rules();
+    let style = include_str!("page.css");
     // The nonce allows this style sheet and no other: whoever adds one changes the page's hash. No
     // source is allowed for anything else.
     let hash = Sha256::digest(body.0.as_bytes());
@@ -140,18 +138,18 @@ fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
             @match &plot.legend {
                 Legend::None => {}
                 Legend::Lines(places) => ul.key {
-                    @for at in places { li { (PreEscaped(swatch(*at))) (name(at)) } }
+                    @for at in places { li { (swatch(*at)) (name(at)) } }
                 },
                 Legend::Parts(parts) => ul.key {
-                    @for (at, name) in parts { li { (PreEscaped(patch(*at))) (name) } }
+                    @for (at, name) in parts { li { (patch(*at)) (name) } }
                 },
             }
             @match &plot.narrow {
                 Some(narrow) => {
-                    div.broad { (PreEscaped(&plot.svg)) }
-                    div.narrow { (PreEscaped(narrow)) }
+                    div.broad { (plot.svg) }
+                    div.narrow { (narrow) }
                 }
-                None => (PreEscaped(&plot.svg)),
+                None => (plot.svg),
             }
         }
     }
