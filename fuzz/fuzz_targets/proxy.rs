@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| underpass_net::fuzz::proxy(data));
+#[path = "../../crates/underpass-net/tests/proxy/promise.rs"]
+mod promise;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| promise::proxy(data));

@@ -6,23 +6,35 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::workspace::{Fallible, Workspace, output};
+use crate::workspace::{BuildTarget, Fallible, Workspace, output};
 
-/// What was built that can be run.
-#[derive(Debug, PartialEq)]
+/// What was built that can be run, as cargo reports it.
+#[derive(Debug, Deserialize, PartialEq)]
 pub(crate) struct Binary {
-    /// The manifest of its package.
-    pub(crate) manifest: PathBuf,
-    pub(crate) target: String,
-    pub(crate) kind: BinaryKind,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) target: BuildTarget,
+    profile: BuiltProfile,
     pub(crate) executable: PathBuf,
 }
 
-#[derive(Debug, PartialEq)]
-pub(crate) enum BinaryKind {
-    Program,
-    IntegrationTest,
-    Other,
+#[derive(Debug, Deserialize, PartialEq)]
+struct BuiltProfile {
+    test: bool,
+}
+
+impl Binary {
+    /// From a message of cargo; most are about something else.
+    fn of_message(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.target.is("bin") && !self.profile.test
+    }
+
+    pub(crate) fn is_integration_test(&self) -> bool {
+        self.target.is("test") && self.profile.test
+    }
 }
 
 /// Builds libraries, binaries, examples and tests. `None` where something does not compile; the
@@ -34,7 +46,7 @@ pub(crate) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     let mut binaries = Vec::new();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
-            binaries.extend(binary(&line?));
+            binaries.extend(Binary::of_message(&line?));
         }
     }
     Ok(child.wait()?.success().then_some(binaries))
@@ -52,50 +64,16 @@ pub(crate) fn debug_build(workspace: &Workspace) -> Command {
 pub(crate) fn tool(build: &mut Command) -> Fallible<PathBuf> {
     build.arg("--message-format=json-render-diagnostics");
     let messages = output(build)?;
-    let mut binaries = messages.lines().filter_map(binary);
-    let is_tool = |found: &Binary| found.kind == BinaryKind::Program && found.target == "underpass";
+    let mut binaries = messages.lines().filter_map(Binary::of_message);
+    let is_tool = |found: &Binary| found.is_program() && found.target.name == "underpass";
     let found = binaries.find(is_tool).ok_or("cargo names no binary")?;
     Ok(found.executable)
 }
 
-#[derive(Deserialize)]
-struct BuildMessage {
-    manifest_path: PathBuf,
-    target: BuiltTarget,
-    profile: BuiltProfile,
-    executable: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct BuiltTarget {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct BuiltProfile {
-    test: bool,
-}
-
-/// What a message of cargo says about a binary; most are about something else.
-fn binary(line: &str) -> Option<Binary> {
-    let message: BuildMessage = serde_json::from_str(line).ok()?;
-    let is = |kind: &str| message.target.kind.iter().any(|found| found == kind);
-    let kind = match message.profile.test {
-        true if is("test") => BinaryKind::IntegrationTest,
-        false if is("bin") => BinaryKind::Program,
-        _ => BinaryKind::Other,
-    };
-    Some(Binary {
-        manifest: message.manifest_path,
-        target: message.target.name,
-        kind,
-        executable: message.executable,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -104,31 +82,27 @@ mod tests {
             "target":{"kind":["test"],"crate_types":["bin"],"name":"kernel","src_path":"/w/a/t.rs"},
             "profile":{"opt_level":"0","test":true},"features":[],"filenames":["/t/kernel-1"],
             "executable":"/t/kernel-1","fresh":true}"#;
-        let expected = Binary {
-            manifest: "/w/a/Cargo.toml".into(),
-            target: "kernel".into(),
-            kind: BinaryKind::IntegrationTest,
-            executable: "/t/kernel-1".into(),
-        };
-        assert_eq!(binary(line), Some(expected));
+        let test = Binary::of_message(line).expect("a binary");
+        assert_eq!(test.manifest_path, Path::new("/w/a/Cargo.toml"));
+        assert_eq!(test.executable, Path::new("/t/kernel-1"));
+        assert_eq!(test.target.name, "kernel");
+        assert!(test.is_integration_test() && !test.is_program());
         let program = line
             .replace("\"test\":true", "\"test\":false")
             .replace("[\"test\"]", "[\"bin\"]");
-        assert_eq!(
-            binary(&program).map(|found| found.kind),
-            Some(BinaryKind::Program)
-        );
+        let program = Binary::of_message(&program).expect("a binary");
+        assert!(program.is_program() && !program.is_integration_test());
     }
 
     #[test]
     fn messages_about_anything_else_are_passed_over() {
         let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml",
             "target":{"kind":["lib"],"name":"a"},"profile":{"test":false},"executable":null}"#;
-        assert_eq!(binary(line), None);
+        assert_eq!(Binary::of_message(line), None);
         assert_eq!(
-            binary(r#"{"reason":"build-finished","success":true}"#),
+            Binary::of_message(r#"{"reason":"build-finished","success":true}"#),
             None
         );
-        assert_eq!(binary("not JSON"), None);
+        assert_eq!(Binary::of_message("not JSON"), None);
     }
 }

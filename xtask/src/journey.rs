@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime};
 use underpass_testkit::{HttpClient, ServerProcess};
 
 use crate::artifacts;
+use crate::needs::lack_of;
 use crate::tidy::{Tree, in_layers};
 use crate::workspace::{Fallible, Workspace, exit_code, output};
 
@@ -36,11 +37,8 @@ const INSTRUMENT: [&str; 3] = [
 const REQUESTS: u64 = 100;
 const CONTENT: &[u8] = b"a file of one line\n";
 
-/// Whether a journey that is too long is an error of `cargo xtask test` yet.
-pub(crate) const IS_PENDING: bool = true;
-
 /// Files of ours that one operation passes.
-pub(crate) struct Journey {
+struct Journey {
     operation: &'static str,
     files_max: usize,
     /// From the root of the workspace, in the order of the layers.
@@ -63,17 +61,9 @@ pub(crate) fn run(workspace: &Workspace) -> Fallible<ExitCode> {
     Ok(exit_code(journeys.iter().all(Journey::is_short)))
 }
 
-/// Why the journeys can't be counted, if they can't.
-pub(crate) fn lack(workspace: &Workspace) -> Option<String> {
-    let tools = Tools::of(workspace).ok()?;
-    let is_there = tools.profdata.exists() && tools.cov.exists();
-    let reason = "the toolchain lacks llvm-tools; `rustup component add llvm-tools`";
-    (!is_there).then(|| reason.to_owned())
-}
-
 /// Makes the journeys of a hot GET and of a copy.
-pub(crate) fn journeys(workspace: &Workspace) -> Fallible<Vec<Journey>> {
-    if let Some(lack) = lack(workspace) {
+fn journeys(workspace: &Workspace) -> Fallible<Vec<Journey>> {
+    if let Some(lack) = lack_of(&["llvm-tools"]) {
         return Err(lack.into());
     }
     let folder = tempfile::tempdir()?;
@@ -109,7 +99,7 @@ pub(crate) fn journeys(workspace: &Workspace) -> Fallible<Vec<Journey>> {
 }
 
 impl Journey {
-    pub(crate) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.files.len() <= self.files_max
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
     Ok(())
 }
 
-fn missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<&'static str> {
+fn missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<&'a str> {
     let missing: BTreeSet<_> = needs.filter_map(Need::missing_package).collect();
     missing.into_iter().collect()
 }

@@ -2,13 +2,12 @@
 //! with nothing else in it, made without Docker.
 //!
 //! ```text
-//! cargo build, static ─► elf: is it? ─► binary ─┐
-//! licences of all that is in it ────────────────┴─► image: layer, config, manifest ─► one tar file
+//! cargo build, static ─► is it? ─► binary ─┐
+//! licences of all that is in it ───────────┴─► image: layer, config, manifest ─► one tar file
 //! ```
 //!
 //! The same binary gives the same image, byte by byte: no clock, no names of this machine.
 
-mod elf;
 mod image;
 mod licences;
 
@@ -18,8 +17,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use object::Endianness;
+use object::elf::{DT_NEEDED, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
 use crate::artifacts;
-use crate::needs::search_path;
+use crate::needs::has_program;
 use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;
@@ -53,17 +56,20 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
         None => build(workspace, &target, &arguments.profile)?,
     };
     let bytes = fs::read(&program).map_err(|error| format!("{}: {error}", program.display()))?;
-    elf::check_static(&bytes).map_err(|why| format!("{}: {why}", program.display()))?;
-    let version = VERSION;
+    let library = needed(&bytes).map_err(|error| format!("{}: {error}", program.display()))?;
+    if let Some(what) = library {
+        return Err(format!("{}: it needs {what}: it is not static", program.display()).into());
+    }
     let architecture = target.split('-').next().unwrap_or_default();
+    let architecture = image_architecture(architecture)?;
     let licences = licences::all(workspace, &target)?;
     let image = Image {
-        architecture: image_architecture(architecture)?,
-        version,
+        architecture,
+        version: VERSION,
         program: &bytes,
         licences: &licences,
     };
-    let archive = image.archive()?;
+    let (archive, digest) = image.archive()?;
 
     let folder = workspace.root.join(&arguments.output);
     fs::create_dir_all(&folder)?;
@@ -74,15 +80,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
         write(&folder.join(name), text, 0o644)?;
     }
     let (binary, packed) = (binary.display(), packed.display());
-    println!(
-        "{binary}: {version}, {} bytes, static, for {target}",
-        bytes.len()
-    );
-    println!(
-        "{packed}: an image for {}, sha256:{}",
-        image.architecture,
-        image.digest()?
-    );
+    let length = bytes.len();
+    println!("{binary}: {VERSION}, {length} bytes, static, for {target}");
+    println!("{packed}: an image for {architecture}, sha256:{digest}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,8 +103,7 @@ fn target_of_machine() -> Fallible<String> {
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let sysroot = Path::new(sysroot.trim());
     let is_there = sysroot.join("lib/rustlib").join(&musl).join("lib").is_dir();
-    let compiler = env::split_paths(&search_path()).any(|path| path.join("musl-gcc").is_file());
-    Ok(match is_there && compiler {
+    Ok(match is_there && has_program("musl-gcc") {
         true => musl,
         false => format!("{architecture}-unknown-linux-gnu"),
     })
@@ -132,5 +131,68 @@ fn image_architecture(architecture: &str) -> Fallible<&'static str> {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),
         other => Err(format!("there are no images for {other}").into()),
+    }
+}
+
+/// What the binary needs beside the kernel to run: a loader or a library (elf(5)).
+fn needed(bytes: &[u8]) -> object::Result<Option<&'static str>> {
+    let header = FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    for segment in header.program_headers(endian, bytes)? {
+        if segment.interpreter(endian, bytes)?.is_some() {
+            return Ok(Some("a loader (PT_INTERP)"));
+        }
+        // A static binary that can be anywhere in memory has a dynamic section too.
+        let entries = segment.dynamic(endian, bytes)?.unwrap_or_default();
+        if entries.iter().any(|entry| entry.d_tag(endian) == DT_NEEDED) {
+            return Ok(Some("a library (DT_NEEDED)"));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use object::elf::{PT_DYNAMIC, PT_INTERP, PT_LOAD};
+
+    use super::*;
+
+    /// An ELF with one segment of a type, at whose place an entry of a dynamic section stands.
+    fn elf(segment: u32, entry: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 192];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let mut put = |at: usize, value: u64, width: usize| {
+            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        };
+        put(32, 64, 8);
+        put(54, 56, 2);
+        put(56, 1, 2);
+        put(64, segment.into(), 4);
+        put(72, 128, 8);
+        put(96, 32, 8);
+        put(128, entry, 8);
+        bytes
+    }
+
+    #[test]
+    fn loaders_and_libraries_are_found() {
+        assert_eq!(needed(&elf(PT_LOAD, 0)), Ok(None));
+        assert_eq!(needed(&elf(PT_DYNAMIC, 5)), Ok(None));
+        for (segment, entry, what) in [(PT_INTERP, 0, "loader"), (PT_DYNAMIC, 1, "library")] {
+            let found = needed(&elf(segment, entry)).expect("an ELF");
+            assert!(found.is_some_and(|found| found.contains(what)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn this_very_test_is_not_static_and_anything_else_is_no_elf() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        if !cfg!(target_feature = "crt-static") {
+            assert_eq!(needed(&own), Ok(Some("a loader (PT_INTERP)")));
+        }
+        for length in [0, 6, 63, 64, 70, 127, 140] {
+            assert!(needed(&elf(PT_DYNAMIC, 1)[..length]).is_err(), "{length}");
+        }
+        assert!(needed(b"#!/bin/sh\n").is_err());
     }
 }

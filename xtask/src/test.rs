@@ -4,9 +4,7 @@
 //! fmt  tidy               need no build
 //! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
 //!        ├─ unit           are built once
-//!        ├─ system         the tests with needs: each binary run alone
-//!        └─ journey        the same crates once more, with counters
-//! library                  the mover alone: with few features, and with the oldest compiler
+//!        └─ system         the tests with needs: each binary run alone
 //! ```
 //!
 //! A step that fails doesn't stop the others; only what doesn't compile does.
@@ -25,7 +23,6 @@ use clap::ValueEnum;
 use self::report::TestReport;
 use self::system::Packages;
 use crate::artifacts::{self, Binary};
-use crate::journey::{self, Journey};
 use crate::needs::{Lack, Need};
 use crate::tidy::{self, Tree};
 use crate::workspace::{Fallible, Workspace, exit_code};
@@ -50,8 +47,6 @@ enum TestStep {
     Fmt,
     /// the rules of `cargo xtask tidy`
     Tidy,
-    /// the library compiles with each feature alone, and everything with the oldest Rust
-    Library,
     /// libraries, the tool, examples and tests compile
     Build,
     /// no warnings, with all targets and features
@@ -60,10 +55,8 @@ enum TestStep {
     Doc,
     /// unit, property, integration and documentation tests
     Unit,
-    /// tests that need root, a package or a kernel feature
+    /// tests that need root, a package, a kernel feature or another toolchain
     System,
-    /// a request and a copy pass few files, as `cargo xtask journey` counts
-    Journey,
 }
 
 impl TestStep {
@@ -74,10 +67,7 @@ impl TestStep {
     }
 
     fn needs_build(self) -> bool {
-        matches!(
-            self,
-            Self::Clippy | Self::Doc | Self::Unit | Self::System | Self::Journey
-        )
+        !matches!(self, Self::Fmt | Self::Tidy | Self::Build)
     }
 }
 
@@ -135,7 +125,6 @@ fn take(
             let complaints = tidy::complaints(&Tree::read(workspace)?);
             report.step("tidy", complaints.is_empty());
         }
-        TestStep::Library => cargo::library(workspace, report)?,
         TestStep::Build => {
             *built = artifacts::all(workspace)?;
             report.step("build", built.is_some());
@@ -147,7 +136,6 @@ fn take(
             let built = built.as_deref().unwrap_or_default();
             system::run(workspace, built, packages, report)?;
         }
-        TestStep::Journey => count_files(workspace, report)?,
     }
     Ok(())
 }
@@ -162,18 +150,6 @@ fn steps(only: &[TestStep]) -> Vec<TestStep> {
     };
     let all = TestStep::value_variants().iter().copied();
     all.filter(is_chosen).collect()
-}
-
-fn count_files(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
-    if let Some(lack) = journey::lack(workspace) {
-        report.not_run("journey", 1, Lack::of_machine(lack));
-        return Ok(());
-    }
-    let journeys = journey::journeys(workspace)?;
-    journeys.iter().for_each(|journey| println!("{journey}"));
-    let is_good = journey::IS_PENDING || journeys.iter().all(Journey::is_short);
-    report.step("journey", is_good);
-    Ok(())
 }
 
 fn list(tree: &Tree) {

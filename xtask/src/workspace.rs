@@ -1,6 +1,5 @@
 //! Where the workspace is, how cargo is called in it, and what `cargo metadata` says of it.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -101,11 +100,6 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
-    /// By name, with what each switches on.
-    #[serde(default)]
-    pub(crate) features: BTreeMap<String, Vec<String>>,
-    /// The oldest version of Rust that compiles it.
-    pub(crate) rust_version: Option<String>,
     pub(crate) targets: Vec<BuildTarget>,
 }
 
@@ -118,7 +112,7 @@ pub(crate) struct Dependency {
     pub(crate) path: Option<PathBuf>,
 }
 
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct BuildTarget {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
@@ -151,9 +145,7 @@ impl Package {
 
     /// The integration-test targets.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &BuildTarget> {
-        self.targets
-            .iter()
-            .filter(|target| target.kind.iter().any(|kind| kind == "test"))
+        self.targets.iter().filter(|target| target.is("test"))
     }
 }
 
@@ -163,6 +155,10 @@ impl BuildTarget {
     pub(crate) fn has(root: &str, path: &str) -> bool {
         let folder = root.strip_suffix("main.rs");
         path == root || folder.is_some_and(|folder| path.starts_with(folder))
+    }
+
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.kind.iter().any(|found| found == kind)
     }
 
     /// Whether it is a library or a program, or builds one: no test, no example.
@@ -176,7 +172,7 @@ impl BuildTarget {
             "cdylib",
             "staticlib",
         ];
-        self.kind.iter().any(|kind| kinds.contains(&kind.as_str()))
+        kinds.iter().any(|kind| self.is(kind))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::parent_id;
 use std::process::{Command, id};
 
-/// The parent here is xtask, which stands for everybody else on the machine.
+/// The parent here is xtask, which is any other process of the machine.
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_mount_is_seen_by_nobody_else() {

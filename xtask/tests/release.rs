@@ -1,5 +1,5 @@
-//! What `cargo xtask release` makes, as a stranger gets it: the binary where nothing else is, the
-//! image in the hands of another program. Built without optimisation, which takes a minute.
+//! What `cargo xtask release` makes: the binary in an empty root, the
+//! image read by another program. Built without optimisation, which takes a minute.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,12 +27,12 @@ fn the_binary_needs_nothing_and_the_image_is_one_to_others() {
     let alone = alone(&binary);
     serves_as_somebody_else(&alone);
     knows_no_names(&alone);
-    doctor_tells(&alone);
+    doctor_reports(&alone);
 
     let unpacked = tempfile::tempdir().expect("a folder");
     taken_apart(&image, unpacked.path());
-    let told = chrooted(unpacked.path(), &["/usr/bin/underpass", "--version"]);
-    assert!(told.status.success(), "{told:?}");
+    let reported = chrooted(unpacked.path(), &["/usr/bin/underpass", "--version"]);
+    assert!(reported.status.success(), "{reported:?}");
 
     let again = tempfile::tempdir().expect("a folder");
     let program = binary.to_str().expect("a path in UTF-8");
@@ -130,19 +130,19 @@ fn serves_as_somebody_else(root: &TempDir) {
     }
 }
 
-/// A name has to be looked up, which fails where there is no list of names; and says so.
+/// A user's name is looked up, which fails with a message where there is no list of names.
 fn knows_no_names(root: &TempDir) {
     let mut chroot = chroot(root.path(), &SERVE_AS);
-    let told = chroot.arg("nobody").output().expect("chroot starts");
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    let why = String::from_utf8_lossy(&told.stderr);
+    let reported = chroot.arg("nobody").output().expect("chroot starts");
+    assert_eq!(reported.status.code(), Some(1), "{reported:?}");
+    let why = String::from_utf8_lossy(&reported.stderr);
     assert!(why.contains("use numbers, UID:GID"), "{why}");
 }
 
-fn doctor_tells(root: &TempDir) {
-    let told = chrooted(root.path(), &["/underpass", "doctor", "--json", "/srv"]);
-    assert!(told.status.success(), "{told:?}");
-    let report: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+fn doctor_reports(root: &TempDir) {
+    let reported = chrooted(root.path(), &["/underpass", "doctor", "--json", "/srv"]);
+    assert!(reported.status.success(), "{reported:?}");
+    let report: Value = serde_json::from_slice(&reported.stdout).expect("JSON");
     assert!(report.is_object(), "{report}");
 }
 

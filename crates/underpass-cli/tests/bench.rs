@@ -61,7 +61,7 @@ fn every_byte_of_socket_travels_by_the_mechanism_it_was_to_travel_by() {
 }
 
 #[test]
-fn a_smaller_buffer_takes_more_calls_and_is_told_so() {
+fn a_smaller_buffer_takes_more_calls_and_the_report_counts_them() {
     let document = bench(&[
         "socket",
         "--sizes",

@@ -156,17 +156,17 @@ impl Case {
         format!("inject={}:{fault}:when={}", self.call, self.when)
     }
 
-    /// Whether it must fail, once the fault has come to pass: nobody sees it in the tree.
+    /// Whether the run must fail once the fault was injected: the tree does not show it.
     fn must_fail(&self) -> bool {
         self.call.contains("sync") && self.mode.has("--fsync")
     }
 
-    /// `-a` copies attributes where it can, and says nothing where it can't; `--preserve=all`
-    /// says so unless the file system has none, and that is no failure either.
+    /// `-a` copies attributes where it can, without a message where it can't; `--preserve=all`
+    /// reports them unless the file system has none, which is no failure either.
     fn excuses(&self, word: &str, said: &str) -> bool {
-        let is_told = !said.is_empty() || self.fault == "EOPNOTSUPP";
-        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_told;
-        // A source that says so has no attributes that could be lost.
+        let is_reported = !said.is_empty() || self.fault == "EOPNOTSUPP";
+        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_reported;
+        // A source without attributes loses none.
         let has_none = self.call.contains("listxattr") && self.fault == "EOPNOTSUPP";
         word.starts_with("xattr ") && self.call.contains("xattr") && (is_tried || has_none)
     }
@@ -174,7 +174,7 @@ impl Case {
 
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
-fn a_copy_is_complete_or_the_exit_code_says_so() {
+fn a_copy_is_complete_or_the_exit_code_is_not_0() {
     let ground = Ground::new();
     let (cases, absent) = cases(&ground);
     assert!(absent.is_empty(), "never called: {absent:?}");
@@ -218,9 +218,9 @@ fn cases(ground: &Ground) -> (Vec<Case>, Vec<&'static [&'static str]>) {
             }
         }
     }
-    // One that is interrupted for ever is made again for ever.
+    // A call that is always interrupted is repeated for ever.
     cases.retain(|case| case.fault != "EINTR" || !case.when.ends_with('+'));
-    // A file whose end came too soon is told from one that ends by reading; not if that fails.
+    // An early end is detected by reading once more, unless every call returns 0.
     cases.retain(|case| case.fault != "retval=0" || !case.when.ends_with('+'));
     (cases, absent)
 }
@@ -251,7 +251,7 @@ impl Ground {
     /// How often a call is made before the operand is touched, and from there on, by the thread
     /// that makes it most often.
     fn counts(&self, mode: &'static Mode) -> BTreeMap<String, (usize, usize)> {
-        // Names that this strace doesn't know are none of its errors.
+        // A name that this strace doesn't know is no error of the tool.
         let names = CALLS.iter().flat_map(|call| call.names);
         let names: Vec<_> = names.map(|name| format!("?{name}")).collect();
         let names = format!("trace={}", names.join(","));
@@ -303,7 +303,7 @@ impl Ground {
         (wrong.map(|wrong| format!("{wrong}\n    {report:?}")), came)
     }
 
-    /// A folder of its own for a run, with the destination as the mode wants it.
+    /// A separate folder for a run, with the destination that the mode needs.
     fn place(&self, name: &str, mode: &Mode) -> PathBuf {
         let place = self.folder.path().join(name);
         fs::create_dir_all(place.join("to")).expect("room");
@@ -412,7 +412,7 @@ fn below(path: &[u8]) -> Vec<u8> {
         .map_or_else(|| trees::join(OPERAND.as_bytes(), path), <[u8]>::to_vec)
 }
 
-/// Names of links are those of the copy.
+/// Hard links are named as in the copy.
 fn state(entry: &Entry, word: &str) -> String {
     let state = entry.get(word).cloned().unwrap_or_default();
     state.replace(&format!("{OPERAND}/"), "")

@@ -171,15 +171,15 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
         let output = cp(ground.path(), row.arguments, row.answers);
         let (name, content) = row.left;
         let left = fs::read_to_string(ground.path().join(name)).ok();
-        let told = (output.output, output.errors);
+        let reported = (output.output, output.errors);
         let is_right = output.code == Some(row.code)
-            && told == (row.stdout.to_owned(), row.stderr.to_owned())
+            && reported == (row.stdout.to_owned(), row.stderr.to_owned())
             && left.as_deref() == content;
         if !is_right {
             let news = row.news;
             let code = output.code;
             wrong.push(format!(
-                "{news}: {row:?}\n  came to {code:?} {told:?}, {name}: {left:?}"
+                "{news}: {row:?}\n  came to {code:?} {reported:?}, {name}: {left:?}"
             ));
         }
     }
@@ -191,7 +191,7 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
     );
 }
 
-/// Where blocks can be shared the copy is complete; where not, there is none.
+/// Where blocks can be shared the copy is complete; elsewhere no copy is made.
 #[test]
 fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     let ground = ground();

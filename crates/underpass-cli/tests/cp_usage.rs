@@ -1,4 +1,4 @@
-//! Under the name `cp`, every word is GNU's: the same command lines for both, and what they say,
+//! Under the name `cp`, every message is GNU's: the same command lines for both, and their output,
 //! how they end and what they leave is compared.
 
 use std::collections::BTreeMap;
@@ -473,7 +473,7 @@ fn every_byte_is_quoted_as_gnu_quotes_it() {
 
 #[test]
 #[ignore = "needs GNU cp; run by cargo xtask test"]
-fn the_environment_says_the_same_to_both() {
+fn the_environment_has_the_same_meaning_for_both() {
     let lines = [
         "-b a b",
         "-bv a b",
@@ -510,7 +510,7 @@ fn the_environment_says_the_same_to_both() {
 /// What GNU's 9.1 does not have yet: as its manual has it since.
 #[test]
 #[ignore = "needs GNU cp; run by cargo xtask test"]
-fn newer_options_do_what_the_manual_says() {
+fn newer_options_do_what_the_manual_describes() {
     let exclusive = "cp: --backup is mutually exclusive with -n or --update=none-fail\n\
                      Try 'cp --help' for more information.\n";
     let updates = "cp: invalid argument 'x' for '--update'\nValid arguments are:\n  - 'all'\n  - \

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{MECHANISMS, doctor, json, json_of, pair, pairs, paths};
+use support::{BINARY, MECHANISMS, doctor, json, json_of, pair, pairs, paths};
 use underpass_testkit::{assert_contains, run};
 
 #[test]
@@ -62,6 +62,19 @@ fn what_works_is_what_the_account_says() {
 }
 
 #[test]
+fn every_command_in_the_report_exists() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = json(&[directory.path()]);
+    let commands = report["commands"].as_array().expect("commands");
+    let names: Vec<_> = commands.iter().map(|used| &used["command"]).collect();
+    assert_eq!(names, ["cp", "serve"]);
+    for name in names {
+        let help = run(Command::new(BINARY).args([name.as_str().unwrap(), "--help"]));
+        assert_eq!(help.code, Some(0), "{help:?}");
+    }
+}
+
+#[test]
 fn every_refusal_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let shm = Path::new("/dev/shm");
@@ -105,7 +118,7 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
-fn a_missing_path_is_told_and_the_others_are_tried() {
+fn a_missing_path_is_reported_and_the_others_are_tried() {
     let directory = tempfile::tempdir().unwrap();
     let (report, code) = json(&[Path::new("/no/such/path"), directory.path()]);
     assert_eq!(code, 1);
@@ -156,7 +169,7 @@ fn pseudo_file_systems_neither_block_nor_fail() {
         "nothing",
     ];
     assert_eq!(usable.collect::<Vec<_>>(), expected);
-    // A file that does not know its size is read, whatever else might work.
+    // A file that reports no size is read, even where another mechanism would work.
     assert_eq!(pair(&report, "C → TCP")["auto"]["uses"][0], "read_write");
 }
 
@@ -181,7 +194,7 @@ fn many_paths_are_copied_between_in_part() {
 }
 
 #[test]
-fn the_table_fits_80_columns_and_has_no_colour_where_nobody_looks() {
+fn the_table_fits_80_columns_and_has_no_colour_in_a_pipe() {
     let directory = tempfile::tempdir().unwrap();
     let long = directory
         .path()

@@ -1,4 +1,4 @@
-//! `underpass doctor` between mounts of its own: two file systems, one that is read-only, one that
+//! `underpass doctor` between private mounts: two file systems, one that is read-only, one that
 //! is full.
 
 #[path = "support/doctor.rs"]
@@ -11,7 +11,7 @@ use std::process::Command;
 use support::{json, pair, paths};
 use tempfile::TempDir;
 
-/// A tmpfs on a directory, for as long as this lives.
+/// A tmpfs on a directory, unmounted when this is dropped.
 struct Mounted(TempDir);
 
 impl Mounted {
@@ -96,7 +96,7 @@ fn a_read_only_file_system_is_a_source_if_it_has_a_file() {
 
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
-fn an_empty_read_only_file_system_is_told() {
+fn an_empty_read_only_file_system_is_reported() {
     let mounted = Mounted::tmpfs("size=16m,ro");
     let (report, code) = json(&[mounted.path()]);
     assert_eq!(code, 1);
@@ -106,7 +106,7 @@ fn an_empty_read_only_file_system_is_told() {
 
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
-fn a_full_file_system_is_told_and_left_as_it_was() {
+fn a_full_file_system_is_reported_and_left_as_it_was() {
     let mounted = Mounted::tmpfs("size=64k");
     let (report, code) = json(&[mounted.path()]);
     assert_eq!(code, 1);

@@ -43,7 +43,7 @@ const ERRNOS: [&str; 22] = [
     "ENOBUFS",
 ];
 
-/// What another mechanism gets around, or the same one when it is asked again.
+/// What another mechanism avoids, or the same one when it is called again.
 const SURVIVED: [&str; 14] = [
     "EINTR",
     "EAGAIN",
@@ -73,7 +73,7 @@ const WHENS: [&str; 7] = ["1", "2", "3", "4", "1+", "2+", "3+"];
 struct Route {
     /// The call that fails.
     call: &'static str,
-    /// What the tool is told.
+    /// The arguments of the tool.
     arguments: &'static [&'static str],
     /// Calls that never work, so that the free choice comes to this one.
     without: &'static [&'static str],
@@ -143,7 +143,7 @@ struct Case {
 }
 
 impl Case {
-    /// As strace wants to be told.
+    /// In strace's notation.
     fn injection(&self) -> String {
         let Self { route, fault, when } = self;
         format!("inject={}:{fault}:when={when}", route.call)
@@ -155,7 +155,7 @@ impl Case {
         self.route.arguments.is_empty()
             && match errno {
                 Some(errno) => SURVIVED.contains(&errno),
-                // A clone that is none leaves an empty file, and is told.
+                // A clone that shares nothing leaves an empty file, and is reported.
                 None => self.route.call != "ioctl",
             }
     }
@@ -183,12 +183,12 @@ impl Case {
         }
     }
 
-    /// Faults that no kernel shows, and that nobody could tell from the truth.
+    /// Faults that no kernel shows, and that look like correct results.
     fn is_unknowable(&self) -> bool {
         let persistent = self.when.ends_with('+');
         // A call that is interrupted is made again as often as it is interrupted.
         (self.fault == "error=EINTR" && persistent)
-            // A stream says by 0 that it has ended; the third call goes the other way.
+            // A stream ends by 0; the third call is in the other direction.
             || (self.fault == "retval=0" && self.may_end())
             // A file is cloned by one call.
             || (self.route.call == "ioctl" && self.when > "2+")
@@ -386,17 +386,17 @@ fn complaint(case: &Case, source: &Path, sink: &Path, said: &str) -> Option<Stri
         .or_else(|| (said.lines().count() != 1).then(|| "not one line".to_owned()))
 }
 
-/// Whether as many bytes are there as are told. What was refused leaves no file: all that is known
-/// then is that calls move whole pages, and that the last one failed.
+/// Compares the reported number of bytes with the file. A refused copy leaves no file: all that is
+/// known then is that calls move whole pages, and that the last one failed.
 fn miscount(sink: &Path, said: &str) -> Option<String> {
     let (before, _) = said.split_once(" bytes had moved")?;
-    let told: Option<u64> = before.rsplit(' ').next()?.parse().ok();
-    let right = match (told, std::fs::metadata(sink)) {
-        (Some(told), Ok(there)) => there.len() == told,
-        (Some(told), Err(_)) => told < LEN as u64 && told % 4096 == 0,
+    let reported: Option<u64> = before.rsplit(' ').next()?.parse().ok();
+    let right = match (reported, std::fs::metadata(sink)) {
+        (Some(reported), Ok(there)) => there.len() == reported,
+        (Some(reported), Err(_)) => reported < LEN as u64 && reported % 4096 == 0,
         (None, _) => false,
     };
-    (!right).then(|| "tells another number of bytes than are there".to_owned())
+    (!right).then(|| "reports another number of bytes than are there".to_owned())
 }
 
 fn has_injected(log: &str, case: &Case) -> bool {
@@ -410,7 +410,7 @@ fn has_injected(log: &str, case: &Case) -> bool {
 
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
-fn a_copy_comes_out_right_or_says_why_not() {
+fn a_copy_is_right_or_its_error_is_reported() {
     let ground = Ground::new(LEN);
     run_faults(&cases(&ROUTES), |number, case| ground.run(number, case));
 }
@@ -431,7 +431,7 @@ fn a_download_comes_out_right_or_breaks_off() {
 /// Bytes that were taken from a socket and are still on their way can't be read again.
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
-fn what_is_received_comes_out_right_or_says_why_not() {
+fn what_is_received_is_right_or_its_error_is_reported() {
     let ground = Ground::new(6 << 20);
     let mut cases = cases(&RECEIVED);
     // On a socket that blocks it is a timeout.

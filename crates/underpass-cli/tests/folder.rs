@@ -18,7 +18,7 @@ const BIG: [u64; 3] = [512 * MIB + 1, 300 * MIB - 4095, 200 * MIB + 77_777];
 
 const SMALL_FILES: u64 = 400;
 
-/// A new file in which no block is like the one before it.
+/// A new file in which every block differs from the previous one.
 fn write(random: &mut SeededRandom, path: &Path, len: u64) {
     let mut block = content(random.next_u64(), MIB);
     let (mut file, mut left) = (File::create(path).expect("a file"), len);

@@ -1,4 +1,4 @@
-//! `underpass serve` as people meet it: what it says, how it fails and how it ends.
+//! `underpass serve` as a process: its output, its failures and its end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use underpass_testkit::{assert_contains, assert_same, content};
 const SIZE: usize = 24 << 20;
 
 #[test]
-fn it_says_where_how_and_what_became_of_it() {
+fn the_greeting_and_the_summary_are_complete() {
     let server = Server::start();
     server.write("small", "small");
     server.write("large", vec![b'l'; SIZE]);
@@ -50,7 +50,7 @@ fn confined_threads(server: &Server) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn it_says_whether_workers_are_confined_and_they_are_so_and_serve() {
+fn workers_are_confined_as_reported_and_serve() {
     let server = Server::start();
     let holds = server.greeting().contains("confined by Landlock (ABI ");
     let why = server.greeting().contains("workers are not confined: ");
@@ -123,8 +123,8 @@ fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
             (sent, "sendfile"),
             (large, "splice"),
         ] {
-            let told = end.output.contains(&format!("{bytes} bytes by {by}"));
-            assert_eq!(told, bytes > 0, "{}", end.output);
+            let reported = end.output.contains(&format!("{bytes} bytes by {by}"));
+            assert_eq!(reported, bytes > 0, "{}", end.output);
         }
     }
     serve(&["--join", "1048577"]).assert_failed(2, &[]);
@@ -151,16 +151,16 @@ fn when_slow_clients_have_all_the_pipes_others_are_sent_files_all_the_same() {
     assert!(server.get("/file").body == content);
     let end = server.stop();
     let (lent, last) = (SIZE * PIPES_MAX, SIZE);
-    for told in [
+    for reported in [
         format!("{} bytes by splice", lent + last),
         format!("{SIZE} bytes by sendfile"),
     ] {
-        end.assert_output(&[&told]);
+        end.assert_output(&[&reported]);
     }
 }
 
 #[test]
-fn a_taken_port_is_told_with_what_to_do() {
+fn a_taken_port_is_reported_with_what_to_do() {
     let server = Server::start();
     let address = server.address().to_string();
     let second = serve(&["--listen", &address]);
@@ -169,7 +169,7 @@ fn a_taken_port_is_told_with_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told() {
+fn what_cannot_be_served_is_reported() {
     for (folder, said) in [
         ("/nowhere", "No such file"),
         ("/proc/version", "Not a directory"),
@@ -184,7 +184,7 @@ fn what_cannot_be_served_is_told() {
 }
 
 #[test]
-fn a_file_that_shrinks_is_told_with_path_offset_and_size() {
+fn a_file_that_shrinks_is_reported_with_path_offset_and_size() {
     let server = Server::start();
     server.write("shrinks", vec![b'l'; SIZE]);
     let mut socket = server.connect();
@@ -197,11 +197,11 @@ fn a_file_that_shrinks_is_told_with_path_offset_and_size() {
     file.set_len(SIZE as u64 / 2).unwrap();
     assert!(socket.rest().len() < SIZE);
     let end = server.stop();
-    let told = format!(
+    let reported = format!(
         "shrinks ends at offset {} or before, expected {SIZE} bytes",
         SIZE / 2
     );
-    assert_contains(&end.errors, &[&told]);
+    assert_contains(&end.errors, &[&reported]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn no_spelling_leads_out_of_the_folder() {
 enum Leaving {
     /// With a reset.
     Reset,
-    /// It says that it sends no more, and reads what comes.
+    /// It shuts down its sending side, and reads what arrives.
     HalfClose,
     /// It closes and reads nothing.
     Close,

@@ -1,4 +1,4 @@
-//! `underpass serve` told by a configuration, by flags and by the environment.
+//! `underpass serve` configured by a file, by flags and by the environment.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use support::{Server, serve, underpass};
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, assert_contains, run};
 
-/// A configuration in a folder of its own, with a folder `www` beside it.
+/// A configuration in a separate folder, with a folder `www` beside it.
 fn configuration(text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("www")).unwrap();
@@ -25,7 +25,7 @@ fn check(file: &Path) -> ExitReport {
 }
 
 #[test]
-fn a_right_configuration_is_told_and_nothing_is_served() {
+fn a_right_configuration_is_reported_and_nothing_is_served() {
     let (folder, file) = configuration(
         "listen = ['127.0.0.1:1']\n[[site]]\nroot = 'www'\nnames = ['a.example']\n\
          [[site]]\nroot = '.'\nnames = ['*.b.example']\n",
@@ -45,7 +45,7 @@ fn a_right_configuration_is_told_and_nothing_is_served() {
 }
 
 #[test]
-fn every_mistake_is_told_with_line_and_column() {
+fn every_mistake_is_reported_with_line_and_column() {
     let (_folder, file) = configuration(
         "lisen = '127.0.0.1:1'\nworkers = -1\n[[site]]\nroot = 'www'\nnames = ['a b']\n",
     );
@@ -67,7 +67,7 @@ fn every_mistake_is_told_with_line_and_column() {
 }
 
 #[test]
-fn every_site_that_cannot_be_opened_is_told() {
+fn every_site_that_cannot_be_opened_is_reported() {
     let (_folder, file) =
         configuration("[[site]]\nroot = 'none'\n[[site]]\nroot = 'www'\nfallback = '/none.html'\n");
     let output = check(&file);
@@ -140,9 +140,9 @@ fn every_flag_about_files_does_what_the_option_does() {
     assert_eq!(socket.get("/route").body, b"app.html");
     assert_eq!(socket.get("/about").body, b"about.html");
     assert_eq!(socket.get("/link").body, b"app.html");
-    let told = head(&server, "/x.3f9ab2c1.js");
+    let reported = head(&server, "/x.3f9ab2c1.js");
     assert_contains(
-        &told,
+        &reported,
         &[
             "immutable",
             "Vary: Accept-Encoding",
@@ -204,9 +204,9 @@ fn any_option_can_be_set_on_the_command_line() {
     }
     let mut socket = server.connect();
     assert_eq!(socket.get("/").body, b"start.html");
-    let told = head(&server, "/a.js");
+    let reported = head(&server, "/a.js");
     assert_contains(
-        &told,
+        &reported,
         &["X-Frame-Options: DENY", "Cache-Control: max-age=5"],
     );
     let long = format!("/?{}", "q".repeat(200));
@@ -236,19 +236,19 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
     };
     let environment = "site.index=environment;site.cors.origins=*";
     assert_eq!(index("", &[]).0, "file");
-    let (told, cors) = index(environment, &[]);
-    assert_eq!(told, "environment");
+    let (reported, cors) = index(environment, &[]);
+    assert_eq!(reported, "environment");
     assert!(cors.contains("Vary: Origin"), "the variable of its own");
     let set = ["--set", "site.index=set", "--set", "site.cors.origins=*"];
-    let (told, cors) = index(environment, &set);
-    assert_eq!(told, "set");
+    let (reported, cors) = index(environment, &set);
+    assert_eq!(reported, "set");
     assert!(cors.contains("Access-Control-Allow-Origin: *"), "{cors}");
     let flag = [&set[..], &["--index", "flag"]].concat();
     assert_eq!(index(environment, &flag).0, "flag");
 }
 
 #[test]
-fn a_setting_that_makes_no_sense_is_told_by_its_name() {
+fn a_setting_that_makes_no_sense_is_reported_by_its_name() {
     let (folder, file) = configuration("[[site]]\nroot = 'www'\n");
     let report = |name: &str, settings: &[&str]| {
         let mut command = underpass();

@@ -61,7 +61,7 @@ struct Load {
 /// How a client uses its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Habit {
-    /// Until the server says that it is the last answer.
+    /// Until the server announces the last answer.
     Keeps,
     /// A new one for each request.
     Connects,
@@ -243,7 +243,7 @@ fn who_connected_and_asks_nothing_does_not_hold_up_a_stop() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &["--stop-timeout", "1h"]);
     let mut silent = HttpClient::connect(address);
-    // That somebody who came later is answered shows that the silent one has been taken.
+    // The answer to a later client shows that the silent one has been accepted.
     get(address, "/small");
     server.signal(Signal::TERM);
     silent.assert_closed();
@@ -251,7 +251,7 @@ fn who_connected_and_asks_nothing_does_not_hold_up_a_stop() {
 }
 
 #[test]
-fn a_broken_reload_is_told_and_changes_nothing() {
+fn a_broken_reload_is_reported_and_changes_nothing() {
     let (folder, _) = folder();
     let site = folder.path().join("site");
     fs::create_dir(&site).unwrap();
@@ -263,8 +263,8 @@ fn a_broken_reload_is_told_and_changes_nothing() {
     let aside = folder.path().join("aside");
     fs::rename(&site, &aside).unwrap();
     server.signal(Signal::HUP);
-    let told = server.hear("reload failed");
-    assert!(told.contains(text(&site)), "{told}");
+    let reported = server.hear("reload failed");
+    assert!(reported.contains(text(&site)), "{reported}");
     assert!(!kept.get("/f").is_last(), "its generation has retired");
     assert_eq!(get(address, "/f"), b"content");
     fs::rename(&aside, &site).unwrap();
@@ -274,7 +274,7 @@ fn a_broken_reload_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn an_upgrade_that_fails_is_told_and_changes_nothing() {
+fn an_upgrade_that_fails_is_reported_and_changes_nothing() {
     let (folder, _) = folder();
     let program = folder.path().join("program");
     symlink(BINARY, &program).unwrap();
@@ -282,12 +282,12 @@ fn an_upgrade_that_fails_is_told_and_changes_nothing() {
     let address = server.address();
     fs::remove_file(&program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("upgrade failed");
-    assert!(told.contains("No such file"), "{told}");
+    let reported = server.hear("upgrade failed");
+    assert!(reported.contains("No such file"), "{reported}");
     symlink("/bin/false", &program).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("upgrade failed");
-    assert!(told.contains("exit status: 1"), "{told}");
+    let reported = server.hear("upgrade failed");
+    assert!(reported.contains("exit status: 1"), "{reported}");
     assert_eq!(get(address, "/small"), content(1, 700));
     fs::remove_file(&program).unwrap();
     symlink(BINARY, &program).unwrap();
@@ -298,7 +298,7 @@ fn an_upgrade_that_fails_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn a_successor_that_cannot_serve_says_why_and_the_old_one_goes_on() {
+fn a_successor_that_cannot_serve_reports_why_and_the_old_one_continues() {
     let (folder, _) = folder();
     let site = folder.path().join("site");
     fs::create_dir(&site).unwrap();
@@ -306,8 +306,8 @@ fn a_successor_that_cannot_serve_says_why_and_the_old_one_goes_on() {
     let address = server.address();
     fs::remove_dir(&site).unwrap();
     server.signal(Signal::USR2);
-    let told = server.hear("upgrade failed");
-    assert!(told.contains("cannot serve"), "{told}");
+    let reported = server.hear("upgrade failed");
+    assert!(reported.contains("cannot serve"), "{reported}");
     HttpClient::connect(address);
     server.stop();
 }
@@ -329,12 +329,12 @@ fn a_second_instance_is_refused_before_and_after_a_change() {
 }
 
 #[test]
-fn the_service_manager_is_told_of_every_turn() {
+fn the_service_manager_is_notified_of_every_state() {
     let (folder, _) = folder();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(WAIT_MAX)).unwrap();
-    let told = || {
+    let reported = || {
         let mut text = [0; 4096];
         let count = manager.recv(&mut text).unwrap();
         String::from_utf8_lossy(&text[..count]).into_owned()
@@ -343,19 +343,19 @@ fn the_service_manager_is_told_of_every_turn() {
     command.env("NOTIFY_SOCKET", &path);
     let mut server = ServerProcess::serve(command, &[], folder.path());
     let address = server.address();
-    let ready = told();
+    let ready = reported();
     assert!(ready.starts_with("READY=1\n"), "{ready}");
     assert!(ready.contains(&address.to_string()), "{ready}");
     server.reload();
-    let reloading = told();
+    let reloading = reported();
     let (first, time) = reloading.split_once('\n').unwrap();
     assert_eq!(first, "RELOADING=1");
     let time = time.strip_prefix("MONOTONIC_USEC=").unwrap();
     assert!(time.parse::<u64>().unwrap() > 0);
-    assert!(told().starts_with("READY=1\n"));
+    assert!(reported().starts_with("READY=1\n"));
     server.upgrade();
     let process = server.pid().as_raw_nonzero();
-    assert_eq!(told(), format!("MAINPID={process}\nREADY=1"));
+    assert_eq!(reported(), format!("MAINPID={process}\nREADY=1"));
     server.stop();
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(reported(), "STOPPING=1");
 }

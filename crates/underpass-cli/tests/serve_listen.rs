@@ -39,7 +39,7 @@ fn get_unix(path: &Path, target: &str) -> Vec<u8> {
 }
 
 #[test]
-fn several_addresses_are_told_and_all_are_answered() {
+fn several_addresses_are_printed_and_all_are_answered() {
     let (folder, content) = folder(3 << 20);
     let path = folder.path().join("socket");
     let unix = format!("unix:{}", path.display());
@@ -171,7 +171,7 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     assert_eq!(server.wait().code(), Some(0));
     assert!(right());
     server.stop();
-    // The service manager's own descriptor goes on listening: nobody is refused meanwhile.
+    // The service manager's own descriptor keeps listening: no client is refused meanwhile.
     let mut waiting = HttpClient::connect(address);
     waiting.ask("/f");
     let passed = listener.try_clone().unwrap().into();
@@ -181,7 +181,7 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
 }
 
 #[test]
-fn a_socket_that_was_not_passed_is_told() {
+fn a_socket_that_was_not_passed_is_reported() {
     let (folder, _) = folder(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let passed = listener.into();

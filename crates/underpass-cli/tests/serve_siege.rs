@@ -54,7 +54,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     limit_descriptors(&server, 1024);
     let mut refused = 0;
     for client in &mut crowd {
-        // What was taken while no file could be opened was told to come again.
+        // A request that arrived while no file could be opened was answered with 503.
         match client.head().status {
             200 => {}
             503 => refused += 1,
@@ -77,9 +77,9 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
 
 #[test]
 #[ignore = "needs root, strace and slowhttptest; run by cargo xtask test"]
-fn what_cannot_be_opened_is_told_by_its_reason() {
+fn what_cannot_be_opened_is_reported_by_its_reason() {
     let log = tempfile::NamedTempFile::new().unwrap();
-    for (errno, status, told) in [
+    for (errno, status, reported) in [
         ("EACCES", 403, ""),
         ("EPERM", 403, ""),
         ("ENOENT", 404, ""),
@@ -101,16 +101,16 @@ fn what_cannot_be_opened_is_told_by_its_reason() {
         }
         let end = server.stop();
         end.assert_success();
-        match told {
+        match reported {
             "" => assert_eq!(end.errors, "", "{errno}"),
-            told => assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors),
+            reported => assert_eq!(end.errors.matches(reported).count(), 1, "{}", end.errors),
         }
     }
 }
 
 #[test]
 #[ignore = "needs root, strace and slowhttptest; run by cargo xtask test"]
-fn a_disk_that_fails_in_mid_file_resets_the_connection_and_is_told() {
+fn a_disk_that_fails_in_mid_file_resets_the_connection_and_is_reported() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let content = content(1, SIZE);
     for only in ["sendfile", "splice", "read_write"] {
@@ -138,11 +138,11 @@ fn a_disk_that_fails_in_mid_file_resets_the_connection_and_is_told() {
         let end = server.stop();
         end.assert_success();
         assert!(failed > 0, "{only}: nothing failed");
-        let told = end
+        let reported = end
             .errors
             .matches("connection closed: f at offset ")
             .count();
-        assert_eq!(told, failed, "{only}: {}", end.errors);
+        assert_eq!(reported, failed, "{only}: {}", end.errors);
         assert_contains(&end.errors, &[&format!(" of {SIZE}: ")]);
     }
 }

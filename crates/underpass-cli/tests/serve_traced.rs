@@ -55,7 +55,7 @@ fn a_popular_small_file_costs_three_calls() {
     for name in ["openat2", "inotify_add_watch", "preadv2"] {
         assert!(count(name) <= 2 * SECONDS_MAX, "{name} again and again");
     }
-    // What a connection costs once is told apart by not growing with the requests.
+    // What a connection costs once does not grow with the requests.
     let total = calls.len();
     assert!(
         total <= 3 * REQUESTS + 40 + 12 * SECONDS_MAX,
@@ -177,15 +177,15 @@ fn it_lives_through_failing_accepts() {
         assert_eq!(server.get("/f").body, b"f", "{errno}");
         let end = server.stop();
         end.assert_success();
-        let told = end.errors.matches("connections have to wait").count();
+        let reported = end.errors.matches("connections have to wait").count();
         let expected = usize::from(!matches!(errno, "ECONNABORTED" | "EPROTO"));
-        assert_eq!(told, expected, "{errno}: {}", end.errors);
+        assert_eq!(reported, expected, "{errno}: {}", end.errors);
     }
 }
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
-fn a_fallback_is_told_once_and_the_body_is_right() {
+fn a_fallback_is_reported_once_and_the_body_is_right() {
     const SIZE: usize = 3 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
     // The first call is the probe at the start, which succeeds in finding splice.
@@ -198,8 +198,8 @@ fn a_fallback_is_told_once_and_the_body_is_right() {
     }
     let end = server.stop();
     end.assert_success();
-    let told = "fell back: splice refused this once";
-    assert_eq!(end.errors.matches(told).count(), 1, "{}", end.errors);
+    let reported = "fell back: splice refused this once";
+    assert_eq!(end.errors.matches(reported).count(), 1, "{}", end.errors);
 }
 
 #[test]

@@ -91,14 +91,14 @@ fn as_root_it_warns_and_reads_everything() {
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
-    for (user, told) in [
+    for (user, reported) in [
         ("nobody-of-that-name", "no such user"),
         ("nobody:no-group-of-that-name", "no group"),
         ("root", "root has all privileges"),
         ("4242", "no group is given"),
     ] {
         let report = serve(&["--listen", "127.0.0.1:0", "--user", user, "/"]);
-        report.assert_failed(1, &[told, user]);
+        report.assert_failed(1, &[reported, user]);
         assert!(report.output.is_empty());
     }
 }

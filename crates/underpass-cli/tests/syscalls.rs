@@ -41,7 +41,7 @@ fn serve(log: &Path, site: &Path) -> ServerProcess {
     ServerProcess::serve(tool, &["--workers", "1"], site)
 }
 
-/// A block of which no 4 KiB are like the others.
+/// A block whose pages of 4 KiB differ from each other.
 fn block(seed: u64) -> Vec<u8> {
     content(seed, MIB)
 }
@@ -111,8 +111,8 @@ fn a_download_of_a_gibibyte_is_splice_alone() {
     assert!(!is_mapped(&calls, &big), "the file is not mapped");
     let other = bytes_by(&calls, "sendfile", |call| is_socket(call.argument(0)));
     assert_eq!(other, 0);
-    let told = format!("{GIB} bytes by splice");
-    ended.assert_output(&[&told]);
+    let reported = format!("{GIB} bytes by splice");
+    ended.assert_output(&[&reported]);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use underpass::limits::JOINED_BYTES_MAX;
 
 use crate::admission::proxies::Proxies;
 use crate::error::Error;
-use crate::quota::min_rate::MinRate;
 use crate::size;
 
 /// The limits of a server's connections. The tool uses [`ConnectionLimits::default`]; tests shorten
@@ -144,14 +143,6 @@ impl ConnectionLimits {
             return Ok(());
         };
         Err(Error::Contradiction { what })
-    }
-
-    /// The minimum rate, if there is one.
-    pub(crate) fn min_rate(&self) -> Option<MinRate> {
-        (self.rate_min > 0).then_some(MinRate {
-            bytes_per_second: self.rate_min,
-            window: self.rate_min_window,
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a confined worker can no longer do, told by a real worker that is asked to do it.
+//! What a confined worker can no longer do: a real worker tries it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ struct Obedient {
     how: Confine,
 }
 
-/// There is nothing to tell.
+/// Reports nothing.
 struct Nothing;
 
 impl AddAssign<&Nothing> for Nothing {
@@ -56,8 +56,8 @@ impl Protocol for Obedient {
             if let Some(end) = end {
                 let line = String::from_utf8(stream.input()[..end].to_vec()).unwrap();
                 stream.consume(end + 1);
-                let here = told(obey(&line));
-                let there = tokio::task::spawn_blocking(move || told(obey(&line)));
+                let here = reported(obey(&line));
+                let there = tokio::task::spawn_blocking(move || reported(obey(&line)));
                 let there = there.await.unwrap();
                 let answer = format!("{here} {there}\n");
                 stream.outbox().push(Piece::Bytes(answer.into_bytes()));
@@ -76,7 +76,7 @@ impl Protocol for Obedient {
     }
 }
 
-fn told(result: io::Result<()>) -> i32 {
+fn reported(result: io::Result<()>) -> i32 {
     result.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
 }
 
@@ -103,7 +103,7 @@ fn obey(line: &str) -> io::Result<()> {
     }
 }
 
-/// A server of a folder, beside which lies what nobody may read.
+/// A server of a folder, beside which is a file that no worker may read.
 struct Server {
     running: Option<NetServer<Nothing>>,
     folder: tempfile::TempDir,
@@ -218,7 +218,7 @@ fn a_confined_worker_changes_and_runs_nothing_not_even_beneath_its_root() {
 
 #[test]
 #[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
-fn a_confined_worker_connects_to_nobody_and_signals_nobody() {
+fn a_confined_worker_makes_no_connection_and_sends_no_signal() {
     let mut server = Server::start(Confine::Required);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -15,7 +15,7 @@ use underpass_serve::SiteOptions;
 use underpass_serve::rules::HostName;
 use underpass_testkit::{HttpClient, HttpResponse};
 
-/// Runs rows, each on a connection of its own.
+/// Runs rows, each on a separate connection.
 fn run(rows: Vec<Row>) {
     let (server, file) = rows::site();
     let tag = server.get("/f.txt").field("etag").unwrap().to_owned();
@@ -34,7 +34,7 @@ fn run(rows: Vec<Row>) {
     }
 }
 
-/// An answer that ends the connection says so.
+/// An answer that ends the connection announces it.
 fn check_connection(request: &str, answer: &HttpResponse, expected: &str) {
     let says = answer.field("connection");
     match (expected.ends_with(" closed"), says) {

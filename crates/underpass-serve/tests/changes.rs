@@ -1,5 +1,5 @@
 //! Files that change while they are sent: what arrives is what was promised, or the connection
-//! ends where everybody can see it.
+//! ends visibly.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -293,7 +293,7 @@ fn what_no_look_at_the_open_file_shows_is_seen_soon() {
 }
 
 #[test]
-fn a_deleted_file_is_let_go_though_nobody_asks() {
+fn a_deleted_file_is_closed_without_a_request() {
     let server = Server::start();
     server.write("f", "f");
     let path = server.site().join("f");

@@ -1,4 +1,4 @@
-//! Copies in content codings that lie beside files: who gets them, and how they are told apart.
+//! Copies in content codings that lie beside files: who gets them, and how caches distinguish them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -63,7 +63,7 @@ fn everybody_gets_the_copy_they_like_best() {
         (coding(&alone), alone.field("vary")),
         ("200 plain".into(), Some("Accept-Encoding"))
     );
-    // Asked for by its own name it is a file like any other.
+    // Under its own name it is an ordinary file.
     let own = server.get_with("/app.js.gz", "Accept-Encoding: gzip, br");
     assert_eq!(coding(&own), "200 plain");
     assert_eq!(own.body, pattern(500));

@@ -284,7 +284,7 @@ fn ranges_are_of_the_plain_file() {
 }
 
 #[test]
-fn head_says_what_get_says() {
+fn head_has_the_fields_of_get() {
     let server = site("cors.origins = ['*']");
     let mut client = server.connect();
     for target in ["/story.txt", "/story.txt?download"] {
@@ -396,13 +396,13 @@ fn what_is_not_compressed_leaves_as_ever() {
     assert_eq!(server.get("/story.txt").body.len(), length);
     server.get_with("/story.txt", "Accept-Encoding: br");
     let account = server.stop().account;
-    let told = account.to_string();
-    assert!(told.contains("100000 bytes by sendfile"), "{told}");
-    assert_eq!(account.bytes(), length as u64, "{told}");
+    let reported = account.to_string();
+    assert!(reported.contains("100000 bytes by sendfile"), "{reported}");
+    assert_eq!(account.bytes(), length as u64, "{reported}");
 }
 
 #[test]
-fn it_is_told_that_nothing_of_it_was_moved_by_the_kernel() {
+fn the_account_has_no_bytes_of_it_moved_by_the_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let server = Server::with(|options| {

@@ -36,7 +36,7 @@ impl Read for Body<'_> {
     }
 }
 
-/// Reads the plain file to the end of a connection, and says how much that was, with its head.
+/// Reads the plain file to the end of a connection, and returns the number of bytes with the head.
 fn read_plain(server: &Server) -> u64 {
     let mut client = server.connect();
     client.send("GET /large.txt HTTP/1.0\r\n\r\n");

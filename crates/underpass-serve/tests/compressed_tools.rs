@@ -15,8 +15,8 @@ fn printed(script: &str, argument: &str) -> Vec<u8> {
         .args(["-o", "pipefail", "-c", script, argument])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {reported}");
     output.stdout
 }
 

@@ -1,4 +1,4 @@
-//! How connections end when nobody asks for it: deadlines, bounds and a server that stops.
+//! How connections end without a request to: deadlines, bounds and a server that stops.
 //!
 //! A deadline is made short and its effect awaited; nothing here sleeps and hopes.
 
@@ -95,7 +95,7 @@ fn a_client_that_acknowledges_nothing_is_given_up_by_the_kernel() {
     let mut client = HttpClient::connect_slow(server.address());
     client.send(GET);
     client.head();
-    // The kernel tells the server only, so what shows is that nothing is left to wait for.
+    // Only the server sees the reset: that it stops at once shows that the connection is gone.
     server.stop();
 }
 
@@ -188,7 +188,7 @@ fn a_stop_closes_idle_connections_and_finishes_answers() {
 }
 
 #[test]
-fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
+fn a_request_under_way_when_the_stop_comes_is_answered_and_logged() {
     let server = Server::start();
     server.write("f", "f");
     let mut client = server.connect();
@@ -208,7 +208,7 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_told() {
 }
 
 #[test]
-fn connections_that_nobody_has_taken_when_the_stop_comes_are_answered() {
+fn connections_in_the_queue_when_the_stop_comes_are_answered() {
     let server = Server::with(|options| options.connections.connections_max = 1);
     let content = pattern(SIZE);
     server.write("f", &content);

@@ -239,7 +239,7 @@ fn swap(server: Server, names: usize, opens: Opens) {
             match answer.status {
                 200 if answer.body == SECRET.as_bytes() => secrets += 1,
                 200 => found += 1,
-                // Renaming faster than names resolve is told as such.
+                // A name that is renamed faster than it resolves has an answer of its own.
                 404 | 503 => missing += 1,
                 _ => panic!("{answer:?}"),
             }
@@ -317,7 +317,7 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
     assert!(found > 0, "nothing was ever found");
 }
 
-/// Asks for a name in two ways; says how often it was there.
+/// Requests a name in two ways; returns how often it was there.
 fn served(client: &mut HttpClient, name: usize) -> usize {
     let targets = [format!("/a/b/c/{name}"), format!("/a/b/within/{name}")];
     let statuses = targets.map(|target| {

@@ -1,4 +1,4 @@
-//! Answers that say how they travel.
+//! Answers that name their mechanism.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ const GET: &str = "GET /small HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\n
 const SIZE: usize = 1 << 20;
 
 #[test]
-fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
+fn an_answer_names_its_plan_and_the_measured_account_of_the_previous_one() {
     let server = Server::with(|options| options.explain = Explain::On);
     server.write("small", pattern(100));
     server.write("large", pattern(SIZE));
@@ -49,7 +49,7 @@ fn an_answer_tells_its_plan_and_what_was_measured_of_the_one_before() {
 }
 
 #[test]
-fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
+fn what_is_made_while_it_is_sent_reports_how_and_what_was_moved() {
     let server = Server::with(|options| options.explain = Explain::On);
     server.write("d/large", pattern(SIZE));
     let mut client = server.connect();
@@ -79,8 +79,8 @@ fn what_is_made_while_it_is_sent_says_how_and_what_was_moved() {
         ("/none", "", String::new()),
     ] {
         let answer = client.get(target);
-        let told = answer.field("underpass-plan").unwrap_or_default();
-        assert_eq!(told, plan, "{target}");
+        let reported = answer.field("underpass-plan").unwrap_or_default();
+        assert_eq!(reported, plan, "{target}");
         let before = answer.field("underpass-previous").map(str::to_owned);
         match previous.replace(moved) {
             None => assert_eq!(before, None),

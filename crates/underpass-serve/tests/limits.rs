@@ -58,7 +58,7 @@ fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
 }
 
 #[test]
-fn a_connection_has_so_many_requests_and_the_last_answer_says_so() {
+fn a_connection_has_so_many_requests_and_the_last_answer_announces_the_end() {
     let server = server(|options| options.requests.per_connection_max = NonZeroU64::new(3));
     let mut client = server.connect();
     for number in 1..=3 {
@@ -137,7 +137,7 @@ fn ranges_are_as_many_as_they_may_be() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_told_before_anything_listens() {
+fn limits_that_contradict_each_other_are_reported_before_anything_listens() {
     let refused = |change: fn(&mut ServerOptions)| {
         let folder = tempfile::tempdir().unwrap();
         let mut options = ServerOptions::of(folder.path());
@@ -160,7 +160,7 @@ fn limits_that_contradict_each_other_are_told_before_anything_listens() {
 }
 
 #[test]
-fn who_says_nothing_has_no_seat_where_connections_are_taken_with_their_request() {
+fn a_silent_client_takes_no_permit_where_connections_are_accepted_with_their_request() {
     let server = server(|options| {
         options.connections.connections_per_client_max = NonZeroUsize::new(1);
         options.connections.defer_accept = Duration::from_secs(3);
@@ -172,7 +172,7 @@ fn who_says_nothing_has_no_seat_where_connections_are_taken_with_their_request()
 }
 
 #[test]
-fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
+fn every_limit_can_be_configured_and_a_misspelt_one_is_reported() {
     let text = r#"
         user = "www-data:www-data"
         confine = "required"
@@ -216,8 +216,8 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_told() {
             "connections-per-client-max = 0",
         ),
     ] {
-        let told = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
-        assert!(told.to_string().contains("line "), "{told}");
+        let reported = ServerOptions::parse(&text.replace(right, wrong)).unwrap_err();
+        assert!(reported.to_string().contains("line "), "{reported}");
     }
 }
 
@@ -461,7 +461,7 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
 }
 
 #[test]
-fn slow_clients_of_every_kind_hold_up_nobody() {
+fn slow_clients_of_every_kind_delay_no_other() {
     let server = server(|options| {
         options.requests.head_timeout = Duration::from_secs(2);
         options.requests.body_timeout = Duration::from_secs(2);

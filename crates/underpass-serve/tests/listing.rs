@@ -67,7 +67,7 @@ fn page(server: &Server, target: &str) -> String {
 }
 
 #[test]
-fn a_listing_tells_what_can_be_asked_for_and_nothing_else() {
+fn a_listing_names_what_can_be_requested_and_nothing_else() {
     let server = site();
     let listing = json(&server, "/d/?format=json");
     let odd = "<i>&\"'#:?%";
@@ -120,7 +120,7 @@ fn every_link_of_a_page_leads_somewhere() {
 }
 
 #[test]
-fn it_is_sorted_and_searched_as_the_query_says() {
+fn it_is_sorted_and_searched_as_the_query_asks() {
     let server = site();
     for (query, expected) in [
         ("sort=size&order=desc&search=a", "a10 a2"),

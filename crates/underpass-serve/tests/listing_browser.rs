@@ -85,8 +85,8 @@ fn dom(server: &Server, target: &str) -> String {
     String::from_utf8(dom).unwrap()
 }
 
-/// Puts a listing beside the folder as it is without its script: headless browsers have no switch
-/// for scripts that leaves them able to tell what they show.
+/// Writes a copy of a listing without its script beside the folder: a headless browser whose
+/// scripts are switched off cannot dump the page.
 fn without_script(server: &Server, target: &str) -> &'static str {
     let page = String::from_utf8(server.get(target).body).unwrap();
     let (before, rest) = page.split_once("<script>").unwrap();
@@ -128,7 +128,7 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
 fn typing_filters_the_rows() {
     let server = site();
     server.write("shelf/typed.html", TYPED);
-    // The browser tells what is there when the page is loaded, on a busy machine before the script
+    // The browser dumps the page when it has loaded, on a busy machine before the script
     // has come to its end.
     let mut tries = (0..TRIES_MAX).map(|_| dom(&server, "/shelf/typed.html"));
     let dom = tries.find(|dom| !dom.contains("<output></output>"));

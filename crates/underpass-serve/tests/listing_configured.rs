@@ -115,7 +115,7 @@ fn the_fields_of_a_site_stand_in_listings_archives_and_hashes() {
          header = [{paths = ['**'], name = 'X-File', value = 'yes'}]",
     );
     server.write("d/f", "f");
-    let told = |target: &str, field: &str| {
+    let reported = |target: &str, field: &str| {
         let answer = server.get_with(target, "Origin: https://a.example");
         assert_eq!(answer.status, 200, "{target}");
         let named = format!("\r\n{}:", field.to_lowercase());
@@ -136,15 +136,18 @@ fn the_fields_of_a_site_stand_in_listings_archives_and_hashes() {
             ("X-Content-Type-Options", "nosniff"),
             ("Access-Control-Allow-Origin", "https://a.example"),
         ] {
-            assert_eq!(told(target, field).as_deref(), Some(value), "{target}");
+            assert_eq!(reported(target, field).as_deref(), Some(value), "{target}");
         }
-        assert_eq!(told(target, "X-File"), None, "{target}");
-        let policy = told(target, "Content-Security-Policy").unwrap();
+        assert_eq!(reported(target, "X-File"), None, "{target}");
+        let policy = reported(target, "Content-Security-Policy").unwrap();
         let own = policy.starts_with("default-src 'none'; ");
         assert_eq!(own, target == "/d/", "{target}: {policy}");
     }
-    assert_eq!(told("/d/", "Vary").as_deref(), Some("Accept, Origin"));
-    assert_eq!(told("/d/?download=tar", "Vary").as_deref(), Some("Origin"));
+    assert_eq!(reported("/d/", "Vary").as_deref(), Some("Accept, Origin"));
+    assert_eq!(
+        reported("/d/?download=tar", "Vary").as_deref(),
+        Some("Origin")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the access log says of what a client did, byte by byte.
+//! The lines of the access log, byte by byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -131,7 +131,7 @@ fn a_combined_line_has_what_was_asked_and_what_was_sent() {
     assert_eq!(said, expected.map(|line| format!("{before}{line}")));
 }
 
-/// What clients send who want to write the log themselves.
+/// Requests of clients that try to forge lines of the log.
 const HOSTILE: [&[u8]; 8] = [
     b"GET /\"-\" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     b"GET /a\\\xff\xc3\xbc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -194,7 +194,7 @@ fn every_request_is_one_object_whatever_its_bytes() {
 }
 
 #[test]
-fn an_object_tells_how_the_body_travelled_and_what_else_is_known() {
+fn an_object_names_how_the_body_travelled_and_what_else_is_known() {
     let logged = Logged::start(LogFormat::Json);
     logged.server.write("small", "0123456789");
     logged.server.write("large", pattern(LARGE));
@@ -280,7 +280,7 @@ fn a_request_body_and_what_asks_for_it_are_no_part_of_the_answer() {
 }
 
 #[test]
-fn an_answer_that_was_not_finished_says_why() {
+fn an_unfinished_answer_is_logged_with_its_reason() {
     let logged = Logged::with(LogFormat::Json, |options| {
         options.connections.stop_timeout = LONG;
     });
@@ -302,7 +302,7 @@ fn an_answer_that_was_not_finished_says_why() {
     let shutdown = logged.server.running().shutdown();
     shutdown.advance(ShutdownPhase::Now);
     assert!(stopped.rest().len() < SIZE);
-    let mut told: Vec<_> = logged
+    let mut reported: Vec<_> = logged
         .objects()
         .iter()
         .map(|object| {
@@ -312,14 +312,14 @@ fn an_answer_that_was_not_finished_says_why() {
             (text("target"), text("aborted"))
         })
         .collect();
-    told.sort();
+    reported.sort();
     let expected = [
         ("/f?gone", "peer_gone"),
         ("/f?stopped", "stopped"),
         ("/shrinks", "truncated"),
     ];
     assert_eq!(
-        told,
+        reported,
         expected.map(|(target, why)| (target.into(), why.into()))
     );
 }
@@ -388,7 +388,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_stops_nobody() {
+fn a_log_that_cannot_be_written_stops_no_request() {
     let server = Server::with(|options| {
         options.log.access = Access::File("/dev/full".into());
     });
@@ -400,7 +400,7 @@ fn a_log_that_cannot_be_written_stops_nobody() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_is_told_at_the_start() {
+fn a_log_that_cannot_be_opened_is_reported_at_the_start() {
     let mut options = ServerOptions::of("/");
     options.log.access = Access::File("/nowhere/log".into());
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
@@ -463,10 +463,10 @@ fn a_client_that_goes_before_its_answer_is_complete_is_one_line_too() {
     }
     logged.await_lines(2);
     let objects = logged.objects();
-    let told = |object: &Value| (object["status"].clone(), object["aborted"].clone());
-    let mut told: Vec<_> = objects.iter().map(told).collect();
-    told.sort_by_key(|(status, _)| status.as_u64());
-    assert_eq!(told.len(), 2, "{objects:?}");
-    assert_eq!(told[0], (0.into(), "peer_gone".into()));
-    assert_eq!(told[1], (200.into(), "peer_gone".into()));
+    let reported = |object: &Value| (object["status"].clone(), object["aborted"].clone());
+    let mut reported: Vec<_> = objects.iter().map(reported).collect();
+    reported.sort_by_key(|(status, _)| status.as_u64());
+    assert_eq!(reported.len(), 2, "{objects:?}");
+    assert_eq!(reported[0], (0.into(), "peer_gone".into()));
+    assert_eq!(reported[1], (200.into(), "peer_gone".into()));
 }

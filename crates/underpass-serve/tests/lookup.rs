@@ -156,7 +156,7 @@ fn errors_have_pages_of_their_own_under_their_own_status() {
     for absent in ["etag", "last-modified", "accept-ranges", "cache-control"] {
         assert_eq!(page.field(absent), None, "{absent}");
     }
-    // Its own state is nobody's business.
+    // Its own state is private.
     let tag = server
         .get("/errors/404.html")
         .field("etag")
@@ -227,7 +227,7 @@ fn redirects_come_first_and_stay_on_this_host() {
 }
 
 #[test]
-fn rewrites_are_seen_by_nobody_and_made_once() {
+fn rewrites_are_invisible_and_made_once() {
     let server = Server::configured(
         "rewrite = [{from = '/v2/*', to = '/releases/*'}, {from = '/latest', to = '/v2/file'}, \
          {from = '/secret', to = '/.hidden'}]",
@@ -250,7 +250,7 @@ fn rewrites_are_seen_by_nobody_and_made_once() {
 }
 
 #[test]
-fn a_rewrite_without_a_star_to_a_folder_tells_where_the_folder_is() {
+fn a_rewrite_without_a_star_to_a_folder_redirects_to_the_folder() {
     let server = Server::configured(
         "fallback = '/file'\n\
          rewrite = [{from = '/docs', to = '/manual/'}, {from = '/slash/', to = '/manual/'}, \
@@ -396,17 +396,17 @@ fn lists_that_make_no_sense_are_refused() {
         let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {files}}}]");
         let refused =
             ServerOptions::parse(&text).and_then(|options| underpass_serve::serve(&options));
-        let told = refused.err().unwrap().to_string();
-        assert!(told.contains(what), "{files}: {told}");
+        let reported = refused.err().unwrap().to_string();
+        assert!(reported.contains(what), "{files}: {reported}");
     }
     let many = format!("[{}'/f']", "'{path}', ".repeat(16));
     let text = format!("[[site]]\ntry = [{{paths = ['/**'], files = {many}}}]");
-    let told = underpass_serve::serve(&ServerOptions::parse(&text).unwrap()).unwrap_err();
-    assert!(told.to_string().contains("17 entries"), "{told}");
+    let reported = underpass_serve::serve(&ServerOptions::parse(&text).unwrap()).unwrap_err();
+    assert!(reported.to_string().contains("17 entries"), "{reported}");
 }
 
 #[test]
-fn hidden_names_are_shown_where_somebody_wants_it() {
+fn hidden_names_are_shown_where_configured() {
     let rows = |status: &'static str| [("/.x", status), ("/.d/f", status), ("/.well-known/f", "f")];
     for (option, rows) in [("", rows("404")), ("hidden = 'shown'", rows("f"))] {
         let server = Server::configured(option);
@@ -501,7 +501,7 @@ fn the_host_name_chooses_the_site_and_a_target_beats_it() {
 }
 
 #[test]
-fn sites_that_cannot_be_told_apart_are_refused() {
+fn sites_that_cannot_be_distinguished_are_refused() {
     let text = "[[site]]\nnames = ['*.a.example']\n[[site]]\nnames = ['*.A.example']\n";
     let refused = underpass_serve::serve(&ServerOptions::parse(text).unwrap());
     assert!(matches!(refused, Err(Error::NameTaken { name }) if name == "*.a.example"));

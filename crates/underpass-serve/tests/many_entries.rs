@@ -50,7 +50,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     fill(folder.path());
     let before = peak_kib();
 
-    // All of it, in no order, and the page says so.
+    // All of it, unsorted, which the page states.
     let mut client = ask(&server, "/?sort=size");
     let head = client.head();
     assert_eq!(head.status, 200);

@@ -17,25 +17,25 @@ use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
 
-/// A server that tells its metrics on a Unix socket.
-struct Told {
+/// A server with metrics and health on a Unix socket.
+struct StatusServer {
     server: Server,
     folder: TempDir,
 }
 
-impl Told {
-    fn start() -> Told {
-        Told::with(|_| {})
+impl StatusServer {
+    fn start() -> StatusServer {
+        StatusServer::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut ServerOptions)) -> Told {
+    fn with(change: impl FnOnce(&mut ServerOptions)) -> StatusServer {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             let path = folder.path().join("status");
             options.status.listen = Some(StatusAddress::Unix(path));
             change(options);
         });
-        Told { server, folder }
+        StatusServer { server, folder }
     }
 
     fn ask(&self, request: &str) -> (u16, String) {
@@ -126,8 +126,8 @@ impl Metrics {
 
 #[test]
 fn counts_add_up_to_what_clients_received() {
-    let told = Told::with(|options| options.workers = NonZeroUsize::new(2));
-    let server = &told.server;
+    let reported = StatusServer::with(|options| options.workers = NonZeroUsize::new(2));
+    let server = &reported.server;
     server.write("small", "0123456789");
     server.write("large", pattern(1 << 20));
     // Of what is small, of a large file, of a part of it.
@@ -145,7 +145,7 @@ fn counts_add_up_to_what_clients_received() {
     let part = server.ask("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-99999\r\n\r\n");
     received[2] += part.body.len();
     assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
-    let metrics = told.after(14.0);
+    let metrics = reported.after(14.0);
     let value = |name: &str| metrics.value(name);
     let moved = |mechanism: &str| {
         value(&format!(
@@ -198,13 +198,13 @@ fn counts_add_up_to_what_clients_received() {
 
 #[test]
 fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
-    let told = Told::start();
-    told.server.write("f", vec![0; SIZE]);
-    let mut client = HttpClient::connect_slow(told.server.address());
+    let reported = StatusServer::start();
+    reported.server.write("f", vec![0; SIZE]);
+    let mut client = HttpClient::connect_slow(reported.server.address());
     client.ask("/f");
     client.head();
     drop(client);
-    let metrics = told.after(1.0);
+    let metrics = reported.after(1.0);
     assert_eq!(
         metrics.value("underpass_responses_ended_total{end=\"peer_gone\"}"),
         1.0
@@ -216,26 +216,26 @@ fn what_was_aborted_is_counted_as_such_and_by_what_was_sent() {
 #[test]
 fn reloads_lose_no_count_and_leave_no_workers_behind() {
     const RELOADS: usize = 40;
-    let told = Told::with(|options| options.workers = NonZeroUsize::new(2));
-    told.server.write("f", "0123456789");
-    let options = told.server.options().clone();
+    let reported = StatusServer::with(|options| options.workers = NonZeroUsize::new(2));
+    reported.server.write("f", "0123456789");
+    let options = reported.server.options().clone();
     let mut requests = 0.0;
     for _ in 0..RELOADS {
-        assert_eq!(told.server.get("/f").status, 200);
+        assert_eq!(reported.server.get("/f").status, 200);
         requests += 1.0;
         // So many generations may be about to end that there is no room for another.
         wait_until("room for a generation", || {
-            told.server.server().reload(&options).is_ok()
+            reported.server.server().reload(&options).is_ok()
         });
-        let metrics = told.after(requests);
+        let metrics = reported.after(requests);
         assert_eq!(metrics.sum("underpass_requests_total"), requests);
         assert_eq!(metrics.sum("underpass_responses_ended_total"), requests);
         assert_eq!(metrics.sum("underpass_body_bytes_total"), requests * 10.0);
     }
     wait_until("end of the old workers", || {
-        told.metrics().value("underpass_workers") <= 2.0
+        reported.metrics().value("underpass_workers") <= 2.0
     });
-    let metrics = told.metrics();
+    let metrics = reported.metrics();
     let count = metrics.value("underpass_request_duration_seconds_count");
     assert_eq!((count, requests), (requests, RELOADS as f64));
     assert_eq!(metrics.value("underpass_connections_accepted_total"), count);
@@ -243,61 +243,61 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
 }
 
 /// Waits until so many connections have been ended for a reason.
-fn awaited(told: &Told, family: &str, label: &str, count: f64) {
+fn awaited(reported: &StatusServer, family: &str, label: &str, count: f64) {
     let name = format!("underpass_connections_{family}_total{label}");
-    wait_until(&name, || told.metrics().value(&name) >= count);
-    assert_eq!(told.metrics().value(&name), count, "{name}");
+    wait_until(&name, || reported.metrics().value(&name) >= count);
+    assert_eq!(reported.metrics().value(&name), count, "{name}");
 }
 
 #[test]
 fn connections_that_are_turned_away_are_counted_by_reason() {
     let due = |protocol, trusted: &'static str| {
-        Told::with(move |options| {
+        StatusServer::with(move |options| {
             options.connections.proxy.protocol = protocol;
             options.connections.proxy.trusted = vec![trusted.parse().unwrap()];
             options.connections.proxy.timeout = Duration::from_millis(200);
             options.connections.connections_per_client_max = NonZeroUsize::new(1);
         })
     };
-    let away = |told: &Told, reason: &str| {
+    let away = |reported: &StatusServer, reason: &str| {
         let label = format!("{{reason=\"{reason}\"}}");
-        awaited(told, "turned_away", &label, 1.0);
+        awaited(reported, "turned_away", &label, 1.0);
     };
-    let told = due(ProxyProtocol::Required, "127.0.0.1");
-    told.server.write("f", "f");
-    told.server.connect();
-    away(&told, "header_missing");
+    let reported = due(ProxyProtocol::Required, "127.0.0.1");
+    reported.server.write("f", "f");
+    reported.server.connect();
+    away(&reported, "header_missing");
     let ask = |text: &str| {
-        let mut client = told.server.connect();
+        let mut client = reported.server.connect();
         client.send(text);
         client
     };
     ask("GET /f HTTP/1.1\r\n\r\n");
-    away(&told, "header_wrong");
+    away(&reported, "header_wrong");
     let late = ask("PROXY TC");
-    away(&told, "header_late");
+    away(&reported, "header_late");
     drop(late);
     let proxied = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nGET /f HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut first = ask(proxied);
     assert_eq!(first.response().status, 200);
     assert!(ask(proxied).rest().is_empty());
-    away(&told, "client_limit");
-    assert_eq!(told.metrics().sum("underpass_requests_total"), 1.0);
+    away(&reported, "client_limit");
+    assert_eq!(reported.metrics().sum("underpass_requests_total"), 1.0);
 
-    let told = due(ProxyProtocol::Required, "192.0.2.1");
-    assert!(told.server.connect().rest().is_empty());
-    away(&told, "untrusted");
+    let reported = due(ProxyProtocol::Required, "192.0.2.1");
+    assert!(reported.server.connect().rest().is_empty());
+    away(&reported, "untrusted");
 }
 
 #[test]
 fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
-    let told = Told::with(|options| {
+    let reported = StatusServer::with(|options| {
         options.connections.idle_timeout = Duration::from_millis(100);
         options.requests.head_timeout = Duration::from_millis(100);
         options.requests.body_timeout = Duration::from_millis(100);
         options.connections.stall_timeout = Duration::from_millis(300);
     });
-    told.server.write("f", vec![0; SIZE]);
+    reported.server.write("f", vec![0; SIZE]);
     let body = "GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
     let whole = "GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
     for (limit, sent) in [
@@ -306,25 +306,27 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
         ("body-timeout", body),
         ("stall-timeout", whole),
     ] {
-        let mut client = HttpClient::connect_slow(told.server.address());
+        let mut client = HttpClient::connect_slow(reported.server.address());
         client.send(sent);
         let label = format!("{{limit=\"{limit}\"}}");
-        awaited(&told, "timed_out", &label, 1.0);
+        awaited(&reported, "timed_out", &label, 1.0);
     }
     assert_eq!(
-        told.metrics().sum("underpass_connections_timed_out_total"),
+        reported
+            .metrics()
+            .sum("underpass_connections_timed_out_total"),
         4.0
     );
 
-    let told = Told::with(|options| {
+    let reported = StatusServer::with(|options| {
         options.connections.rate_min = 1 << 40;
         options.connections.rate_min_window = Duration::from_secs(1);
     });
-    told.server.write("f", vec![0; SIZE]);
-    let mut client = HttpClient::connect_slow(told.server.address());
+    reported.server.write("f", vec![0; SIZE]);
+    let mut client = HttpClient::connect_slow(reported.server.address());
     client.send(whole);
-    awaited(&told, "timed_out", "{limit=\"rate-min\"}", 1.0);
-    let ends = told.metrics();
+    awaited(&reported, "timed_out", "{limit=\"rate-min\"}", 1.0);
+    let ends = reported.metrics();
     assert_eq!(
         ends.value("underpass_responses_ended_total{end=\"too_slow\"}"),
         1.0
@@ -332,49 +334,54 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
 }
 
 #[test]
-fn a_worker_that_is_full_is_told() {
-    let told = Told::with(|options| options.connections.connections_max = 2);
-    told.server.write("f", "f");
-    let kept = [told.server.connect(), told.server.connect()];
-    awaited(&told, "max_reached", "", 1.0);
+fn a_full_worker_is_counted() {
+    let reported = StatusServer::with(|options| options.connections.connections_max = 2);
+    reported.server.write("f", "f");
+    let kept = [reported.server.connect(), reported.server.connect()];
+    awaited(&reported, "max_reached", "", 1.0);
     drop(kept);
-    assert_eq!(told.server.get("/f").status, 200);
+    assert_eq!(reported.server.get("/f").status, 200);
 }
 
 #[test]
 fn connections_that_end_are_not_open() {
-    let told = Told::start();
-    told.server.write("f", "f");
+    let reported = StatusServer::start();
+    reported.server.write("f", "f");
     for _ in 0..10 {
-        told.server.get("/f");
+        reported.server.get("/f");
     }
     wait_until("end of all connections", || {
-        told.metrics().value("underpass_connections_open") <= 0.0
+        reported.metrics().value("underpass_connections_open") <= 0.0
     });
     assert_eq!(
-        told.metrics().value("underpass_connections_accepted_total"),
+        reported
+            .metrics()
+            .value("underpass_connections_accepted_total"),
         10.0
     );
 }
 
 #[test]
-fn health_is_told_until_the_last_answer_has_left() {
-    let told = Told::start();
-    assert_eq!(told.get("/health"), (200, "ok\n".into()));
-    assert_eq!(told.get("/ready"), (200, "ok\n".into()));
-    told.server.write("f", vec![7; SIZE]);
-    let mut busy = HttpClient::connect_slow(told.server.address());
+fn health_is_served_until_the_last_answer_has_left() {
+    let reported = StatusServer::start();
+    assert_eq!(reported.get("/health"), (200, "ok\n".into()));
+    assert_eq!(reported.get("/ready"), (200, "ok\n".into()));
+    reported.server.write("f", vec![7; SIZE]);
+    let mut busy = HttpClient::connect_slow(reported.server.address());
     busy.ask("/f");
     busy.head();
-    told.server
+    reported
+        .server
         .running()
         .shutdown()
         .advance(ShutdownPhase::Draining);
     for path in ["/health", "/ready"] {
-        assert_eq!(told.get(path), (503, "stopping\n".into()));
+        assert_eq!(reported.get(path), (503, "stopping\n".into()));
     }
     assert_eq!(
-        told.metrics().value("underpass_phase{phase=\"draining\"}"),
+        reported
+            .metrics()
+            .value("underpass_phase{phase=\"draining\"}"),
         1.0
     );
     assert!(busy.read_exact(SIZE).unwrap() == vec![7; SIZE]);
@@ -382,48 +389,51 @@ fn health_is_told_until_the_last_answer_has_left() {
 
 #[test]
 fn other_questions_are_refused() {
-    let told = Told::start();
-    assert_eq!(told.get("/").0, 404);
-    assert_eq!(told.get("/metrics?name=x").0, 200);
-    assert_eq!(told.ask("POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n").0, 405);
-    assert_eq!(told.ask("GET /metrics HTTP/1.1\r\n\r\n").0, 400);
+    let reported = StatusServer::start();
+    assert_eq!(reported.get("/").0, 404);
+    assert_eq!(reported.get("/metrics?name=x").0, 200);
     assert_eq!(
-        told.ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+        reported.ask("POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n").0,
+        405
+    );
+    assert_eq!(reported.ask("GET /metrics HTTP/1.1\r\n\r\n").0, 400);
+    assert_eq!(
+        reported.ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
         (200, String::new())
     );
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100_000));
-    let mut client = HttpClient::connect_unix(&told.folder.path().join("status"));
+    let mut client = HttpClient::connect_unix(&reported.folder.path().join("status"));
     // It may be answered, and closed, before all of it is written.
     client.send(long);
     assert_eq!(client.head().status, 414);
 }
 
 #[test]
-fn the_public_port_tells_nothing() {
-    let told = Told::start();
+fn the_public_port_serves_no_metrics() {
+    let reported = StatusServer::start();
     for path in ["/metrics", "/health", "/ready"] {
-        assert_eq!(told.server.get(path).status, 404);
+        assert_eq!(reported.server.get(path).status, 404);
     }
 }
 
 #[test]
 fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
-    let full = Told::with(|options| options.log.access = Access::File("/dev/full".into()));
-    let tight = Told::with(|options| {
+    let full = StatusServer::with(|options| options.log.access = Access::File("/dev/full".into()));
+    let tight = StatusServer::with(|options| {
         options.log.access = Access::File("/dev/null".into());
         options.log.queue_bytes_max = 1;
     });
-    for told in [&full, &tight] {
+    for reported in [&full, &tight] {
         for _ in 0..20 {
-            assert_eq!(told.server.get("/none").status, 404);
+            assert_eq!(reported.server.get("/none").status, 404);
         }
         wait_until("count of all lines", || {
-            told.metrics().sum("underpass_log_lines_total") >= 20.0
+            reported.metrics().sum("underpass_log_lines_total") >= 20.0
         });
     }
-    let of = |told: &Told, outcome: &str| {
+    let of = |reported: &StatusServer, outcome: &str| {
         let name = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}}");
-        told.metrics().value(&name)
+        reported.metrics().value(&name)
     };
     assert_eq!((of(&full, "failed"), of(&full, "written")), (20.0, 0.0));
     assert!(
@@ -434,12 +444,16 @@ fn lines_of_the_log_are_counted_whatever_becomes_of_them() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_at_the_start() {
-    let told = Told::start();
+fn an_address_that_is_taken_is_reported_at_the_start() {
+    let reported = StatusServer::start();
     let mut options = ServerOptions::of("/");
     options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
-    options.status.listen = Some(StatusAddress::Unix(told.folder.path().join("status")));
+    options.status.listen = Some(StatusAddress::Unix(reported.folder.path().join("status")));
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("status"), "{error}");
-    assert_eq!(told.get("/health").0, 200, "the first one is still there");
+    assert_eq!(
+        reported.get("/health").0,
+        200,
+        "the first one is still there"
+    );
 }

@@ -1,4 +1,5 @@
-//! The one schema of options: the example has all of it, and mistakes are told with their places.
+//! The one schema of options: the example has all of it, and mistakes are reported with their
+//! places.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +16,7 @@ fn the_example_can_be_read() {
     assert_eq!(options.sites[0].names, ["example.org", "*.example.org"]);
 }
 
-/// The keys that a table may have, which are told to whoever misspells one.
+/// The keys that a table may have, as the message about a misspelt one lists them.
 fn keys(error: &str) -> Vec<String> {
     // What follows on other lines is where the table is.
     let (_, expected) = error
@@ -50,7 +51,7 @@ fn each_table(value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Table)) {
     }
 }
 
-/// The same with a key in the table at `path` that nobody knows.
+/// The same with an unknown key in the table at `path`.
 fn misspelt(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     let mut table = &mut value;
@@ -75,7 +76,7 @@ fn the_example_has_every_option_there_is() {
             .try_into::<ServerOptions>()
             .unwrap_err()
             .to_string();
-        // Pages and types have keys that everybody chooses.
+        // Pages and types have keys that the user chooses.
         if !error.contains("unknown field") {
             return;
         }
@@ -99,7 +100,7 @@ fn the_example_has_every_option_there_is() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn what_is_wrong_is_reported_with_its_place() {
     for (site, line, what) in [
         ("root = 5", 2, "string"),
         ("names = ['a:80']", 2, "port"),
@@ -189,7 +190,7 @@ fn a_check_finds_every_site_that_cannot_be_served() {
         .sites
         .push(site("cors.origins = ['*', 'https://a.example']"));
     options.sites.push(SiteOptions::of("/nowhere"));
-    let told: Vec<_> = check(&options).iter().map(Error::to_string).collect();
+    let reported: Vec<_> = check(&options).iter().map(Error::to_string).collect();
     let said = [
         "/none.html",
         "precompressed",
@@ -197,8 +198,8 @@ fn a_check_finds_every_site_that_cannot_be_served() {
         "allows every origin",
         "/nowhere",
     ];
-    assert_eq!(told.len(), said.len(), "{told:?}");
-    for (told, said) in told.iter().zip(said) {
-        assert!(told.contains(said), "{told}");
+    assert_eq!(reported.len(), said.len(), "{reported:?}");
+    for (reported, said) in reported.iter().zip(said) {
+        assert!(reported.contains(said), "{reported}");
     }
 }

@@ -1,4 +1,4 @@
-//! Another configuration for a server that runs: what is told of requests goes on.
+//! Another configuration for a running server: the log and the metrics continue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -56,7 +56,7 @@ fn the_log_goes_on_over_a_reload_that_serves_something_else() {
 }
 
 #[test]
-fn what_all_workers_tell_into_is_left_to_an_upgrade() {
+fn what_all_workers_write_to_is_left_to_an_upgrade() {
     let (server, _folder, _log) = logged();
     server.write("f", "f");
     let changes: [(&str, Change<'_>); 3] = [

@@ -1,4 +1,4 @@
-//! Hashes of what is sent, for those who want them beside it (RFC 9530).
+//! Hashes of bodies, sent on request beside them (RFC 9530).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,8 +21,8 @@ fn site(options: &str) -> Server {
     server
 }
 
-/// The hash that an answer tells, as bytes.
-fn told(answer: &HttpResponse) -> Option<Vec<u8>> {
+/// The hash in an answer's `Repr-Digest`, as bytes.
+fn reported(answer: &HttpResponse) -> Option<Vec<u8>> {
     let field = answer.field("repr-digest")?;
     let encoded = field.strip_prefix("sha-256=:").unwrap();
     let encoded = encoded.strip_suffix(':').unwrap();
@@ -64,7 +64,11 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
         ));
         let answer = client.try_response(method).unwrap();
         assert_eq!(answer.status, status, "{method} {fields}");
-        assert_eq!(told(&answer), hash(pattern(300_000)), "{method} {fields}");
+        assert_eq!(
+            reported(&answer),
+            hash(pattern(300_000)),
+            "{method} {fields}"
+        );
         match (method, fields) {
             ("GET", "") => assert!(answer.body == pattern(300_000), "another body"),
             ("GET", _) => assert!(find(&answer.body, &pattern(20)[10..20]).is_some()),
@@ -80,14 +84,14 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
 }
 
 #[test]
-fn sha256sum_says_the_same() {
+fn sha256sum_computes_the_same() {
     let server = site("");
     let output = Command::new("sha256sum")
         .arg(server.site().join("f.txt"))
         .output();
     let line = String::from_utf8(output.unwrap().stdout).unwrap();
     let answer = server.get_with("/f.txt", WANT);
-    let hex: String = told(&answer)
+    let hex: String = reported(&answer)
         .unwrap()
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -96,7 +100,7 @@ fn sha256sum_says_the_same() {
 }
 
 #[test]
-fn only_who_wants_it_gets_it() {
+fn only_a_request_for_a_digest_has_one() {
     let server = site("");
     let off = Server::start();
     off.write("f.txt", pattern(300_000));
@@ -113,7 +117,7 @@ fn only_who_wants_it_gets_it() {
     ] {
         let answer = server.get_with("/f.txt", &format!("Want-Repr-Digest: {field}"));
         assert_eq!(answer.status, 200, "{field}");
-        assert_eq!(told(&answer).is_some(), wanted, "{field}");
+        assert_eq!(reported(&answer).is_some(), wanted, "{field}");
         assert!(answer.body == pattern(300_000), "{field}");
     }
     assert_eq!(server.get("/f.txt").field("repr-digest"), None);
@@ -139,7 +143,7 @@ fn what_is_no_content_of_the_file_has_none() {
     // Who prefers the plain file gets that, and its hash.
     let fields = format!("{WANT}\r\nAccept-Encoding: gzip;q=0.5, identity");
     assert_eq!(
-        told(&server.get_with("/f.txt", &fields)),
+        reported(&server.get_with("/f.txt", &fields)),
         hash(pattern(300_000))
     );
 }
@@ -151,11 +155,11 @@ fn a_copy_in_a_coding_has_a_hash_of_its_own() {
     let copy = server.get_with("/f.txt", &format!("{WANT}\r\nAccept-Encoding: gzip"));
     assert_eq!(copy.field("content-encoding"), Some("gzip"));
     assert_eq!(
-        (told(&copy), &copy.body[..]),
+        (reported(&copy), &copy.body[..]),
         (hash("a copy"), &b"a copy"[..])
     );
     let plain = server.get_with("/f.txt", WANT);
-    assert_eq!(told(&plain), hash(pattern(300_000)));
+    assert_eq!(reported(&plain), hash(pattern(300_000)));
 }
 
 #[test]
@@ -166,14 +170,14 @@ fn a_hash_follows_its_file() {
         fs::write(&path, content).unwrap();
         let answer = server.get_with("/f.txt", WANT);
         assert_eq!(
-            (told(&answer), &answer.body[..]),
+            (reported(&answer), &answer.body[..]),
             (hash(content), content.as_bytes())
         );
         make_old(&path);
         for _ in ["computed", "remembered", "from memory"] {
             let answer = server.get_with("/f.txt", WANT);
             assert_eq!(
-                (told(&answer), &answer.body[..]),
+                (reported(&answer), &answer.body[..]),
                 (hash(content), content.as_bytes())
             );
         }
@@ -183,10 +187,10 @@ fn a_hash_follows_its_file() {
     fs::write(&other, "THREE").unwrap();
     make_old(&other);
     fs::rename(&other, &path).unwrap();
-    assert_eq!(told(&server.get_with("/f.txt", WANT)), hash("THREE"));
+    assert_eq!(reported(&server.get_with("/f.txt", WANT)), hash("THREE"));
 }
 
-/// Two files are hashed at once and 64 requests wait; whoever comes then is not made to.
+/// Two files are hashed at once and 64 requests wait; later ones are answered without a hash.
 #[test]
 fn beyond_the_bounds_the_file_comes_without() {
     let server = site("");
@@ -211,9 +215,11 @@ fn beyond_the_bounds_the_file_comes_without() {
         }
         waiting.push(ask("/huge"));
     };
-    assert_eq!((answer.status, told(&answer)), (200, None));
+    assert_eq!((answer.status, reported(&answer)), (200, None));
     assert!(answer.body == pattern(300_000), "another body");
     // Who goes away makes room.
     drop(waiting);
-    wait_until("room", || told(&server.get_with("/f.txt", WANT)).is_some());
+    wait_until("room", || {
+        reported(&server.get_with("/f.txt", WANT)).is_some()
+    });
 }

@@ -1,4 +1,4 @@
-//! Bytes to move, where they lie, and how two lots of them are compared.
+//! Bytes to move: files of them, their order, and comparisons.
 
 use std::env;
 use std::fmt::Debug;

@@ -265,11 +265,11 @@ impl<S: Read + Write> HttpClient<S> {
 }
 
 impl HttpResponse {
-    /// Returns the value of a field that stands at most once.
+    /// Returns the value of a field that occurs at most once.
     ///
     /// # Panics
     ///
-    /// Panics where it stands twice.
+    /// Panics where it occurs twice.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.head.lines().skip(1).filter_map(|line| {
@@ -315,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that has said all it will ever say, a few bytes at a time.
+    /// A scripted server whose answer arrives a few bytes at a time.
     struct Script(Cursor<Vec<u8>>);
 
     impl Read for Script {

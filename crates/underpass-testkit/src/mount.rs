@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::run;
 
-/// Checks that this process has a mount namespace of its own.
+/// Checks that this process has a private mount namespace.
 ///
 /// # Panics
 ///

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::wait::{WAIT_MAX, wait_until};
 
-/// A child in a process group of its own. Its output is read all the time, so that no pipe fills
+/// A child in a separate process group. Its output is read all the time, so that no pipe fills
 /// up. Dropping it kills the group: a process that it started ends as well.
 #[derive(Debug)]
 pub struct ChildProcess {
@@ -62,7 +62,7 @@ pub fn run(command: &mut Command) -> ExitReport {
     ChildProcess::spawn(command.stdin(Stdio::null())).end()
 }
 
-/// Runs a program that reads `input`, or as much of it as it wants, to its end.
+/// Runs a program that reads all or a part of `input`, to its end.
 ///
 /// # Panics
 ///
@@ -77,7 +77,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> ExitReport {
 }
 
 impl ChildProcess {
-    /// Starts a program; its standard input is what the command says.
+    /// Starts a program; the command sets its standard input.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
         let spawned = command

@@ -66,7 +66,7 @@ impl ServerProcess {
         HttpClient::connect(self.address())
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     #[track_caller]
     pub fn get(&self, target: &str) -> HttpResponse {
         self.connect().get(target)
@@ -111,7 +111,7 @@ impl ServerProcess {
         self.process.is_over()
     }
 
-    /// Waits for the end of the process that was started, whatever its successors do.
+    /// Waits for the end of the process that was started; its successors may continue.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait()

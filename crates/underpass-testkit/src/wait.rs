@@ -37,7 +37,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Runs `test` on a thread of its own, so that one that hangs fails.
+/// Runs `test` on a separate thread, so that one that hangs fails.
 ///
 /// # Panics
 ///

@@ -9,16 +9,17 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::sys;
+use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::Side;
 
 /// A version of TLS that kernels know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
 pub enum Version {
     /// TLS 1.2, RFC 5246.
-    Tls12,
+    Tls12 = 0x0303,
     /// TLS 1.3, RFC 8446.
-    Tls13,
+    Tls13 = 0x0304,
 }
 
 impl Version {
@@ -32,24 +33,19 @@ impl Version {
             Self::Tls13 => "TLS 1.3",
         }
     }
-
-    const fn number(self) -> u16 {
-        match self {
-            Self::Tls12 => 0x0303,
-            Self::Tls13 => 0x0304,
-        }
-    }
 }
 
-/// A cipher that kernels know and TLS libraries negotiate.
+/// A cipher that kernels know and TLS libraries negotiate, as `cipher_type` of
+/// `struct tls_crypto_info`, linux/tls.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
 pub enum Cipher {
     /// AES-128-GCM.
-    Aes128Gcm,
+    Aes128Gcm = 51,
     /// AES-256-GCM.
-    Aes256Gcm,
+    Aes256Gcm = 52,
     /// ChaCha20-Poly1305.
-    ChaCha20Poly1305,
+    ChaCha20Poly1305 = 54,
 }
 
 impl Cipher {
@@ -62,15 +58,6 @@ impl Cipher {
             Self::Aes128Gcm => "AES-128-GCM",
             Self::Aes256Gcm => "AES-256-GCM",
             Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-        }
-    }
-
-    /// `cipher_type` of `struct tls_crypto_info`, linux/tls.h.
-    const fn number(self) -> u16 {
-        match self {
-            Self::Aes128Gcm => 51,
-            Self::Aes256Gcm => 52,
-            Self::ChaCha20Poly1305 => 54,
         }
     }
 
@@ -93,7 +80,7 @@ impl Cipher {
 /// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
 /// it is attached already. The socket is unchanged.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
-    sys::attach_tls(socket.as_fd())
+    sys::set_option(socket.as_fd(), SocketOption::UpperProtocol, b"tls")
 }
 
 /// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, to which
@@ -110,14 +97,14 @@ pub fn try_keys(
     cipher: Cipher,
 ) -> Result<(), Errno> {
     let mut info = Vec::with_capacity(4 + cipher.secret_bytes());
-    info.extend(version.number().to_ne_bytes());
-    info.extend(cipher.number().to_ne_bytes());
+    info.extend((version as u16).to_ne_bytes());
+    info.extend((cipher as u16).to_ne_bytes());
     info.resize(4 + cipher.secret_bytes(), 0);
     let direction = match side {
-        Side::Sink => sys::TlsDirection::Send,
-        Side::Source => sys::TlsDirection::Receive,
+        Side::Sink => SocketOption::TlsSend,
+        Side::Source => SocketOption::TlsReceive,
     };
-    sys::install_tls_keys(socket.as_fd(), direction, &info)
+    sys::set_option(socket.as_fd(), direction, &info)
 }
 
 #[cfg(test)]
@@ -141,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_tls_is_told_from_one_without() {
+    fn a_kernel_with_tls_is_distinguished_from_one_without() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (version, cipher) = (Version::Tls12, Cipher::Aes128Gcm);

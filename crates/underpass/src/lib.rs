@@ -91,24 +91,22 @@ pub mod tcp;
 mod transfer;
 mod vocabulary;
 
-pub use drive::blocking::{Progress, copy_file, recv_file, relay_streams, send_file};
-pub use drive::half_close::Relayed;
+pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
 pub use kernel::Kernel;
 pub use outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox, Piece, SendStats, Unsent};
-pub use plan::facts::{KernelFacts, Pipes};
-pub use plan::policy::{Aliasing, Choice, Cloning, Holes, Policy};
 pub use plan::reason::Reason;
-pub use plan::{Plan, plan};
+pub use plan::{Aliasing, Choice, Cloning, Holes, KernelFacts, Pipes, Plan, Policy, plan};
 pub use shared_file::SharedFile;
 pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};
-pub use vocabulary::account::{Account, Cause, MechanismUsage, Refusal, Scope};
+pub use vocabulary::account::{
+    Account, Cause, Mechanism, MechanismUsage, Refusal, Scope, UnknownMechanism,
+};
 pub use vocabulary::endpoint::{
     Endpoint, EndpointKind, FileStat, Owed, Side, Sink, Source, Waits, Writes,
 };
 pub use vocabulary::error::{Error, Fault};
-pub use vocabulary::mechanism::{Mechanism, UnknownMechanism};
 pub use vocabulary::{errno, limits};
 
 #[doc(no_inline)]

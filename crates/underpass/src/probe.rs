@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::outbox::FileRange;
 use crate::shared_file::SharedFile;
-use crate::sys;
+use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::{
     Endpoint, EndpointKind, Owed, Sink, Source, Waits, Writes, within_offsets,
 };
@@ -107,12 +107,6 @@ impl<F: AsFd> Sink<F> {
         let end = Endpoint::of(&fd)?;
         Ok(Self { fd, end, to })
     }
-
-    /// The same as [`new`](Self::new) of a descriptor that was looked at just before. No system
-    /// call.
-    pub fn of(fd: F, end: Endpoint) -> Self {
-        Self { fd, end, to: 0 }
-    }
 }
 
 impl FileRange {
@@ -144,7 +138,9 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     Ok(match rustix::net::sockopt::socket_domain(fd)? {
         AddressFamily::UNIX => EndpointKind::Unix,
         AddressFamily::INET | AddressFamily::INET6 => {
-            if sys::tcp_ulp_is_tls(fd) {
+            let mut name = [0; 16];
+            let known = sys::option(fd, SocketOption::UpperProtocol, &mut name);
+            if known.is_ok() && name.starts_with(b"tls\0") {
                 EndpointKind::TcpKernelTls
             } else {
                 EndpointKind::Tcp
@@ -173,16 +169,16 @@ mod tests {
         let stat = FileStat::of(&file.metadata().expect("metadata")).expect("a regular file");
         let end = Endpoint::of_file(stat);
         assert_eq!(end, Endpoint::of(&file).expect("an endpoint"));
-        let (asked, told) = (
+        let (asked, reported) = (
             Source::whole(&file).expect("a source"),
             Source::of(&file, end),
         );
         assert_eq!(
-            (told.end, told.from, told.owed),
+            (reported.end, reported.from, reported.owed),
             (asked.end, asked.from, asked.owed)
         );
-        let (asked, told) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
-        assert_eq!((told.end, told.to), (asked.end, asked.to));
+        let (asked, reported) = (Sink::new(&file).expect("a sink"), Sink::of(&file, end));
+        assert_eq!((reported.end, reported.to), (asked.end, asked.to));
     }
 
     #[test]

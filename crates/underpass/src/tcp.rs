@@ -4,12 +4,13 @@
 //! socket therefore shows neither a rate nor a slow reader: the kernel limits the one
 //! (`SO_MAX_PACING_RATE`) and reports the other (`TCP_INFO`).
 
+use std::array;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::sys;
+use crate::sys::{self, SocketOption};
 
 /// How much a peer has acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,7 +37,8 @@ pub enum Outstanding {
 /// # Errors
 /// The error of setsockopt(2); the socket is unchanged.
 pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
-    sys::set_pacing_rate_max(socket.as_fd(), bytes_per_second)
+    let value = bytes_per_second.to_ne_bytes();
+    sys::set_option(socket.as_fd(), SocketOption::PacingRateMax, &value)
 }
 
 /// Makes a listener report connections only when their first bytes have arrived, or after `span`
@@ -48,8 +50,8 @@ pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno>
 /// The error of setsockopt(2); the socket is unchanged.
 pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
     let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
-    let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
-    sys::set_defer_accept(listener.as_fd(), seconds)
+    let value = i32::try_from(seconds).unwrap_or(i32::MAX).to_ne_bytes();
+    sys::set_option(listener.as_fd(), SocketOption::DeferAccept, &value)
 }
 
 /// Returns how much the peer has acknowledged (`TCP_INFO`, tcp(7)). Does not block.
@@ -58,16 +60,12 @@ pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
 /// The error of getsockopt(2); `EOPNOTSUPP` for a socket that is not TCP.
 pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     let mut info = [0; INFO_BYTES];
-    let known = sys::tcp_info(socket.as_fd(), &mut info)?;
+    let known = sys::option(socket.as_fd(), SocketOption::TcpInfo, &mut info)?;
     if known < INFO_BYTES {
         return Err(Errno::OPNOTSUPP);
     }
-    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    let (low, high) = (word(ACKNOWLEDGED_AT), word(ACKNOWLEDGED_AT + 4));
-    let acknowledged = match cfg!(target_endian = "little") {
-        true => u64::from(high) << 32 | u64::from(low),
-        false => u64::from(low) << 32 | u64::from(high),
-    };
+    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]));
+    let acknowledged = u64::from_ne_bytes(array::from_fn(|byte| info[ACKNOWLEDGED_AT + byte]));
     let outstanding = match word(UNACKNOWLEDGED_AT) == 0 && word(NOT_SENT_AT) == 0 {
         true => Outstanding::Nothing,
         false => Outstanding::Something,

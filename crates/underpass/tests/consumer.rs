@@ -28,7 +28,7 @@ fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("consumer")
 }
 
-/// What Cargo says. A build takes as long as it takes.
+/// Cargo's output. A build has no bound of time.
 fn cargo(verb: &str, program: &Path, arguments: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo

@@ -209,7 +209,7 @@ mod tests {
                 {"verdict": "not_distinguishable", "ratio": 1, "low": 0.9, "high": 1.1}]}]}]}]}"#;
 
     #[test]
-    fn wins_and_losses_are_told_alike() {
+    fn wins_and_losses_are_listed_alike() {
         let document: BenchResult = serde_json::from_str(DOCUMENT).expect("a document");
         let expected = "\n### Files over HTTP\n\
             \n**underpass is better than**\n\n\
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_comparison_that_tells_there_are_no_lists() {
+    fn without_a_comparison_of_enough_rounds_there_are_no_lists() {
         let text = DOCUMENT
             .replace("\"different\"", "\"too_few_rounds\"")
             .replace("\"not_distinguishable\"", "\"too_few_rounds\"");

@@ -51,8 +51,8 @@ struct Blob {
 }
 
 impl Image<'_> {
-    /// The whole of it.
-    pub(super) fn archive(&self) -> io::Result<Vec<u8>> {
+    /// The whole of it, and the digest that registries and users call it by.
+    pub(super) fn archive(&self) -> io::Result<(Vec<u8>, String)> {
         let [layer, config, manifest] = self.blobs()?;
         let name = format!("underpass:{}", self.version);
         let mut described = manifest.descriptor();
@@ -77,12 +77,7 @@ impl Image<'_> {
             (name, Some(blob.bytes.as_slice()), 0o644)
         });
         entries.extend(blobs);
-        tar(&entries)
-    }
-
-    /// What registries and users call it by.
-    pub(super) fn digest(&self) -> io::Result<String> {
-        self.blobs().map(|[.., manifest]| manifest.digest())
+        Ok((tar(&entries)?, manifest.digest()))
     }
 
     fn blobs(&self) -> io::Result<[Blob; 3]> {
@@ -197,7 +192,7 @@ mod tests {
             program,
             licences: &licences,
         };
-        image.archive().unwrap()
+        image.archive().unwrap().0
     }
 
     fn files(archive: &[u8]) -> Vec<(String, Vec<u8>)> {

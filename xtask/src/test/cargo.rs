@@ -30,58 +30,6 @@ pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()
     Ok(())
 }
 
-/// The package that is a library for others.
-const LIBRARY: &str = "underpass";
-
-/// Checks the library without features and with each one alone, and everything with the oldest
-/// Rust that the manifests promise.
-pub(super) fn library(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
-    let metadata = workspace.metadata()?;
-    let mut ours = metadata.ours();
-    let library = ours.find(|package| package.name == LIBRARY);
-    let library = library.ok_or("there is no library")?;
-    let features = library.features.keys().map(String::as_str);
-    for feature in features.map(|name| if name == "default" { "" } else { name }) {
-        println!("   --no-default-features --features '{feature}'");
-        let mut cargo = workspace.cargo("check");
-        cargo.args(["--quiet", "--package", LIBRARY, "--no-default-features"]);
-        let status = cargo.args(["--features", feature]).status()?;
-        report.step(&format!("library with '{feature}'"), status.success());
-    }
-    let version = library.rust_version.as_deref();
-    let version = version.ok_or("the manifest promises no version of Rust")?;
-    println!("   Rust {version}");
-    oldest_rust(workspace, version, report)
-}
-
-fn oldest_rust(workspace: &Workspace, version: &str, report: &mut TestReport) -> Fallible<()> {
-    let rustup = |arguments: &[&str]| {
-        let mut rustup = Command::new("rustup");
-        rustup.args(["run", version, "cargo"]).args(arguments);
-        rustup.env_remove("CARGO").env_remove("RUSTC");
-        rustup.current_dir(&workspace.root).stdin(Stdio::null());
-        rustup
-    };
-    let mut probe = rustup(&["--version"]);
-    let probe = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if probe.is_ok_and(|status| status.success()) {
-        let check = [
-            "check",
-            "--quiet",
-            "--workspace",
-            "--all-features",
-            "--all-targets",
-        ];
-        let status = rustup(&check).status()?;
-        report.step(&format!("Rust {version}"), status.success());
-    } else {
-        let cure = format!("rustup toolchain install {version} --profile minimal");
-        let reason = format!("Rust {version} is not installed; `{cure}`");
-        report.not_run(format!("Rust {version}"), 1, Lack::of_machine(reason));
-    }
-    Ok(())
-}
-
 /// Runs a step that a component of the toolchain does.
 fn component(
     workspace: &Workspace,
@@ -99,7 +47,7 @@ fn component(
         report.step(step, cargo.status()?.success());
     } else {
         let reason = format!("the toolchain lacks {name}; `rustup component add {name}`");
-        report.not_run(step, 1, Lack::of_machine(reason));
+        report.not_run(step, 1, Lack::curable(reason));
     }
     Ok(())
 }

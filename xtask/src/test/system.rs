@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::cargo::run_tests;
 use super::report::TestReport;
-use crate::artifacts::{Binary, BinaryKind};
+use crate::artifacts::Binary;
 use crate::needs::{self, Lack, Need};
 use crate::packages;
 use crate::tidy::{Ignored, Tree};
@@ -72,9 +72,9 @@ impl SystemTest<'_> {
 
     fn binary<'b>(&self, binaries: &'b [Binary]) -> Option<&'b Binary> {
         binaries.iter().find(|binary| {
-            binary.kind == BinaryKind::IntegrationTest
-                && binary.target == self.target.name
-                && binary.manifest == self.package.manifest_path
+            binary.is_integration_test()
+                && binary.target.name == self.target.name
+                && binary.manifest_path == self.package.manifest_path
         })
     }
 
@@ -88,14 +88,14 @@ impl SystemTest<'_> {
         } else {
             Command::new(&test.executable)
         };
-        let directory = test.manifest.parent().unwrap_or(Path::new("."));
+        let directory = test.manifest_path.parent().unwrap_or(Path::new("."));
         command
             .arg("--ignored")
             .current_dir(directory)
             .env("CARGO_MANIFEST_DIR", directory)
             .env("PATH", needs::search_path());
-        for program in binaries.iter().filter(|it| it.kind == BinaryKind::Program) {
-            let name = format!("CARGO_BIN_EXE_{}", program.target);
+        for program in binaries.iter().filter(|it| it.is_program()) {
+            let name = format!("CARGO_BIN_EXE_{}", program.target.name);
             command.env(name, &program.executable);
         }
         command
@@ -153,16 +153,19 @@ fn count(executable: &Path) -> Fallible<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::workspace::fake::ours;
 
-    fn built(package: &str, target: &str, kind: BinaryKind) -> Binary {
-        Binary {
-            manifest: format!("/w/{package}/Cargo.toml").into(),
-            target: target.into(),
-            kind,
-            executable: format!("/t/{package}-{target}").into(),
-        }
+    fn built(package: &str, target: &str, kind: &str) -> Binary {
+        let message = json!({
+            "manifest_path": format!("/w/{package}/Cargo.toml"),
+            "target": {"name": target, "kind": [kind], "src_path": "/w"},
+            "profile": {"test": kind == "test"},
+            "executable": format!("/t/{package}-{target}"),
+        });
+        serde_json::from_value(message).expect("a binary")
     }
 
     fn marked(needs: &str) -> String {
@@ -199,9 +202,9 @@ mod tests {
     fn a_target_is_found_among_its_namesakes() {
         let tree = tree(&marked("mounts"), "");
         let binaries = [
-            built("b", "kernel", BinaryKind::IntegrationTest),
-            built("a", "kernel", BinaryKind::Program),
-            built("a", "kernel", BinaryKind::IntegrationTest),
+            built("b", "kernel", "test"),
+            built("a", "kernel", "bin"),
+            built("a", "kernel", "test"),
         ];
         let tests = all(&tree);
         assert_eq!(tests[0].binary(&binaries), Some(&binaries[2]));
@@ -210,8 +213,8 @@ mod tests {
 
     #[test]
     fn mounts_are_private_and_the_tool_is_known() {
-        let binaries = [built("cli", "underpass", BinaryKind::Program)];
-        let test = built("a", "kernel", BinaryKind::IntegrationTest);
+        let binaries = [built("cli", "underpass", "bin")];
+        let test = built("a", "kernel", "test");
         let tree = tree(&marked("mounts"), "");
         let command = all(&tree)[0].command(&test, &binaries);
         let words = [command.get_program()]

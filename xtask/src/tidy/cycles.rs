@@ -61,7 +61,10 @@ fn reached<'a>(imports: &Imports<'a>, from: &'a str) -> BTreeSet<&'a str> {
 fn complaint(imports: &Imports, circle: &BTreeSet<&str>) -> Complaint {
     let order = layered(imports, circle);
     let layer = |file: &str| order.iter().position(|found| *found == file);
-    let closing = within(imports, circle).filter(|((from, to), _)| layer(from) > layer(to));
+    let within = imports
+        .iter()
+        .filter(|((from, to), _)| circle.contains(from) && circle.contains(to));
+    let closing = within.filter(|((from, to), _)| layer(from) > layer(to));
     let closing = closing.map(|((from, to), names)| {
         let line = names.iter().next().map_or(0, |(line, _)| *line);
         let names: BTreeSet<_> = names.iter().map(|(_, name)| name.as_str()).collect();
@@ -77,53 +80,26 @@ fn complaint(imports: &Imports, circle: &BTreeSet<&str>) -> Complaint {
     Complaint::new(files, format!("{text}{closing}"))
 }
 
-fn within<'a, 'i>(
-    imports: &'i Imports<'a>,
-    circle: &BTreeSet<&str>,
-) -> impl Iterator<Item = (&'i (&'a str, &'a str), &'i BTreeSet<(usize, String)>)> {
-    imports
-        .iter()
-        .filter(|((from, to), _)| circle.contains(from) && circle.contains(to))
-}
-
-/// The files from the top down, with few imports that run upwards. Of the files that are left, one
-/// that imports none goes to the bottom; without one, a file that none imports goes to the top, or
-/// else the file that imports most in comparison with what imports it (the heuristic of Eades, Lin
-/// and Smyth for a feedback arc set).
-fn layered<'a>(imports: &Imports<'a>, circle: &BTreeSet<&'a str>) -> Vec<&'a str> {
-    let mut left = circle.clone();
-    let (mut top, mut bottom) = (Vec::new(), Vec::new());
-    while !left.is_empty() {
-        let weight = |file: &str| {
-            let (mut out, mut into) = (0, 0);
-            for ((from, to), names) in within(imports, &left) {
-                out += if *from == file { names.len() as i64 } else { 0 };
-                into += if *to == file { names.len() as i64 } else { 0 };
-            }
-            (out, into)
-        };
-        let weights: Vec<_> = left.iter().map(|file| (*file, weight(file))).collect();
-        let is_bottom = |(_, (out, _)): &&(_, (i64, i64))| *out == 0;
-        let chosen = match weights.iter().find(is_bottom) {
-            Some((file, _)) => {
-                bottom.push(*file);
-                *file
-            }
-            None => {
-                let most = weights.iter().max_by_key(|(_, (out, into))| match into {
-                    0 => i64::MAX,
-                    into => out - into,
-                });
-                let Some((file, _)) = most else { break };
-                top.push(*file);
-                *file
-            }
-        };
-        left.remove(chosen);
+/// The files from the top down: each stands above what it imports, as far as no circle forbids it.
+fn layered<'a>(imports: &Imports<'a>, files: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    fn descend<'a>(
+        file: &'a str,
+        imports: &Imports<'a>,
+        left: &mut BTreeSet<&'a str>,
+        bottom_up: &mut Vec<&'a str>,
+    ) {
+        if left.remove(file) {
+            let imported = imports.keys().filter(|(from, _)| *from == file);
+            imported.for_each(|(_, to)| descend(to, imports, left, bottom_up));
+            bottom_up.push(file);
+        }
     }
-    bottom.reverse();
-    top.extend(bottom);
-    top
+    let (mut left, mut bottom_up) = (files.clone(), Vec::new());
+    for file in files {
+        descend(file, imports, &mut left, &mut bottom_up);
+    }
+    bottom_up.reverse();
+    bottom_up
 }
 
 #[cfg(test)]

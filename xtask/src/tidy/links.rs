@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
 use super::code::Tree;
 use super::complaint::Complaint;
 
@@ -10,8 +12,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let pages = tree.texts().filter(|(path, _)| path.ends_with(".md"));
     pages
         .flat_map(|(path, text)| {
-            links(text).filter_map(move |(line, link)| {
-                let fault = fault(tree, path, link)?;
+            let links = LinkedPage::read(text).links.into_iter();
+            links.filter_map(move |(at, link)| {
+                let line = 1 + text[..at].matches('\n').count();
+                let fault = fault(tree, path, &link)?;
                 Some(Complaint::at(path, line, format!("`{link}` {fault}")))
             })
         })
@@ -28,7 +32,8 @@ fn fault(tree: &Tree, from: &str, link: &str) -> Option<&'static str> {
     };
     match tree.text(&target) {
         Some(page) if !anchor.is_empty() && target.ends_with(".md") => {
-            (!anchors(page).contains(anchor)).then_some("leads to no heading")
+            let is_there = LinkedPage::read(page).anchors.contains(anchor);
+            (!is_there).then_some("leads to no heading")
         }
         _ => (!exists(tree, &target)).then_some("leads nowhere"),
     }
@@ -58,67 +63,55 @@ fn exists(tree: &Tree, target: &str) -> bool {
         .any(|file| file.path == target || file.path.starts_with(&directory))
 }
 
-/// The targets of inline links, of reference definitions and of HTML's `href` and `src`, with
-/// their lines; what stands in code is not a link.
-fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    prose(text).flat_map(|(number, line)| {
-        let code = code_spans(line);
-        let is_code = move |at: usize| code.iter().any(|(start, end)| (*start..*end).contains(&at));
-        let opened = [("](", ')'), ("href=\"", '"'), ("src=\"", '"')].into_iter();
-        let inline = opened.flat_map(move |(open, close)| {
-            line.match_indices(open)
-                .map(move |(at, _)| (at, at + open.len(), close))
-        });
-        let inline = inline.filter(move |(at, ..)| !is_code(*at));
-        let inline = inline.filter_map(|(_, from, close)| line[from..].split(close).next());
-        let definition = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("]: "))
-            .map(|(_, link)| link);
-        let targets = inline.chain(definition);
-        targets.filter_map(move |link| Some((number, link.split_whitespace().next()?)))
-    })
+#[derive(Default)]
+struct LinkedPage {
+    /// The targets of links, images, reference definitions and HTML's `href` and `src`, with
+    /// their offsets.
+    links: Vec<(usize, String)>,
+    /// What the headings are called in links, the way GitHub does it.
+    anchors: HashSet<String>,
 }
 
-/// The lines outside of code fences, numbered.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    (1..).zip(text.lines()).filter(move |(_, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        fenced ^= is_fence;
-        !fenced && !is_fence
-    })
-}
-
-/// Where code begins and ends in a line.
-fn code_spans(line: &str) -> Vec<(usize, usize)> {
-    let ticks: Vec<_> = line.match_indices('`').map(|(at, _)| at).collect();
-    ticks
-        .chunks_exact(2)
-        .map(|pair| (pair[0], pair[1]))
-        .collect()
-}
-
-/// What the headings of a page are called in links, the way GitHub does it.
-fn anchors(page: &str) -> HashSet<String> {
-    let mut anchors = HashSet::new();
-    for (_, line) in prose(page).filter(|(_, line)| line.starts_with('#')) {
-        let slug: String = line
-            .trim_start_matches('#')
-            .trim()
-            .to_lowercase()
-            .chars()
-            .filter(|character| character.is_alphanumeric() || " -_".contains(*character))
-            .map(|character| if character == ' ' { '-' } else { character })
-            .collect();
-        let repeated = (1..).map(|number| format!("{slug}-{number}"));
-        let unused = [slug.clone()]
-            .into_iter()
-            .chain(repeated)
-            .find(|it| !anchors.contains(it));
-        anchors.extend(unused);
+impl LinkedPage {
+    fn read(text: &str) -> Self {
+        let mut page = Self::default();
+        let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
+        for (_, definition) in parser.reference_definitions().iter() {
+            let target = definition.dest.to_string();
+            page.links.push((definition.span.start, target));
+        }
+        let mut heading = String::new();
+        for (event, place) in parser.into_offset_iter() {
+            match event {
+                Event::Start(Tag::Heading { .. }) => heading.clear(),
+                Event::End(TagEnd::Heading(_)) => page.add_anchor(&heading),
+                Event::Text(text) | Event::Code(text) => heading.push_str(&text),
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    page.links.push((place.start, dest_url.into_string()));
+                }
+                Event::Html(html) | Event::InlineHtml(html) => {
+                    let values = ["href=\"", "src=\""].map(|name| html.split(name).skip(1));
+                    let values = values.into_iter().flatten();
+                    let targets = values.filter_map(|value| value.split('"').next());
+                    let links = targets.map(|target| (place.start, target.to_owned()));
+                    page.links.extend(links);
+                }
+                _ => {}
+            }
+        }
+        page
     }
-    anchors
+
+    fn add_anchor(&mut self, heading: &str) {
+        let lower = heading.to_lowercase();
+        let kept = |character: &char| character.is_alphanumeric() || " -_".contains(*character);
+        let slug = lower.chars().filter(kept).collect::<String>();
+        let slug = slug.replace(' ', "-");
+        let repeated = (1..).map(|number| format!("{slug}-{number}"));
+        let mut names = [slug.clone()].into_iter().chain(repeated);
+        let unused = names.find(|name| !self.anchors.contains(name));
+        self.anchors.extend(unused);
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) struct Variant {
     command: String,
 }
 
-/// Compiles the programs of a language and says how each variant is started.
+/// Compiles the programs of a language and returns the command of each variant.
 pub(crate) fn variants(kit: &str) -> Vec<Variant> {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["peers", "--commands", kit])
@@ -111,7 +111,7 @@ fn check_copier(variant: &Variant, folder: &Path, sha256: &[u8]) {
     porter.end(variant);
 }
 
-/// Files come in full, many times over one connection, whatever came before.
+/// Files arrive in full, many times over one connection, after any other request.
 pub(crate) fn check_servers(variants: &[Variant]) {
     let folder = tempfile::tempdir().expect("a folder");
     let large = make_file(&folder.path().join("large"));
@@ -261,7 +261,7 @@ fn start(command: &str) -> Command {
     command
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()

@@ -59,7 +59,7 @@ impl<'s> Visitor<'s> {
         };
         match self.act(name) {
             Ok(()) => {}
-            // A file that is cut short ends its download, which nobody else's may do.
+            // A file that is cut short ends its download early; no other file may.
             Err(Broken::Connection(error)) if matches!(name, Name::Log(_)) && !is_hang(&error) => {
                 self.tally.cut.fetch_add(1, Ordering::Relaxed);
             }
@@ -223,7 +223,7 @@ impl<'s> Visitor<'s> {
         self.body(client, name, &head)
     }
 
-    /// Reads a body and looks whether it is what the head says of it.
+    /// Reads a body and compares it with its head.
     fn body(&self, client: &mut HttpClient, name: Name, head: &HttpResponse) -> Visit {
         if head.status == 304 {
             return Ok(());

@@ -166,7 +166,7 @@ fn load(
     })
 }
 
-/// What the server is when nobody asks for anything any more.
+/// The state of the idle server after the load.
 fn settled(server: &ServerProcess, cold: Footprint) -> Footprint {
     let started = Instant::now();
     loop {

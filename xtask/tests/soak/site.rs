@@ -34,7 +34,7 @@ const PACE: Duration = Duration::from_millis(4);
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
-    /// Of each page, its versions; each has a length of its own.
+    /// Of each page, its versions, which differ in length.
     versions: Vec<Mutex<Vec<Version>>>,
     /// What the logs are beginnings of.
     stream: Vec<u8>,
@@ -146,7 +146,7 @@ impl Site {
                 seed: random.next_u64(),
                 bytes: PAGE_BYTES[number as usize] as usize + versions.len(),
             };
-            // It is known before anybody can see it.
+            // It is recorded before a client can see it.
             versions.push(version);
             version
         };

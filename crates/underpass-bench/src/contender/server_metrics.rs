@@ -73,8 +73,10 @@ mod tests {
                     underpass_body_calls_total{mechanism=\"sendfile\"} 2\n\
                     underpass_refusals_total{mechanism=\"sendfile\",cause=\"EINVAL\"} 3\n\
                     underpass_refusals_total{mechanism=\"sendfile\",cause=\"EIO\"} 1\n";
-        let told = read(page, 5);
-        let [one] = &told[..] else { panic!("{told:?}") };
+        let reported = read(page, 5);
+        let [one] = &reported[..] else {
+            panic!("{reported:?}")
+        };
         assert_eq!((one.contender, one.mechanism.as_str()), (5, "sendfile"));
         assert_eq!((one.bytes, one.calls, one.refusals), (7, 2, 4));
         assert!(read("", 0).is_empty());

@@ -401,11 +401,11 @@ mod tests {
             repeated: 0,
             disturbed: 0,
         };
-        let told = &latencies(&played)[0];
-        assert_eq!(told.count, 20);
+        let reported = &latencies(&played)[0];
+        assert_eq!(reported.count, 20);
         let expected = [(0.0, 0.001), (0.1, 0.002), (0.25, 0.005), (0.5, 0.010)];
-        assert_eq!(told.quantiles[..4], expected);
-        let shares: Vec<f64> = told.quantiles.iter().map(|&(share, _)| share).collect();
+        assert_eq!(reported.quantiles[..4], expected);
+        let shares: Vec<f64> = reported.quantiles.iter().map(|&(share, _)| share).collect();
         assert_eq!(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0]);
     }
 

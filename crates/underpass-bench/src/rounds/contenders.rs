@@ -102,10 +102,10 @@ pub(crate) mod tests {
     fn one_that_fails_is_named_and_the_last_one_fails_for_all() {
         let mut list = list_of(&["a", "b"]);
         let hung_up = || Error::Answer("it hung up".into());
-        let told = list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
+        let reported = list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
         let expected =
             "a failed in round 2 of 6 and is left out from there on: wrong answer: it hung up";
-        assert_eq!((told.as_str(), list.standing()), (expected, vec![1]));
+        assert_eq!((reported.as_str(), list.standing()), (expected, vec![1]));
         assert_eq!(list.missing(), [expected]);
         let last = list.leave_out(1, "in round 3 of 6", hung_up());
         assert_eq!(last.unwrap_err().to_string(), "wrong answer: b: it hung up");

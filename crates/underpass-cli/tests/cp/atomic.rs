@@ -143,7 +143,7 @@ fn a_copy_that_fails_leaves_nothing() {
     shorter.set_len(2 * MIB).expect("shorter");
     let words = ["source", "shorter", " bytes had moved)"];
     let ran = copying.end().failed_with(&words);
-    let told = format!("; to '{}'; ", dest.display());
-    assert!(ran.errors.contains(&told), "{told} in {ran:?}");
+    let reported = format!("; to '{}'; ", dest.display());
+    assert!(ran.errors.contains(&reported), "{reported} in {ran:?}");
     assert_eq!(names(folder.path()), ["source"]);
 }

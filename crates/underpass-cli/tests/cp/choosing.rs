@@ -36,7 +36,7 @@ fn state(root: &Path) -> Vec<(String, i64, i64, u64)> {
 }
 
 #[test]
-fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
+fn a_dry_run_reports_what_would_be_done_and_does_nothing() {
     let folder = disk_folder();
     let path = |name| folder.path().join(name);
     sample(&path("source"));
@@ -61,8 +61,8 @@ fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
         save.arg("-a").args([&operands[1], &aside]);
         assert!(save.status().expect("starts").success());
         let real = cp(&[options, &["-v"]].concat(), &operands).succeeded();
-        let lines = |told: &str| {
-            let names = told.lines().filter(|line| line.contains(" -> "));
+        let lines = |reported: &str| {
+            let names = reported.lines().filter(|line| line.contains(" -> "));
             // Numbers of backups are known only once they are made.
             let names = names.map(|line| line.split(" (backup").next().unwrap_or("").to_owned());
             names.collect::<Vec<_>>()
@@ -74,22 +74,22 @@ fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
-fn a_dry_run_tells_every_name_once() {
+fn a_dry_run_reports_every_name_once() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     sample(&path("source"));
     fs::create_dir(path("there")).expect("a folder");
     for dest in ["nowhere", "there"] {
         let operands = [path("source"), path(dest)];
-        let told = |options: &[&str]| {
+        let reported = |options: &[&str]| {
             let ran = cp(&[&["-aT", "--dry-run"], options].concat(), &operands).succeeded();
             let names = ran.output.lines().filter(|line| line.contains(" -> "));
             names.map(str::to_owned).collect::<Vec<_>>()
         };
-        let plain = told(&[]);
+        let plain = reported(&[]);
         assert!(plain.len() >= 10, "{plain:?}");
         for options in [&["--explain"][..], &["--debug"], &["--explain", "-v"]] {
-            assert_eq!(told(options), plain, "{dest} {options:?}");
+            assert_eq!(reported(options), plain, "{dest} {options:?}");
         }
     }
 }

@@ -31,7 +31,7 @@ fn ends_soon(copying: ChildProcess, signal: Signal, code: i32) -> String {
 }
 
 #[test]
-fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
+fn ctrl_c_ends_a_large_copy_at_once_and_its_progress_is_reported() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 32 * MIB);
@@ -43,13 +43,13 @@ fn ctrl_c_ends_a_large_copy_at_once_and_tells_how_far_it_came() {
         let said = ends_soon(copying, signal, code);
         let got = fs::read(&dest).expect("a part stays");
         assert!(content(1, 32 * MIB).starts_with(&got));
-        let told = format!(
+        let reported = format!(
             "stopped copying '{}' after {} bytes (to '{}')",
             source.display(),
             got.len(),
             dest.display()
         );
-        assert!(said.contains(&told), "{said} {}", got.len());
+        assert!(said.contains(&reported), "{said} {}", got.len());
         fs::remove_file(dest).expect("ours");
     }
 }
@@ -81,8 +81,8 @@ fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
     }
     assert!((1..4).contains(&whole.len()), "{whole:?}");
     let files = if whole.len() == 1 { "file" } else { "files" };
-    let told = format!("stopped: {} {files} copied", whole.len());
-    assert!(said.contains(&told), "{said}");
+    let reported = format!("stopped: {} {files} copied", whole.len());
+    assert!(said.contains(&reported), "{said}");
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
         writer.write_all(b"so far").expect("it is read");
         copying.until(|| len(&dest) == 6);
         let said = ends_soon(copying, Signal::INT, 130);
-        let told = "fifo' after 6 bytes";
-        assert!(said.contains(told), "{said}");
+        let reported = "fifo' after 6 bytes";
+        assert!(said.contains(reported), "{said}");
         drop(writer);
         fs::remove_file(&dest).expect("ours");
 
@@ -148,7 +148,7 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
 }
 
 #[test]
-fn what_nobody_reads_does_not_keep_files_from_being_copied() {
+fn unread_output_does_not_stop_a_copy() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("source")).expect("a folder");

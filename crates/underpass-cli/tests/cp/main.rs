@@ -9,7 +9,7 @@ mod changing;
 mod choosing;
 mod ends;
 mod large;
+mod reports;
 mod resume;
 mod special;
-mod telling;
 mod trees;

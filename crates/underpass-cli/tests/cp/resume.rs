@@ -1,4 +1,4 @@
-//! `--resume`: what is there and right stays, whatever it is; nothing else is believed.
+//! `--resume`: bytes that are there and right stay; nothing else is trusted.
 
 use std::fs;
 use std::path::Path;
@@ -111,8 +111,8 @@ fn what_was_there_before_counts_in_what_is_there() {
     copying.until(|| len(&dest) >= 10 * MIB);
     copying.signal(Signal::INT);
     let ran = copying.end();
-    let told = format!("' after {} bytes (to '", len(&dest));
-    assert!(ran.errors.contains(&told), "{told} in {ran:?}");
+    let reported = format!("' after {} bytes (to '", len(&dest));
+    assert!(ran.errors.contains(&reported), "{reported} in {ran:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn names_of_any_bytes_are_copied_and_shown_harmless() {
     );
     assert!(!ran.output.contains('\x1b'), "{}", ran.output);
     let ran = cp(&["-rT", "--json"], &[path("source"), path("json")]).succeeded();
-    let told: HashSet<Vec<u8>> = ran
+    let reported: HashSet<Vec<u8>> = ran
         .objects()
         .iter()
         .filter(|object| object["kind"] == "file")
@@ -57,7 +57,7 @@ fn names_of_any_bytes_are_copied_and_shown_harmless() {
             path[path.iter().rposition(|byte| *byte == b'/').unwrap() + 1..].to_vec()
         })
         .collect();
-    assert_eq!(told, odd.map(<[u8]>::to_vec).into_iter().collect());
+    assert_eq!(reported, odd.map(<[u8]>::to_vec).into_iter().collect());
 }
 
 #[test]

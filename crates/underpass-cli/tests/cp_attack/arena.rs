@@ -4,7 +4,7 @@
 //!     dst/            where to; dst/src is the copy
 //!     canary          copied first: once its copy is there, cp has begun
 //!     spare/          what the attacker swaps names with: links to the forbidden place
-//!     forbidden/      has the same names as src, and nobody asked for it
+//!     forbidden/      has the same names as src, and is no operand
 
 use std::collections::BTreeMap;
 use std::fs;

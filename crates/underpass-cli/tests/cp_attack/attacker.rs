@@ -115,7 +115,7 @@ impl Attack<'_> {
         if exchange(folder, prey) {
             return true;
         }
-        // Nothing is there yet: then a link waits for whoever comes, to a file or to none.
+        // Nothing is there yet: a link is planted, to a file or to nothing.
         let new = self.arena.path("forbidden/new");
         let target = if prey.name == "f1" {
             &new

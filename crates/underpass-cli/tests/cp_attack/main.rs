@@ -1,5 +1,5 @@
-//! Copies while somebody swaps folders and files of both trees for symbolic links to a place that
-//! nobody asked for. As root, so that permissions stop neither side: nothing there may change,
+//! Copies while an attacker swaps folders and files of both trees for symbolic links to a place
+//! that is no operand. As root, so that permissions stop neither side: nothing there may change,
 //! and nothing of it may be copied.
 
 mod arena;
@@ -36,7 +36,7 @@ const RUNS: usize = 7;
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
-fn nothing_is_written_or_read_where_nobody_asked_for() {
+fn nothing_is_written_or_read_outside_of_the_operands() {
     let arena = Arena::new();
     let (mut runs, mut begun, mut breaches) = (0, 0, Vec::new());
     let swaps = attacked(&arena, |peace| {

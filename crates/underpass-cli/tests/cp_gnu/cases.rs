@@ -13,12 +13,12 @@ pub(crate) struct Case {
     pub(crate) user: User,
     pub(crate) umask: &'static str,
     pub(crate) environment: Vec<(&'static str, &'static str)>,
-    /// Options and operands, in which `@/` stands for the world's path.
+    /// Options and operands; `@/` is replaced by the world's path.
     pub(crate) arguments: Vec<Vec<u8>>,
     /// What the answers to `-i` are.
     pub(crate) answers: &'static str,
     pub(crate) drawn: Drawn,
-    /// Whether ours is told to copy several files at once.
+    /// Whether ours copies several files at once.
     pub(crate) jobs: Jobs,
 }
 
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// Whether what is told on standard output comes in an order that everybody keeps.
+    /// Whether both programs write the lines of standard output in the same order.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.drawn.is_recursive()
     }
@@ -224,7 +224,7 @@ fn below_here(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     rng.pick(&below).to_vec()
 }
 
-/// In front of a name that looks like an option `./` helps; once in a while nobody thought of it.
+/// A name that looks like an option has `./` in front of it, but in a few cases.
 fn undashed(rng: &mut SeededRandom, name: Vec<u8>) -> Vec<u8> {
     match name.first() {
         Some(b'-') if rng.chance(90) => join(b".", &name),

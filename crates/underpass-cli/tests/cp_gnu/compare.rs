@@ -13,7 +13,7 @@ const BLOCKS_APART: u64 = 32;
 /// One thing that differs.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// Below the world; none for what is said.
+    /// Below the world; none for output.
     pub(crate) path: Option<Vec<u8>>,
     /// `exit`, `stdout`, `stderr`, `missing`, `extra`, or what of a name it is.
     pub(crate) what: String,
@@ -35,7 +35,7 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
         }
     };
     said("exit", gnu.end.clone(), ours.end.clone());
-    // Of two that were stopped nobody knows how far they had come.
+    // How far two stopped copies had come is not comparable.
     if gnu.end == ours.end && gnu.end == "it hung" {
         return differences;
     }
@@ -44,11 +44,11 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
         said("depth", depth(gnu).to_owned(), depth(ours).to_owned());
         return differences;
     }
-    let told = |output: &[u8]| match case.is_ordered() {
+    let reported = |output: &[u8]| match case.is_ordered() {
         true => String::from_utf8_lossy(output).into_owned(),
         false => sorted(output),
     };
-    said("stdout", told(&gnu.stdout), told(&ours.stdout));
+    said("stdout", reported(&gnu.stdout), reported(&ours.stdout));
     said("stderr", sorted(&gnu.stderr), sorted(&ours.stderr));
     let paths: BTreeSet<_> = gnu.entries.keys().chain(ours.entries.keys()).collect();
     for path in paths {
@@ -98,7 +98,7 @@ fn depth(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Whether folders of one name lie in each other as no world has them.
+/// Whether a folder contains one of the same name, which no world has.
 fn is_nested(path: &[u8]) -> bool {
     let mut times: HashMap<&[u8], usize> = HashMap::new();
     for name in path
@@ -133,8 +133,8 @@ fn are_near(one: &str, other: &str) -> bool {
     }
 }
 
-/// The lines in an order of their own. A question ends its line too: what comes behind it on the
-/// same one is whatever is told next, and a file system has the say in that.
+/// The lines, sorted. A question ends a line too: what follows it on the same line depends on the
+/// order of the file system.
 fn sorted(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let mut lines: Vec<&str> = text

@@ -17,7 +17,7 @@ pub(crate) struct Known {
 /// Every one is seen in at least one case.
 pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
-        name: "-b with -n is told in the words of 9.5",
+        name: "-b with -n has the message of 9.5",
         reason: "--update=none-fail is new there, and excluded by the same check",
         explains: |_, difference, _| {
             difference.what == "stderr"
@@ -114,7 +114,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         },
     },
     Known {
-        name: "an attribute that can't be set is told with the file it was for",
+        name: "the message about an attribute that cannot be set names its file",
         reason: "GNU names the attribute twice",
         explains: |_, difference, _| {
             let strip = |text: &str| {
@@ -144,11 +144,11 @@ pub(crate) const DIFFERENCES: &[Known] = &[
                 let lines = text.lines().filter(|line| more(line));
                 lines.map(str::to_owned).collect::<Vec<_>>()
             };
-            let told = difference.what == "stderr"
+            let reported = difference.what == "stderr"
                 && difference.ours.lines().count() > difference.gnu.lines().count()
                 && lines(&difference.gnu) == lines(&difference.ours);
             let linked = case.drawn.has("-l") && difference.what.starts_with("xattr");
-            told || (linked && difference.gnu.is_empty())
+            reported || (linked && difference.gnu.is_empty())
         },
     },
 ];

@@ -1,4 +1,4 @@
-//! What a world looks like: every name with all that can be known of it, and never through a link.
+//! The state of a world: every name with all its metadata, never through a link.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,14 +17,14 @@ pub(crate) type Entry = BTreeMap<String, String>;
 /// By path below the world.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
-/// Times from here on were set by whoever ran: 2010.
+/// Times from here on were set by the programs: 2010.
 const NOW_BEGINS: i64 = 1_262_304_000;
 
 /// Longer paths, which folders that are copied into each other lead to, are not looked at: the
 /// kernel takes 4,095 bytes, those of the world's own path included.
 const PATH_LEN_MAX: usize = 3_500;
 
-/// What tells an inode from a later one with the same number.
+/// What distinguishes an inode from a later one with the same number.
 type Identity = (u64, i64, u32);
 
 /// What a world was before cp ran in it.
@@ -188,7 +188,7 @@ fn xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
 /// Bytes, printable and on one line.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let shown = bytes.escape_ascii().to_string();
-    // Long names say nothing by their length.
+    // The length of a long name has no meaning.
     if shown.len() > 300 {
         format!("{}…({} bytes)", &shown[..120], bytes.len())
     } else {

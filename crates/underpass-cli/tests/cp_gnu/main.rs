@@ -24,7 +24,7 @@ use options::CHOICES;
 use play::Ground;
 use underpass_testkit::Cases;
 
-/// So many cases are compared in a run that nobody asked anything special of.
+/// The number of cases of a run, unless the environment sets another.
 const CASES: u64 = 2_400;
 
 #[test]
@@ -110,7 +110,7 @@ fn another_cp_is_found_out() {
     }
 }
 
-/// The dice fall on every option, and on nearly every pair of them.
+/// The random cases cover every option, and nearly every pair of options.
 #[test]
 #[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn options_are_drawn_together() {

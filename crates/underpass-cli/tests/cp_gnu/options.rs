@@ -119,7 +119,7 @@ pub(crate) const CHOICES: [Choice; 26] = [
     choice("-v", 25, &["-v", "-v", "--verbose"]),
 ];
 
-/// `-x` is drawn on its own: worlds lie on one file system.
+/// `-x` is drawn apart: a world is on one file system.
 pub(crate) const BORDER: Choice = choice("-x", 8, &["-x", "--one-file-system"]);
 
 /// Options that were drawn: their names, and the arguments in some order.

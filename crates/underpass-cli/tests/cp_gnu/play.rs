@@ -1,4 +1,4 @@
-//! Plays many cases by two programs, and tells what differed.
+//! Runs many cases with two programs, and reports the differences.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,7 +18,7 @@ use underpass_testkit::{Cases, in_parallel};
 /// So many failures are shown with all that is known of them; `UNDERPASS_CP_SHOWN` for more.
 const SHOWN: usize = 20;
 
-/// Where worlds are made: anybody may come there.
+/// Where worlds are made, open to every user.
 pub(crate) struct Ground {
     folder: tempfile::TempDir,
 }
@@ -39,7 +39,7 @@ impl Ground {
         }
     }
 
-    /// Ours, under the name `cp`, where anybody can run it.
+    /// Ours, under the name `cp`, executable by every user.
     pub(crate) fn ours(&self) -> Program {
         let folder = self.folder.path().join("bin");
         fs::create_dir(&folder).expect("a folder");
@@ -72,7 +72,7 @@ impl Ground {
     }
 }
 
-/// A disk if it is open to anybody.
+/// A disk, if every user may write to it.
 fn roomy() -> PathBuf {
     let disk = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let is_open = |folder: &Path| {

@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     pub(crate) entries: Entries,
 }
 
-/// Runs a case in a folder of its own, and leaves nothing there.
+/// Runs a case in a separate folder, and removes it.
 pub(crate) fn run(folder: &Path, case: &Case, program: &Program) -> io::Result<Outcome> {
     let world = folder.join("world");
     build(&world, &case.world.nodes)?;

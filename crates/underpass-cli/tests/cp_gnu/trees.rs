@@ -115,22 +115,22 @@ pub(crate) fn placed(world: &Path, text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Makes a world. As root: owners and devices are anybody's.
+/// Makes a world, as root: its files have any owner, its devices any number.
 pub(crate) fn build(world: &Path, nodes: &[Node]) -> io::Result<()> {
     for node in nodes {
-        create(world, node).map_err(|error| told(node, "make", error))?;
+        create(world, node).map_err(|error| reported(node, "make", error))?;
     }
     for node in nodes {
-        dress(world, node).map_err(|error| told(node, "dress", error))?;
+        dress(world, node).map_err(|error| reported(node, "dress", error))?;
     }
     // Those inside of a folder first: they would touch its times.
     for node in nodes.iter().rev() {
-        date(&at(world, &node.path), node.times).map_err(|error| told(node, "date", error))?;
+        date(&at(world, &node.path), node.times).map_err(|error| reported(node, "date", error))?;
     }
     Ok(())
 }
 
-fn told(node: &Node, what: &str, error: io::Error) -> io::Error {
+fn reported(node: &Node, what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {node:?}: {error}"))
 }
 

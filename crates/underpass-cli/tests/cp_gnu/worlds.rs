@@ -61,7 +61,7 @@ const NAMES: [&[u8]; 22] = [
     b"a~",
 ];
 
-/// The least and the most that a time may be: long ago, so that whatever is newer was set by cp.
+/// The range of times in a world: long ago, so that every newer time was set by cp.
 const EPOCH: i64 = 1_000_000_000;
 
 pub(crate) fn generate(rng: &mut SeededRandom, user: User) -> World {
@@ -370,7 +370,7 @@ impl Maker<'_> {
         self.nodes.iter().any(|node| node.path == path)
     }
 
-    /// A folder that anybody who runs cp may use.
+    /// A folder that every user of cp may use.
     fn plain_folder(&mut self, path: &[u8]) {
         self.add(path, Kind::Folder);
         let id = self.user.id();

@@ -29,7 +29,7 @@ fn allocated(path: &Path) -> u64 {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn reflink_says_what_is_shared() {
+fn reflink_decides_what_is_shared() {
     for family in FAMILIES {
         let at = mounted(family, 320);
         let path = |name: &str| at.join(name);
@@ -73,7 +73,7 @@ fn reflink_says_what_is_shared() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn sparse_says_what_is_allocated() {
+fn sparse_decides_what_is_allocated() {
     const DATA: u64 = MIB;
     for family in FAMILIES {
         let at = mounted(family, 320);

@@ -53,7 +53,7 @@ fn into(dest: &Path, options: &[&str], sources: &[PathBuf]) -> ExitReport {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
+fn a_full_disk_is_reported_once_per_file_and_atomic_leaves_nothing_partial() {
     let sources = sources();
     for family in FAMILIES {
         let dest = nearly_full(family);
@@ -83,7 +83,7 @@ fn a_full_disk_is_told_once_per_file_and_atomic_leaves_nothing_partial() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_disk_is_told_once_however_many_files_it_has_no_room_for() {
+fn a_full_disk_is_reported_once_however_many_files_it_has_no_room_for() {
     let sources = sources();
     let more = ["big2", "big3"].map(|name| {
         let copy = sources[1].with_file_name(name);
@@ -127,7 +127,7 @@ fn a_full_disk_keeps_what_was_written_in_place() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_limit_to_the_size_of_files_is_told_and_kills_nobody() {
+fn a_limit_to_the_size_of_files_is_reported_and_kills_no_process() {
     let folder = spot();
     let source = file(&folder.join("source"), 1, 4 * MIB);
     for (only, said) in [

@@ -1,4 +1,4 @@
-//! Across file systems, over those that lie on others, and up to their borders.
+//! Across file systems, overlays, and up to the borders of a file system.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -149,7 +149,7 @@ fn one_file_system_ends_at_mounts_which_become_empty_folders() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_read_only_destination_is_told() {
+fn a_read_only_destination_is_reported() {
     let base = mounted(Family::Ext4, 64);
     fs::create_dir(base.join("dest")).expect("a folder");
     let old = file(&base.join("dest/one"), 9, 1000);

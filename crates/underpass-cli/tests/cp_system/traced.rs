@@ -1,4 +1,4 @@
-//! Calls that lie or fail, and calls that are counted.
+//! Calls that fail or return wrong counts, and calls that are counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn traced(trace: &[&str], options: &[&str], operands: &[PathBuf]) -> (ExitReport
 
 #[test]
 #[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
+fn a_kernel_that_only_claims_to_have_copied_is_found_by_verify() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let operands = [file(&path("source"), 1, 20 * MIB), path("dest")];
@@ -42,7 +42,7 @@ fn a_kernel_that_only_says_it_copied_is_found_by_verify() {
 
 #[test]
 #[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_quota_that_is_used_up_is_told_and_atomic_leaves_nothing() {
+fn a_quota_that_is_used_up_is_reported_and_atomic_leaves_nothing() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let operands = [file(&path("source"), 1, 20 * MIB), path("dest")];

@@ -97,7 +97,7 @@ fn a_hundred_thousand_levels_with_few_descriptors() {
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_wide_folder_takes_little_memory() {
-    // What children have used is counted per process: so in one of its own.
+    // The memory of children is counted per process, so the copy runs in a separate one.
     if let Some(root) = std::env::var_os(PART) {
         return copy_wide(Path::new(&root));
     }
@@ -118,7 +118,7 @@ fn a_wide_folder_takes_little_memory() {
     assert!(many < few + MORE_KIB, "{few} KiB, then {many} KiB");
 }
 
-/// Has this test copy the folder in a process of its own. How many KiB that took.
+/// Runs this test in a separate process that copies the folder, and returns its memory in KiB.
 fn copied_by_itself(root: &Path) -> u64 {
     let output = Command::new(std::env::current_exe().expect("this test"))
         .args([
@@ -133,7 +133,7 @@ fn copied_by_itself(root: &Path) -> u64 {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{errors}");
-    let used = fs::read_to_string(root.join("used")).expect("told");
+    let used = fs::read_to_string(root.join("used")).expect("the memory used");
     used.parse().expect("a number")
 }
 
@@ -151,14 +151,14 @@ fn copy_wide(root: &Path) {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn many_folders_that_can_not_be_made_hold_nobody_up() {
+fn many_folders_that_cannot_be_made_stop_no_other_copy() {
     let root = spot();
     let at = down(CWD, root.to_str().expect("letters"));
     for name in ["source", "dest"] {
         mkdirat(&at, name, Mode::from_raw_mode(0o755)).expect("a folder");
     }
     let (source, dest) = (down(&at, "source"), down(&at, "dest"));
-    // More than may wait to be told of come after the first of the files, in whatever order.
+    // More entries than the ordered reporter holds follow the first file, in any order.
     let folders: usize = (1 << 16) + 24_000;
     for number in 0..folders {
         let name = number.to_string();
@@ -171,7 +171,7 @@ fn many_folders_that_can_not_be_made_hold_nobody_up() {
     let files = folders.div_ceil(3000);
     let ran = cp(&["-rT", "-j2"], &[root.join("source"), root.join("dest")]);
     assert_eq!(ran.code, Some(1), "it ends by itself");
-    let told = ran.errors.matches("cannot overwrite non-directory").count();
-    assert_eq!(told, folders);
+    let reported = ran.errors.matches("cannot overwrite non-directory").count();
+    assert_eq!(reported, folders);
     assert_eq!(count(&dest), folders + files);
 }

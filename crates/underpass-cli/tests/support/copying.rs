@@ -20,9 +20,9 @@ pub(crate) fn underpass() -> Command {
     command
 }
 
-/// What is asked of a copy that ended.
+/// How a copy is expected to end.
 pub(crate) trait CopyReport: Sized {
-    /// All done, and nothing said.
+    /// Success without output.
     fn succeeded(self) -> Self;
     /// Exit code 1, and every one of `words` on standard error.
     fn failed_with(self, words: &[&str]) -> Self;
@@ -138,6 +138,6 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 
 /// The bytes that an account of `--json` names.
 #[track_caller]
-pub(crate) fn moved(told: &Value) -> u64 {
-    told["account"]["bytes"].as_u64().expect("a number")
+pub(crate) fn moved(reported: &Value) -> u64 {
+    reported["account"]["bytes"].as_u64().expect("a number")
 }

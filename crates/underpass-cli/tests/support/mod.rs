@@ -68,7 +68,7 @@ pub(crate) fn run_faults<C: Debug + Sync>(
     assert!(came * 10 > cases.len() * 9, "{came} of {}", cases.len());
 }
 
-/// `underpass serve` with one worker, on a folder of its own.
+/// `underpass serve` with one worker, on a separate folder.
 pub(crate) struct Server {
     process: ServerProcess,
     folder: TempDir,
@@ -79,7 +79,7 @@ impl Server {
         Server::with(&[])
     }
 
-    /// With options of its own.
+    /// With more options.
     pub(crate) fn with(options: &[&str]) -> Server {
         Server::by(underpass(), options)
     }

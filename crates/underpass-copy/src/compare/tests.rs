@@ -49,7 +49,7 @@ fn equal_content_has_its_hash() {
 }
 
 #[test]
-fn the_first_difference_is_told_exactly() {
+fn the_first_difference_is_reported_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let content = vec![7; 2 * MIB as usize + 9];
     let one = file(folder.path(), "one", &content);
@@ -93,14 +93,14 @@ fn terabytes_of_hole_take_no_time() {
     let one = sparse(folder.path(), "one", 10 * TIB, &bytes);
     let other = sparse(folder.path(), "other", 10 * TIB, &bytes);
     let began = Instant::now();
-    let mut told = 0;
+    let mut reported = 0;
     let mut tick = |more| {
-        told += more;
+        reported += more;
         ControlFlow::Continue(())
     };
     let result = compare(one.as_fd(), other.as_fd(), 10 * TIB, &mut tick).unwrap();
     assert!(matches!(result, Comparison::Equal(_)));
-    assert_eq!(told, 10 * TIB);
+    assert_eq!(reported, 10 * TIB);
     // Reading them would take an hour.
     assert!(began.elapsed() < Duration::from_secs(5));
 
@@ -129,7 +129,7 @@ fn holes_and_zeros_are_the_same_content() {
 }
 
 #[test]
-fn it_stops_when_it_is_told_to() {
+fn it_stops_when_it_is_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let one = file(folder.path(), "one", &vec![1; 3 * MIB as usize]);
     let mut ticks = Vec::new();

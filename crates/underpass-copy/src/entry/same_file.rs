@@ -3,9 +3,9 @@
 
 use rustix::fs::Stat;
 
-use crate::fs::stat::{identity, is_link};
+use crate::fs::folder::{identity, is_link};
 use crate::options::{Backup, CopyMode, CopyOptions};
-use crate::tree::task::Role;
+use crate::tree::level::Role;
 
 /// A source and an existing destination, looked at in several ways.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_that_are_one_are_told_apart_from_those_that_are_not() {
+    fn one_file_with_two_names_is_distinguished_from_two_files() {
         let (one, two) = (stat(1, FILE), stat(2, FILE));
         for (dest, terms, expected) in [
             (two, following(), Sameness::Proceed),

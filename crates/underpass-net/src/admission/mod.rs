@@ -13,8 +13,9 @@ pub(crate) mod network;
 pub(crate) mod proxies;
 pub mod proxy_protocol;
 
-use std::fmt;
 use std::time::Instant;
+
+use thiserror::Error;
 
 use crate::admission::proxies::{Proxies, ProxyProtocol};
 use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
@@ -23,23 +24,29 @@ use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::Occurrence;
-use crate::quota::shared::TooMany;
-use crate::shutdown::phase::ShutdownPhase;
+use crate::quota::TooMany;
+use crate::shutdown::ShutdownPhase;
 
 /// Why a connection is closed before the protocol sees it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Rejected {
     /// The client has reached its connection limit.
+    #[error("the client has reached its connection limit")]
     ClientLimit,
     /// The peer is not a trusted proxy, and PROXY headers are required.
+    #[error("the peer is not a trusted proxy")]
     Untrusted,
     /// The connection ended before a complete PROXY header.
+    #[error("the PROXY header is missing")]
     HeaderMissing,
     /// The first bytes are not a valid PROXY header.
+    #[error("{0}")]
     HeaderWrong(&'static str),
     /// The PROXY header did not arrive in time.
+    #[error("the PROXY header did not arrive in time")]
     HeaderLate,
     /// The server stopped before the PROXY header arrived.
+    #[error("the server stops")]
     Stopped,
 }
 
@@ -67,19 +74,6 @@ impl Rejected {
     }
 }
 
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rejected::ClientLimit => "the client has reached its connection limit",
-            Rejected::Untrusted => "the peer is not a trusted proxy",
-            Rejected::HeaderMissing => "the PROXY header is missing",
-            Rejected::HeaderWrong(why) => why,
-            Rejected::HeaderLate => "the PROXY header did not arrive in time",
-            Rejected::Stopped => "the server stops",
-        })
-    }
-}
-
 /// Admits a connection, or closes it.
 pub(crate) async fn admit(mut connection: Connection) -> Result<Connection, Rejected> {
     match check(&mut connection).await {
@@ -97,22 +91,24 @@ async fn check(connection: &mut Connection) -> Result<(), Rejected> {
     if !connection.is_of_client() {
         return Ok(());
     }
-    if is_header_due(&connection.worker.limits.proxy, connection.peer())?
+    if is_header_due(&connection.worker().limits.proxy, connection.peer())?
         && let ConnectionOrigin::Client(client) = Box::pin(read_header(connection)).await?
     {
         connection.set_client(PeerAddress::Tcp(client));
     }
-    if let Some(client) = connection.client().ip() {
-        connection.permit = match connection.worker.shared.permit(client) {
-            Ok(permit) => permit,
-            Err(TooMany) => return Err(Rejected::ClientLimit),
-        };
-    }
+    let permit = match connection.client().ip() {
+        Some(client) => {
+            let permit = connection.worker().shared.permit(client);
+            permit.map_err(|TooMany| Rejected::ClientLimit)?
+        }
+        None => None,
+    };
+    connection.set_quota(permit);
     Ok(())
 }
 
 fn warn(connection: &Connection, why: Rejected) {
-    if connection.worker.rejections.record(Instant::now()) == Occurrence::First {
+    if connection.worker().rejections.record(Instant::now()) == Occurrence::First {
         tracing::warn!("connection from {} rejected: {why}", connection.peer());
     }
 }
@@ -133,7 +129,7 @@ fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected>
 
 /// Reads the header and removes it from the input.
 async fn read_header(connection: &mut Connection) -> Result<ConnectionOrigin, Rejected> {
-    connection.start_deadline(connection.worker.limits.proxy.timeout);
+    connection.start_deadline(connection.worker().limits.proxy.timeout);
     loop {
         match parse(connection.input()) {
             ProxyHeaderParse::Complete(header) => {

@@ -1,11 +1,11 @@
 //! Networks of trusted proxies, parsed from text.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use thiserror::Error;
 
 /// A network, an address, or all peers of Unix sockets: `10.0.0.0/8`, `::1`, `unix`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -18,7 +18,8 @@ pub enum Network {
 }
 
 /// Text that is not a network.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{0:?} is not a network; expected 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix")]
 pub struct UnknownNetwork(String);
 
 impl Network {
@@ -54,18 +55,6 @@ impl TryFrom<String> for Network {
     }
 }
 
-impl fmt::Display for UnknownNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a network; expected 10.0.0.0/8, 2001:db8::/32, 192.0.2.1, ::1 or unix",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownNetwork {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
+    fn what_is_no_network_is_reported() {
         for wrong in [
             "",
             "10.0.0.0/33",
@@ -103,8 +92,8 @@ mod tests {
             "unix:",
             "::1/129",
         ] {
-            let told = wrong.parse::<Network>().unwrap_err().to_string();
-            assert!(told.contains("10.0.0.0/8"), "{told}");
+            let reported = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(reported.contains("10.0.0.0/8"), "{reported}");
         }
     }
 }

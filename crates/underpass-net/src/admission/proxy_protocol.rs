@@ -60,11 +60,11 @@ pub fn parse(input: &[u8]) -> ProxyHeaderParse {
     }
 }
 
-pub(crate) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const PREFIX: &[u8] = b"PROXY ";
 
 /// A line of version 1 with its end: the specification's bound.
-pub(crate) const LINE_BYTES_MAX: usize = 107;
+const LINE_BYTES_MAX: usize = 107;
 
 /// Version 1.
 fn line(input: &[u8]) -> ProxyHeaderParse {

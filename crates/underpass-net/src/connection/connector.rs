@@ -1,6 +1,5 @@
 //! Connections that this process opens.
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,21 +11,17 @@ use rustix::net::{
     sockopt,
 };
 use tokio::io::Interest;
-use underpass::{Kernel, Policy};
+use underpass::Policy;
 
 use crate::connection::Connection;
-use crate::connection::deadline::Deadline;
-use crate::connection::set::ConnectionSet;
-use crate::connection::socket::PlainSocket;
-use crate::connection::transport::Transport;
+use crate::connection::socket::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
-use crate::connection::worker_state::WorkerState;
+use crate::connection::worker_state::{ConnectionSet, WorkerState};
 use crate::error::ConnectionError;
 use crate::limits::{CONNECT_BACKOFF, ConnectionLimits};
 use crate::listen::address::{Address, PeerAddress};
 use crate::listen::tcp::set_stream_options;
-use crate::log_throttle::LogThrottle;
-use crate::shutdown::switch::Shutdown;
+use crate::shutdown::Shutdown;
 
 /// Opens connections of the same type as those that a server accepts. It belongs to one thread with
 /// a current-thread runtime of Tokio's that has I/O and time enabled.
@@ -39,17 +34,13 @@ impl Connector {
     /// A connector for a program that is no server. Asks the kernel what it can do, in a few calls.
     pub fn new(policy: Policy, limits: &ConnectionLimits) -> Connector {
         Connector {
-            worker: Rc::new(WorkerState {
-                limits: limits.clone(),
-                connections: Rc::new(ConnectionSet::new([usize::MAX])),
-                kernel: Kernel::probe(),
+            worker: Rc::new(WorkerState::new(
+                limits.clone(),
                 policy,
-                sending: Cell::new(0),
-                spare_input: RefCell::default(),
-                shared: Arc::default(),
-                shutdown: Shutdown::new(),
-                rejections: LogThrottle::default(),
-            }),
+                ConnectionSet::new([usize::MAX]),
+                Arc::default(),
+                Shutdown::new(),
+            )),
         }
     }
 
@@ -57,7 +48,7 @@ impl Connector {
     /// is used in the task of that connection.
     pub fn of(connection: &Connection) -> Connector {
         Connector {
-            worker: Rc::clone(&connection.worker),
+            worker: Rc::clone(connection.worker()),
         }
     }
 
@@ -70,25 +61,22 @@ impl Connector {
         to: &Address,
         timeout: Duration,
     ) -> Result<Connection, ConnectionError> {
-        let mut deadline = Deadline::new(timeout);
-        let wait = BoundedWait {
-            deadline: &mut deadline,
-            connections: &self.worker.connections,
-            while_draining: WhileDraining::Continues,
-            activity: PeerActivity::Received,
-        };
-        let socket = wait.until(self.open(to)).await?;
-        let transport = Transport::Plain(socket.map_err(ConnectionError::Connect)?);
+        let mut wait = BoundedWait::new(timeout, PeerActivity::Received);
+        let (connections, open) = (&self.worker.connections, self.open(to));
+        let opened = wait
+            .until(connections, WhileDraining::Continues, open)
+            .await?;
+        let transport = opened.map_err(ConnectionError::Connect)?;
         let peer = match to {
             Address::Tcp(address) => PeerAddress::Tcp(*address),
             Address::Unix(_) => PeerAddress::Unix,
         };
         let mut connection = Connection::new(transport, peer, Rc::clone(&self.worker));
-        connection.activity = PeerActivity::Received;
+        connection.state.wait = wait;
         Ok(connection)
     }
 
-    async fn open(&self, to: &Address) -> io::Result<PlainSocket> {
+    async fn open(&self, to: &Address) -> io::Result<Transport> {
         let (family, address) = match to {
             Address::Tcp(address) if address.is_ipv4() => (AddressFamily::INET, (*address).into()),
             Address::Tcp(address) => (AddressFamily::INET6, (*address).into()),
@@ -104,14 +92,14 @@ impl Connector {
         }
         loop {
             match connect(&socket, &address) {
-                Ok(()) => return Ok(PlainSocket::new(socket)),
+                Ok(()) => return Ok(Transport::plain(socket)),
                 Err(Errno::INPROGRESS) => break,
                 // unix(7): the queue of the listener is full, and nothing reports room in it.
                 Err(Errno::AGAIN) => tokio::time::sleep(CONNECT_BACKOFF).await,
                 Err(errno) => return Err(errno.into()),
             }
         }
-        let socket = PlainSocket::new(socket);
+        let socket = Transport::plain(socket);
         socket.readiness(Interest::WRITABLE).await?;
         sockopt::socket_error(&socket)??;
         Ok(socket)

@@ -1,4 +1,4 @@
-//! Input that has been received and not consumed yet.
+//! What has been received and not consumed yet, and frames of known length on their way in.
 
 use std::cell::RefCell;
 use std::mem;
@@ -25,11 +25,6 @@ impl Input {
         if self.taken == self.buffer.len() {
             self.clear();
         }
-    }
-
-    /// Appends bytes that were received elsewhere.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -65,6 +60,60 @@ impl Input {
     pub(crate) fn release(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = Vec::new();
+        }
+    }
+}
+
+/// A frame of known length on its way in, in a buffer of its own. The length is the peer's word, so
+/// the buffer grows with what has arrived and never ahead of it by more than that.
+#[derive(Debug)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl FrameBuffer {
+    /// A frame of `length` bytes, none of which has arrived. Allocates nothing. The caller has
+    /// checked the length against the limit of its protocol.
+    pub fn new(length: usize) -> FrameBuffer {
+        FrameBuffer {
+            bytes: Vec::new(),
+            length,
+        }
+    }
+
+    /// How many bytes are missing.
+    pub fn missing(&self) -> usize {
+        self.length - self.bytes.len()
+    }
+
+    /// What has arrived, the whole frame once nothing is [missing](FrameBuffer::missing).
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The buffer with room for what is missing, as far as what has arrived vouches for it.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        if self.bytes.len() == self.bytes.capacity() {
+            let more = self.bytes.len().max(INPUT_BYTES_START).min(self.missing());
+            self.bytes.reserve_exact(more);
+        }
+        &mut self.bytes
+    }
+
+    /// Takes the beginning of `input`, as much as is missing, and returns how much that was.
+    pub(crate) fn take(&mut self, input: &[u8]) -> usize {
+        let taken = &input[..input.len().min(self.missing())];
+        self.bytes.extend_from_slice(taken);
+        taken.len()
+    }
+
+    /// Moves what has arrived beyond the end to `input`: the allocator may have given more room
+    /// than was asked for.
+    pub(crate) fn leave_rest(&mut self, input: &mut Input) {
+        if self.bytes.len() > self.length {
+            input.buffer.extend_from_slice(&self.bytes[self.length..]);
+            self.bytes.truncate(self.length);
         }
     }
 }
@@ -123,5 +172,28 @@ mod tests {
         let room = input.room(&spare);
         assert_eq!(room.len(), 1);
         assert!(room.capacity() <= 2 * INPUT_BYTES_START);
+    }
+
+    #[test]
+    fn a_length_alone_takes_little_memory_and_what_arrives_vouches_for_more() {
+        let mut frame = FrameBuffer::new(1 << 30);
+        assert!(frame.room().capacity() <= 2 * INPUT_BYTES_START);
+        let mut arrived = 0;
+        while arrived < 1 << 20 {
+            let room = frame.room();
+            room.resize(room.capacity(), 7);
+            arrived = room.len();
+            assert!(frame.room().capacity() <= 2 * arrived + INPUT_BYTES_START);
+        }
+    }
+
+    #[test]
+    fn a_frame_takes_its_own_bytes_of_the_input_and_no_more() {
+        let mut frame = FrameBuffer::new(5);
+        assert_eq!(frame.take(b"fra"), 3);
+        assert_eq!(frame.take(b"mes follow"), 2);
+        assert_eq!(frame.missing(), 0);
+        assert_eq!(frame.into_bytes(), b"frame");
+        assert_eq!(FrameBuffer::new(0).missing(), 0);
     }
 }

@@ -11,16 +11,11 @@
 //! Every wait ends: by what it waits for, by its deadline, or because the server stops.
 
 pub(crate) mod connector;
-pub(crate) mod deadline;
-pub(crate) mod frame;
 pub(crate) mod input;
 mod receive;
 mod send;
-pub(crate) mod set;
 pub(crate) mod socket;
-pub(crate) mod transport;
 pub(crate) mod wait;
-pub(crate) mod wake;
 pub(crate) mod worker_state;
 
 use std::future::{Future, poll_fn};
@@ -34,46 +29,46 @@ use tokio::io::Interest;
 use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
 
-use crate::connection::deadline::Deadline;
 use crate::connection::input::Input;
-use crate::connection::socket::PlainSocket;
-use crate::connection::transport::Transport;
-use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
-use crate::connection::wake::WakeHandle;
-use crate::connection::worker_state::WorkerState;
+use crate::connection::socket::Transport;
+use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
+use crate::connection::worker_state::{ConnectionGuard, WorkerState};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
-use crate::listen::config::ListenerAccess;
-use crate::listen::identity::ListenerIdentity;
+use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
-use crate::shutdown::phase::ShutdownPhase;
+use crate::quota::rate_limiter::RateLimiters;
+use crate::shutdown::ShutdownPhase;
 
 /// A connection that was accepted, or that this process has opened. Dropping it closes it.
 pub struct Connection {
-    /// Boxed: it is the largest part by far, and a connection is moved often.
-    link: Box<Link>,
+    /// Boxed: a connection is moved often, and a task has room for each place that it is moved to.
+    state: Box<ConnectionState>,
+}
+
+struct ConnectionState {
+    /// What is owed to the peer, and how it is sent.
+    outbox: Outbox,
+    sender: Sender,
+    transport: Transport,
     peer: PeerAddress,
     /// The client that a trusted proxy has named.
     client: Option<Box<PeerAddress>>,
     listener: Option<Rc<ListenerIdentity>>,
     /// Where connections of a client are counted.
-    pub(crate) permit: Option<ClientPermit>,
-    activity: PeerActivity,
+    permit: Option<ClientPermit>,
+    /// The rates that it shares with others, if any is limited.
+    rates: Option<RateLimiters>,
     input: Input,
     last_read: LastRead,
-    deadline: Deadline,
+    wait: BoundedWait,
     wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
-    min_rate_monitor: Option<MinRateMonitor>,
-    pub(crate) worker: Rc<WorkerState>,
-}
-
-/// What is owed to the peer, and how it is sent.
-struct Link {
-    transport: Transport,
-    sender: Sender,
-    outbox: Outbox,
+    min_rate_monitor: Option<Box<MinRateMonitor>>,
+    worker: Rc<WorkerState>,
+    /// None for a connection that this process has opened.
+    guard: Option<ConnectionGuard>,
 }
 
 /// What became of a read.
@@ -95,61 +90,76 @@ pub enum LastRead {
 }
 
 impl Connection {
-    pub(crate) fn accepted(
-        socket: PlainSocket,
+    /// A connection that `listener` has accepted. Call it first thing in the connection's task.
+    pub(crate) async fn accepted(
+        transport: Transport,
         peer: PeerAddress,
         listener: Rc<ListenerIdentity>,
         worker: Rc<WorkerState>,
+        guard: ConnectionGuard,
     ) -> Connection {
-        let transport = Transport::Plain(socket);
+        guard.register_waker().await;
         let mut connection = Connection::new(transport, peer, worker);
-        connection.listener = Some(listener);
+        connection.state.listener = Some(listener);
+        connection.state.guard = Some(guard);
         connection
     }
 
-    pub(crate) fn new(
-        transport: Transport,
-        peer: PeerAddress,
-        worker: Rc<WorkerState>,
-    ) -> Connection {
-        Connection {
-            link: Box::new(Link {
-                transport,
-                sender: Sender::new(),
-                outbox: Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max),
-            }),
+    fn new(transport: Transport, peer: PeerAddress, worker: Rc<WorkerState>) -> Connection {
+        let idle_timeout = worker.limits.idle_timeout;
+        let state = Box::new(ConnectionState {
+            outbox: Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max),
+            sender: Sender::new(),
+            transport,
             peer,
             client: None,
             listener: None,
             permit: None,
-            activity: PeerActivity::NothingReceived,
+            rates: None,
             input: Input::default(),
             last_read: LastRead::AtOnce,
-            deadline: Deadline::new(worker.limits.idle_timeout),
+            wait: BoundedWait::new(idle_timeout, PeerActivity::NothingReceived),
             wake: None,
             min_rate_monitor: None,
             worker,
-        }
+            guard: None,
+        });
+        Connection { state }
     }
 
     /// The address of the peer.
     pub fn peer(&self) -> PeerAddress {
-        self.peer
+        self.state.peer
     }
 
     /// The client of the connection: the peer, or the client that a trusted proxy has named by the
     /// PROXY protocol.
     pub fn client(&self) -> PeerAddress {
-        self.client.as_deref().copied().unwrap_or(self.peer)
+        self.state
+            .client
+            .as_deref()
+            .copied()
+            .unwrap_or(self.state.peer)
     }
 
     pub(crate) fn set_client(&mut self, client: PeerAddress) {
-        self.client = Some(Box::new(client));
+        self.state.client = Some(Box::new(client));
+    }
+
+    /// What the connection shares with the others of its worker.
+    pub(crate) fn worker(&self) -> &Rc<WorkerState> {
+        &self.state.worker
+    }
+
+    /// Counts the connection as one of its client, and limits its rate.
+    pub(crate) fn set_quota(&mut self, permit: Option<ClientPermit>) {
+        self.state.rates = self.state.worker.shared.rate_limiters(permit.as_ref());
+        self.state.permit = permit;
     }
 
     /// The listener that the connection came by; none for one that this process has opened.
     pub fn listener(&self) -> Option<&ListenerIdentity> {
-        self.listener.as_deref()
+        self.state.listener.as_deref()
     }
 
     /// Whether the limits of clients hold.
@@ -162,45 +172,45 @@ impl Connection {
 
     /// Input that has been received and not consumed yet.
     pub fn input(&self) -> &[u8] {
-        self.input.bytes()
+        self.state.input.bytes()
     }
 
     /// Removes the first `count` bytes of the input. Panics if there are fewer.
     pub fn consume(&mut self, count: usize) {
-        self.input.consume(count);
+        self.state.input.consume(count);
     }
 
     /// What is owed to the peer. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.link.outbox
+        &mut self.state.outbox
     }
 
     /// The input to read and the outbox to answer into, both at once.
     pub fn parts(&mut self) -> (&[u8], &mut Outbox) {
-        (self.input.bytes(), &mut self.link.outbox)
+        (self.state.input.bytes(), &mut self.state.outbox)
     }
 
     /// The phase of the worker. From [`ShutdownPhase::Retiring`] on this connection should end with
     /// its answer.
     pub fn phase(&self) -> ShutdownPhase {
-        self.worker.connections.phase()
+        self.state.worker.connections.phase()
     }
 
     /// The phase of the whole server: still `Running` where only the workers of an earlier
     /// configuration retire. Takes a lock that all workers share.
     pub fn server_phase(&self) -> ShutdownPhase {
-        self.worker.shutdown.phase()
+        self.state.worker.shutdown.phase()
     }
 
     /// Gives all following waits for the peer together `span`, counted from the first one that is
     /// not over at once. [`flush`](Connection::flush) has deadlines of its own.
     pub fn start_deadline(&mut self, span: Duration) {
-        self.deadline.start(span);
+        self.state.wait.start(span);
     }
 
     /// Like [`start_deadline`](Connection::start_deadline) with the time a connection may be idle.
     pub fn start_idle_deadline(&mut self) {
-        self.deadline.start(self.worker.limits.idle_timeout);
+        self.state.wait.start(self.state.worker.limits.idle_timeout);
     }
 
     /// Reads once: what is there, or what comes first. Cancel safe.
@@ -211,33 +221,31 @@ impl Connection {
         &mut self,
         while_draining: WhileDraining,
     ) -> Result<ReadOutcome, ConnectionError> {
-        if self.input.bytes().len() >= self.worker.limits.input_bytes_max {
+        let state = &mut *self.state;
+        let (input, worker) = (&mut state.input, &*state.worker);
+        if input.bytes().len() >= worker.limits.input_bytes_max {
             return Err(ConnectionError::InputFull);
         }
-        let (link, input, spare) = (&self.link, &mut self.input, &self.worker.spare_input);
         // A connection that waits has no buffer: it is the worker's until there is something to
         // read.
         let mut last_read = LastRead::AtOnce;
         let read = poll_fn(|task| {
-            let polled = link.transport.poll_read(task, input.room(spare));
+            let polled = state
+                .transport
+                .poll_read(task, input.room(&worker.spare_input));
             if polled.is_pending() {
                 last_read = LastRead::Waited;
-                input.lend_to(spare);
+                input.lend_to(&worker.spare_input);
             }
             polled
         });
-        let wait = BoundedWait {
-            deadline: &mut self.deadline,
-            connections: &self.worker.connections,
-            while_draining,
-            activity: self.activity,
-        };
-        let read = wait.until(read).await;
-        self.last_read = last_read;
+        let wait = &mut state.wait;
+        let read = wait.until(&worker.connections, while_draining, read).await;
+        state.last_read = last_read;
         match read? {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
-                self.activity = PeerActivity::Received;
+                wait.activity = PeerActivity::Received;
                 Ok(ReadOutcome::Bytes)
             }
             Err(error) => Err(read_error(error)),
@@ -246,13 +254,13 @@ impl Connection {
 
     /// Whether the last [`fill`](Connection::fill) waited.
     pub fn last_read(&self) -> LastRead {
-        self.last_read
+        self.state.last_read
     }
 
     /// A handle by which any thread wakes this connection from
     /// [`wait_for_wake`](Connection::wait_for_wake).
     pub fn wake_handle(&mut self) -> WakeHandle {
-        self.wake.get_or_insert_default().clone()
+        self.state.wake.get_or_insert_default().clone()
     }
 
     /// Waits until the connection is woken by its [`WakeHandle`]; returns at once if that was
@@ -267,14 +275,12 @@ impl Connection {
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
         let wake = self.wake_handle();
-        let work = pin!(unless_closed(&self.link.transport, wake.woken()));
-        let wait = BoundedWait {
-            deadline: &mut self.deadline,
-            connections: &self.worker.connections,
-            while_draining,
-            activity: self.activity,
-        };
-        wait.until(work).await?
+        let work = pin!(unless_closed(&self.state.transport, wake.woken()));
+        let connections = &self.state.worker.connections;
+        self.state
+            .wait
+            .until(connections, while_draining, work)
+            .await?
     }
 
     /// Waits for `work` that the peer has asked for, unless the peer closes its side meanwhile. A
@@ -287,7 +293,7 @@ impl Connection {
         &self,
         work: F,
     ) -> Result<F::Output, ConnectionError> {
-        let mut work = pin!(unless_closed(&self.link.transport, work));
+        let mut work = pin!(unless_closed(&self.state.transport, work));
         poll_fn(|task| match work.as_mut().poll(task) {
             Poll::Pending if self.phase() >= ShutdownPhase::Now => {
                 Poll::Ready(Err(ConnectionError::Stopped))
@@ -300,24 +306,27 @@ impl Connection {
     /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
     /// for those who debug. A few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
-        let (worker, link) = (&*self.worker, &*self.link);
+        let (worker, state) = (&*self.state.worker, &*self.state);
         let means = (&worker.kernel, &worker.policy);
-        link.transport
-            .forecast(&link.sender, &link.outbox, means, longer)
+        state
+            .transport
+            .forecast(&state.sender, &state.outbox, means, longer)
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
     /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
     /// destroy the last answer on its way.
     pub async fn close(mut self) {
-        if self.link.transport.shutdown().is_err() {
+        if self.state.transport.shutdown().is_err() {
             return;
         }
-        self.deadline.start(self.worker.limits.linger_timeout);
-        let mut left = self.worker.limits.linger_bytes_max;
+        self.state
+            .wait
+            .start(self.state.worker.limits.linger_timeout);
+        let mut left = self.state.worker.limits.linger_bytes_max;
         loop {
-            left = left.saturating_sub(self.input.bytes().len());
-            self.input.clear();
+            left = left.saturating_sub(self.state.input.bytes().len());
+            self.state.input.clear();
             if left == 0 {
                 return;
             }
@@ -331,7 +340,7 @@ impl Connection {
     /// Resets the connection: the peer must not take what it got for complete.
     pub fn abort(self) {
         // Where even this fails the connection is gone already.
-        let _ = self.link.transport.set_reset();
+        let _ = self.state.transport.set_reset();
     }
 }
 
@@ -361,7 +370,7 @@ async fn unless_closed<F: Future>(
     .await
 }
 
-pub(crate) fn read_error(error: io::Error) -> ConnectionError {
+fn read_error(error: io::Error) -> ConnectionError {
     match error.kind() {
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::BrokenPipe

@@ -1,5 +1,7 @@
-//! Receiving a body of known length into a file, without passing user space where the kernel can.
+//! Receiving what has a known length: a frame into a buffer of its own, a body into a file, without
+//! passing user space where the kernel can.
 
+use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -7,13 +9,47 @@ use underpass::Fault;
 use underpass::drive::tokio::FileReceiver;
 use underpass::tcp::{Outstanding, Reached};
 
-use crate::connection::Connection;
-use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
+use crate::connection::input::FrameBuffer;
+use crate::connection::wait::{PeerActivity, WhileDraining};
+use crate::connection::worker_state::WorkerState;
+use crate::connection::{Connection, read_error};
 use crate::error::ConnectionError;
-use crate::limits::ConnectionLimits;
 use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
 
 impl Connection {
+    /// Receives the rest of a frame: what is in the input first, the others directly. The deadline
+    /// is the one that [`start_deadline`](Connection::start_deadline) has set. Cancel safe: `frame`
+    /// keeps what has arrived, and another call goes on.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Stopped`, `PeerGone` (also where the peer ends its side before the frame is
+    /// complete), `Read`.
+    pub async fn receive_frame(
+        &mut self,
+        frame: &mut FrameBuffer,
+        while_draining: WhileDraining,
+    ) -> Result<(), ConnectionError> {
+        let taken = frame.take(self.state.input.bytes());
+        self.state.input.consume(taken);
+        while frame.missing() > 0 {
+            let transport = &self.state.transport;
+            let read = poll_fn(|task| transport.poll_read(task, frame.room()));
+            let connections = &self.state.worker.connections;
+            match self
+                .state
+                .wait
+                .until(connections, while_draining, read)
+                .await?
+            {
+                Ok(0) => return Err(ConnectionError::PeerGone),
+                Ok(_) => self.state.wait.activity = PeerActivity::Received,
+                Err(error) => return Err(read_error(error)),
+            }
+            frame.leave_rest(&mut self.state.input);
+        }
+        Ok(())
+    }
+
     /// A receiver of a body of `length` bytes into `file`, from `offset` on. What of the body is in
     /// the input already is written to the file at once and consumed.
     ///
@@ -25,12 +61,12 @@ impl Connection {
         offset: u64,
         length: u64,
     ) -> Result<FileReceiver<F>, ConnectionError> {
-        let input = self.input.bytes();
+        let input = self.state.input.bytes();
         let receiver = FileReceiver::after(input, file, offset, length);
         let receiver = receiver.map_err(ConnectionError::Move)?;
         // No more than the input has, which is memory.
         let consumed = usize::try_from(receiver.account().bytes()).unwrap_or(input.len());
-        self.input.consume(consumed);
+        self.state.input.consume(consumed);
         Ok(receiver)
     }
 
@@ -47,23 +83,21 @@ impl Connection {
         body: &mut FileReceiver<F>,
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
-        let (worker, transport) = (&*self.worker, &self.link.transport);
-        let mut rate = InboundRate::new(&worker.limits);
+        let (worker, transport) = (&*self.state.worker, &self.state.transport);
+        let mut rate = InboundRate::new(worker);
         while body.left() > 0 {
             let before = body.left();
             let span = rate.until_due();
-            self.deadline.start(span);
-            let wait = BoundedWait {
-                deadline: &mut self.deadline,
-                connections: &worker.connections,
-                while_draining,
-                activity: self.activity,
-            };
+            self.state.wait.start(span);
             let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
-            let turned = wait.until(turn).await;
+            let turned = self
+                .state
+                .wait
+                .until(&worker.connections, while_draining, turn)
+                .await;
             let received = before - body.left();
             if received > 0 {
-                self.activity = PeerActivity::Received;
+                self.state.wait.activity = PeerActivity::Received;
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,
@@ -86,12 +120,12 @@ struct InboundRate {
 }
 
 impl InboundRate {
-    fn new(limits: &ConnectionLimits) -> InboundRate {
+    fn new(worker: &WorkerState) -> InboundRate {
         let monitor = |min_rate| MinRateMonitor::new(min_rate, Instant::now());
         InboundRate {
-            stall_timeout: limits.stall_timeout,
+            stall_timeout: worker.limits.stall_timeout,
             stalled: Duration::ZERO,
-            monitor: limits.min_rate().map(monitor),
+            monitor: worker.min_rate.map(monitor),
             received: 0,
         }
     }

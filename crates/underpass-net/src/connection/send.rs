@@ -1,26 +1,24 @@
 //! Sending what the outbox of a connection owes: turns, within rates.
 
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use underpass::drive::tokio::Turn;
-use underpass::{Fault, tcp};
+use underpass::{Fault, Piece, tcp};
 
-use crate::connection::transport::Transport;
-use crate::connection::wait::{BoundedWait, WhileDraining};
+use crate::connection::Connection;
+use crate::connection::socket::Transport;
+use crate::connection::wait::WhileDraining;
 use crate::connection::worker_state::WorkerState;
-use crate::connection::{Connection, Link};
 use crate::error::ConnectionError;
-use crate::limits::{ConnectionLimits, RESERVATION_TIMEOUT};
-use crate::listen::config::ListenerAccess;
-use crate::listen::identity::ListenerIdentity;
-use crate::quota::client_table::ClientPermit;
+use crate::limits::RESERVATION_TIMEOUT;
 use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
-use crate::quota::rate_limiter::{RateLimiters, Reservation};
-use crate::shutdown::phase::ShutdownPhase;
+use crate::quota::rate_limiter::Reservation;
+use crate::shutdown::ShutdownPhase;
 
 impl Connection {
     /// Sends everything that the outbox owes, in turns, and lets other connections go on between
@@ -31,11 +29,23 @@ impl Connection {
     /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was
     /// owed, and the connection is of no further use.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
-        let worker = Rc::clone(&self.worker);
+        let is_small = |piece: &Piece| !matches!(piece, Piece::Range(_));
+        if self.state.rates.is_none() && self.state.outbox.pieces().all(is_small) {
+            let at_once = poll_fn(|task| Poll::Ready(pin!(self.flush_owed()).poll(task)));
+            if let Poll::Ready(flushed) = at_once.await {
+                return flushed;
+            }
+        }
+        // Boxed: only what has to wait needs room, and most connections wait for a request.
+        Box::pin(self.flush_owed()).await
+    }
+
+    async fn flush_owed(&mut self) -> Result<(), ConnectionError> {
+        let worker = Rc::clone(&self.state.worker);
         let _sending = ActiveSender::on(&worker);
-        self.min_rate_monitor = None;
+        self.state.min_rate_monitor = None;
         let mut reservation = Reservation::First;
-        while !self.link.outbox.is_empty() {
+        while !self.state.outbox.is_empty() {
             let reserved = self.await_reservation(reservation).await?;
             reservation = Reservation::Next;
             match self.turn(reserved).await? {
@@ -52,23 +62,24 @@ impl Connection {
         &mut self,
         reservation: Reservation,
     ) -> Result<Option<u64>, ConnectionError> {
-        let limiters = rate_limiters(self.listener.as_deref(), self.permit.as_ref(), &self.worker);
-        let Some(bytes) = limiters.reservation_bytes() else {
+        let Some(limiters) = &self.state.rates else {
             return Ok(None);
         };
+        let bytes = limiters.reservation_bytes();
         for (earlier, limiter) in limiters.each().enumerate() {
             let span = limiter.reserve(bytes, reservation);
             if span == Duration::ZERO {
                 continue;
             }
-            self.deadline.start(span);
-            let wait = BoundedWait {
-                deadline: &mut self.deadline,
-                connections: &self.worker.connections,
-                while_draining: WhileDraining::Continues,
-                activity: self.activity,
-            };
-            match wait.until(pending::<Infallible>()).await {
+            self.state.wait.start(span);
+            let connections = &self.state.worker.connections;
+            let turn = pending::<Infallible>();
+            match self
+                .state
+                .wait
+                .until(connections, WhileDraining::Continues, turn)
+                .await
+            {
                 Ok(never) => match never {},
                 Err(ConnectionError::TimedOut) => {}
                 Err(error) => {
@@ -77,7 +88,7 @@ impl Connection {
                     return Err(error);
                 }
             }
-            if let Some(monitor) = &mut self.min_rate_monitor {
+            if let Some(monitor) = &mut self.state.min_rate_monitor {
                 monitor.exclude(span);
             }
         }
@@ -87,47 +98,42 @@ impl Connection {
     /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a
     /// peer that takes nothing is refunded, and what it takes later is charged then.
     async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
-        let worker = &*self.worker;
-        let limiters = rate_limiters(self.listener.as_deref(), self.permit.as_ref(), worker);
-        let before = reserved.map(|_| self.link.outbox.sent_bytes());
+        let state = &mut *self.state;
+        let (worker, transport) = (&*state.worker, &state.transport);
+        let before = reserved.map(|_| state.outbox.sent_bytes());
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
-            let Link {
-                transport,
-                sender,
-                outbox,
-            } = &mut *self.link;
             let means = (&worker.kernel, &worker.policy);
-            let mut turn = pin!(transport.turn(sender, outbox, means, bytes_max));
+            let mut turn =
+                pin!(transport.turn(&mut state.sender, &mut state.outbox, means, bytes_max));
             let mut left = worker.limits.stall_timeout;
             loop {
-                let span = until_rate_check(&worker.limits, self.min_rate_monitor.as_ref());
+                let span = until_rate_check(worker, state.min_rate_monitor.as_deref());
                 let span = span.min(left);
                 let span = reserved.map_or(span, |_| span.min(RESERVATION_TIMEOUT));
-                self.deadline.start(span);
-                let wait = BoundedWait {
-                    deadline: &mut self.deadline,
-                    connections: &worker.connections,
-                    while_draining: WhileDraining::Continues,
-                    activity: self.activity,
-                };
-                match wait.until(turn.as_mut()).await {
+                state.wait.start(span);
+                let (connections, turn) = (&worker.connections, turn.as_mut());
+                match state
+                    .wait
+                    .until(connections, WhileDraining::Continues, turn)
+                    .await
+                {
                     Err(ConnectionError::TimedOut) if span < left => {}
                     outcome => break outcome,
                 }
                 left -= span;
-                if let Some(reserved) = reserved.take() {
+                if let (Some(reserved), Some(limiters)) = (reserved.take(), &state.rates) {
                     limiters.settle(reserved, 0);
                 }
-                let monitor = &mut self.min_rate_monitor;
-                if let Err(error) = check_min_rate(&worker.limits, transport, monitor, span) {
+                let monitor = &mut state.min_rate_monitor;
+                if let Err(error) = check_min_rate(worker, transport, monitor, span) {
                     break Err(error);
                 }
             }
         };
-        if let Some(before) = before {
-            let sent = self.link.outbox.sent_bytes() - before;
+        if let (Some(before), Some(limiters)) = (before, &state.rates) {
+            let sent = state.outbox.sent_bytes() - before;
             limiters.settle(reserved.unwrap_or(0), sent);
         }
         turned?.map_err(move_error)
@@ -136,14 +142,9 @@ impl Connection {
     /// Long answers come here between two turns, which is also when their input buffer is not
     /// needed for a while.
     fn check_between_turns(&mut self) -> Result<(), ConnectionError> {
-        self.input.release();
-        let (limits, transport) = (&self.worker.limits, &self.link.transport);
-        check_min_rate(
-            limits,
-            transport,
-            &mut self.min_rate_monitor,
-            Duration::ZERO,
-        )?;
+        self.state.input.release();
+        let (transport, monitor) = (&self.state.transport, &mut self.state.min_rate_monitor);
+        check_min_rate(&self.state.worker, transport, monitor, Duration::ZERO)?;
         match self.phase() {
             ShutdownPhase::Now => Err(ConnectionError::Stopped),
             ShutdownPhase::Running | ShutdownPhase::Retiring | ShutdownPhase::Draining => Ok(()),
@@ -167,24 +168,9 @@ impl Drop for ActiveSender<'_> {
     }
 }
 
-/// The rates that a connection shares with others.
-fn rate_limiters<'l>(
-    listener: Option<&ListenerIdentity>,
-    permit: Option<&'l ClientPermit>,
-    worker: &'l WorkerState,
-) -> RateLimiters<'l> {
-    match listener.map(ListenerIdentity::access) {
-        Some(ListenerAccess::Clients) => {
-            let client = permit.and_then(ClientPermit::rate_limiter);
-            RateLimiters([client, worker.shared.rate_limiter.as_ref()])
-        }
-        Some(ListenerAccess::Operators { .. }) | None => RateLimiters([None, None]),
-    }
-}
-
 /// How long until the rate of a peer is checked; for ever where it needn't be.
-fn until_rate_check(limits: &ConnectionLimits, monitor: Option<&MinRateMonitor>) -> Duration {
-    match (limits.min_rate(), monitor) {
+fn until_rate_check(worker: &WorkerState, monitor: Option<&MinRateMonitor>) -> Duration {
+    match (worker.min_rate, monitor) {
         (None, _) => Duration::MAX,
         (Some(min_rate), None) => min_rate.window,
         (Some(_), Some(monitor)) => monitor.until_due(Instant::now()),
@@ -194,17 +180,17 @@ fn until_rate_check(limits: &ConnectionLimits, monitor: Option<&MinRateMonitor>)
 /// Checks at the end of a window whether a peer takes the minimum rate. Of an answer that has not
 /// been checked yet, `passed` is known to have passed.
 fn check_min_rate(
-    limits: &ConnectionLimits,
+    worker: &WorkerState,
     transport: &Transport,
-    monitor: &mut Option<MinRateMonitor>,
+    monitor: &mut Option<Box<MinRateMonitor>>,
     passed: Duration,
 ) -> Result<(), ConnectionError> {
-    let Some(min_rate) = limits.min_rate() else {
+    let Some(min_rate) = worker.min_rate else {
         return Ok(());
     };
     let now = Instant::now();
     let began = now.checked_sub(passed).unwrap_or(now);
-    let monitor = monitor.get_or_insert_with(|| MinRateMonitor::new(min_rate, began));
+    let monitor = monitor.get_or_insert_with(|| Box::new(MinRateMonitor::new(min_rate, began)));
     if monitor.until_due(now) > Duration::ZERO {
         return Ok(());
     }

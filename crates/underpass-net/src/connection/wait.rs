@@ -1,14 +1,23 @@
 //! Waits that end: by what they wait for, by the deadline, or because the server stops.
+//!
+//! A request that is answered at once must not pay for a timer. So starting a deadline only stores
+//! its span; the clock is read when a wait is pending for the first time; and the runtime's timer
+//! is moved only if the new deadline lies *before* the one it is armed for. If it lies after it,
+//! the timer fires early once and is armed again.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::connection::deadline::Deadline;
-use crate::connection::set::ConnectionSet;
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
+
+use crate::connection::worker_state::ConnectionSet;
 use crate::error::ConnectionError;
 use crate::limits::FIRST_REQUEST_TIMEOUT;
-use crate::shutdown::phase::ShutdownPhase;
+use crate::shutdown::ShutdownPhase;
 
 /// Whether a wait goes on while the server drains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,51 +35,100 @@ pub(crate) enum PeerActivity {
     Received,
 }
 
-/// What bounds a wait.
-pub(crate) struct BoundedWait<'s> {
-    pub(crate) deadline: &'s mut Deadline,
-    pub(crate) connections: &'s ConnectionSet,
-    pub(crate) while_draining: WhileDraining,
+/// What bounds the waits of a connection.
+pub(crate) struct BoundedWait {
+    span: Duration,
+    due: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
     pub(crate) activity: PeerActivity,
 }
 
-impl BoundedWait<'_> {
+impl BoundedWait {
+    pub(crate) fn new(span: Duration, activity: PeerActivity) -> BoundedWait {
+        BoundedWait {
+            span,
+            due: None,
+            timer: None,
+            activity,
+        }
+    }
+
+    /// Restarts the deadline: `span` counts from the next wait on.
+    pub(crate) fn start(&mut self, span: Duration) {
+        self.span = span;
+        self.due = None;
+    }
+
     /// Waits for `work`. Neither clock nor timer is touched if it is ready at once.
-    pub(crate) async fn until<F: Future>(self, work: F) -> Result<F::Output, ConnectionError> {
+    pub(crate) async fn until<F: Future>(
+        &mut self,
+        connections: &ConnectionSet,
+        while_draining: WhileDraining,
+        work: F,
+    ) -> Result<F::Output, ConnectionError> {
         let mut work = pin!(work);
         poll_fn(|task| {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
-            match self.end() {
-                WaitEnd::Now => return Poll::Ready(Err(ConnectionError::Stopped)),
-                WaitEnd::Soon => self.deadline.cut(FIRST_REQUEST_TIMEOUT),
-                WaitEnd::None => {}
+            match (connections.phase(), while_draining, self.activity) {
+                (ShutdownPhase::Now, ..)
+                | (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => {
+                    return Poll::Ready(Err(ConnectionError::Stopped));
+                }
+                // It may have connected, and even sent its request, before the stop.
+                (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
+                    self.cut(FIRST_REQUEST_TIMEOUT);
+                }
+                _ => {}
             }
-            self.deadline
-                .poll(task)
+            self.poll_deadline(task)
                 .map(|()| Err(ConnectionError::TimedOut))
         })
         .await
     }
 
-    fn end(&self) -> WaitEnd {
-        let (phase, while_draining) = (self.connections.phase(), self.while_draining);
-        match (phase, while_draining, self.activity) {
-            (ShutdownPhase::Now, ..) => WaitEnd::Now,
-            (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => WaitEnd::Now,
-            // It may have connected, and even sent its request, before the stop.
-            (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
-                WaitEnd::Soon
-            }
-            _ => WaitEnd::None,
+    /// Limits the remaining time to `span` from now.
+    fn cut(&mut self, span: Duration) {
+        let now = Instant::now();
+        let due = self.due.unwrap_or_else(|| now + self.span);
+        self.due = Some(due.min(now + span));
+    }
+
+    /// Ready when the deadline has passed.
+    fn poll_deadline(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        let span = self.span;
+        let due = *self.due.get_or_insert_with(|| Instant::now() + span);
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if due < timer.deadline() {
+            timer.as_mut().reset(due);
         }
+        while timer.as_mut().poll(task).is_ready() {
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+        Poll::Pending
     }
 }
 
-/// How a wait ends because the server does.
-enum WaitEnd {
-    None,
-    Soon,
-    Now,
+/// Wakes one connection from any thread: an append wakes the long polls that wait for it. Clones
+/// wake the same connection. It may outlive the connection; waking it then does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct WakeHandle(Arc<Notify>);
+
+impl WakeHandle {
+    /// Wakes the connection where it waits, or lets its next wait end at once. Several calls before
+    /// the connection looks are one wake-up. Does not block.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for a wake-up, and takes it. Cancel safe.
+    pub(crate) async fn woken(&self) {
+        self.0.notified().await;
+    }
 }

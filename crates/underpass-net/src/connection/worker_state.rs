@@ -1,22 +1,36 @@
-//! The state that all connections of a worker share.
+//! The state that all connections of a worker share, and the set of these connections.
+//!
+//! A connection looks at the phase whenever it is polled anyway: one load, nothing to register and
+//! nothing to wake on the path of a request. When the phase changes, every connection is woken
+//! once, so that those that wait see it.
+//!
+//! Connections are counted in groups, each with a maximum of its own: group 0 has the connections
+//! of clients, the others those of administrative listeners.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
 
+use tokio::sync::Notify;
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
-use crate::connection::set::ConnectionSet;
 use crate::limits::{ConnectionLimits, ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN};
 use crate::log_throttle::LogThrottle;
-use crate::quota::shared::SharedQuotas;
-use crate::shutdown::switch::Shutdown;
+use crate::quota::SharedQuotas;
+use crate::quota::min_rate::MinRate;
+use crate::shutdown::{Shutdown, ShutdownPhase};
 
 /// What every connection of a worker uses and none owns.
 pub(crate) struct WorkerState {
     pub(crate) limits: ConnectionLimits,
-    pub(crate) connections: Rc<ConnectionSet>,
+    /// The minimum rate of `limits`.
+    pub(crate) min_rate: Option<MinRate>,
+    pub(crate) connections: ConnectionSet,
     pub(crate) kernel: Kernel,
     pub(crate) policy: Policy,
     /// How many connections are being sent something.
@@ -31,6 +45,32 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
+    /// The state of a worker without connections. Asks the kernel what it can do, in a few calls.
+    pub(crate) fn new(
+        limits: ConnectionLimits,
+        policy: Policy,
+        connections: ConnectionSet,
+        shared: Arc<SharedQuotas>,
+        shutdown: Shutdown,
+    ) -> WorkerState {
+        let min_rate = MinRate {
+            bytes_per_second: limits.rate_min,
+            window: limits.rate_min_window,
+        };
+        WorkerState {
+            min_rate: (limits.rate_min > 0).then_some(min_rate),
+            limits,
+            connections,
+            kernel: Kernel::probe(),
+            policy,
+            sending: Cell::new(0),
+            spare_input: RefCell::default(),
+            shared,
+            shutdown,
+            rejections: LogThrottle::default(),
+        }
+    }
+
     /// What a connection may send in one turn: a fair share of the round.
     pub(crate) fn turn_bytes(&self) -> u64 {
         let sending = self.sending.get().max(1);
@@ -39,5 +79,148 @@ impl WorkerState {
             false => (ROUND_BYTES, TURN_BYTES_MIN),
         };
         (round / sending as u64).clamp(least, TURN_BYTES_MAX)
+    }
+}
+
+pub(crate) struct ConnectionSet {
+    phase: Cell<ShutdownPhase>,
+    next: Cell<u64>,
+    /// Of the connections' tasks; none's before it has been polled.
+    wakers: RefCell<HashMap<u64, Waker>>,
+    groups: Vec<ConnectionGroup>,
+    /// Notified whenever a connection ends. Only the worker's own loop waits for it.
+    ended: Notify,
+}
+
+struct ConnectionGroup {
+    count: Cell<usize>,
+    max: usize,
+}
+
+/// Keeps a connection in the set of its worker. Dropping it removes the connection.
+pub(crate) struct ConnectionGuard {
+    worker: Rc<WorkerState>,
+    number: u64,
+    group: usize,
+}
+
+/// The group of clients' connections.
+pub(crate) const CLIENTS: usize = 0;
+
+impl ConnectionSet {
+    /// An empty set; `maxima` are those of the groups.
+    pub(crate) fn new(maxima: impl IntoIterator<Item = usize>) -> ConnectionSet {
+        let group = |max| ConnectionGroup {
+            count: Cell::new(0),
+            max,
+        };
+        ConnectionSet {
+            phase: Cell::new(ShutdownPhase::Running),
+            next: Cell::new(0),
+            wakers: RefCell::default(),
+            groups: maxima.into_iter().map(group).collect(),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> ShutdownPhase {
+        self.phase.get()
+    }
+
+    /// How many there are, of all groups.
+    pub(crate) fn len(&self) -> usize {
+        self.wakers.borrow().len()
+    }
+
+    /// Whether a group may have one more.
+    pub(crate) fn has_room(&self, group: usize) -> bool {
+        let group = &self.groups[group];
+        group.count.get() < group.max
+    }
+
+    /// Whether every group may have one more.
+    pub(crate) fn all_have_room(&self) -> bool {
+        (0..self.groups.len()).all(|group| self.has_room(group))
+    }
+
+    /// Sets the phase and wakes all connections.
+    pub(crate) fn advance(&self, phase: ShutdownPhase) {
+        self.phase.set(phase);
+        self.wakers.borrow().values().for_each(Waker::wake_by_ref);
+    }
+
+    /// Waits until a connection ends, or returns at once if one ended since the last wait.
+    pub(crate) async fn one_ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Waits until a group has room.
+    pub(crate) async fn room(&self, group: usize) {
+        self.until(|| self.has_room(group)).await;
+    }
+
+    /// Waits until there are no connections in a group.
+    pub(crate) async fn none_in(&self, group: usize) {
+        self.until(|| self.groups[group].count.get() == 0).await;
+    }
+
+    /// Waits until there are no connections at all.
+    pub(crate) async fn none(&self) {
+        self.until(|| self.len() == 0).await;
+    }
+
+    /// Looks again whenever the task wakes: another part of the worker's loop may have taken the
+    /// notification.
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        let mut ended = pin!(self.ended.notified());
+        poll_fn(|task| {
+            while !is_so() {
+                ready!(ended.as_mut().poll(task));
+                ended.set(self.ended.notified());
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl ConnectionGuard {
+    /// Adds a connection to the set of `worker`.
+    pub(crate) fn new(worker: Rc<WorkerState>, group: usize) -> ConnectionGuard {
+        let set = &worker.connections;
+        let number = set.next.replace(set.next.get() + 1);
+        set.wakers
+            .borrow_mut()
+            .insert(number, Waker::noop().clone());
+        let count = &set.groups[group].count;
+        count.set(count.get() + 1);
+        ConnectionGuard {
+            worker,
+            number,
+            group,
+        }
+    }
+
+    /// Has the calling task woken when the phase changes. Call it once, first thing in the
+    /// connection's task: what wakes that task wakes everything it awaits.
+    pub(crate) async fn register_waker(&self) {
+        poll_fn(|task| {
+            let wakers = &self.worker.connections.wakers;
+            wakers
+                .borrow_mut()
+                .insert(self.number, task.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        let set = &self.worker.connections;
+        set.wakers.borrow_mut().remove(&self.number);
+        let count = &set.groups[self.group].count;
+        count.set(count.get() - 1);
+        set.ended.notify_one();
     }
 }

@@ -13,9 +13,8 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
-use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::ListenAt;
-use crate::listen::listeners::{Listener, Listeners};
+use crate::listen::listeners::{ActivatedSocket, Listener, Listeners};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
 
 /// Listening sockets that were opened for this process before it started.
@@ -116,7 +115,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
         let message = peer_process.receive().map_err(failed)?;
         let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
         if text == END {
-            let listeners = Listeners::of(all);
+            let listeners = Listeners { all };
             return Ok((
                 Inherited {
                     activated,
@@ -142,7 +141,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
 
 /// Sockets of one address come one after another.
 fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
-    if let Some(last) = all.last_mut().filter(|last| last.at == at) {
+    if let Some(last) = all.last_mut().filter(|last| last.identity.at == at) {
         last.sockets.push(socket);
         return Ok(());
     }

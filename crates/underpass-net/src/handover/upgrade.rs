@@ -7,9 +7,8 @@ use std::process::{Child, Command, Stdio};
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::UPGRADE_TIMEOUT;
-use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::ListenAt;
-use crate::listen::listeners::Listeners;
+use crate::listen::listeners::{ActivatedSocket, Listeners};
 
 /// Starts `command` and returns when it accepts connections.
 ///
@@ -55,12 +54,15 @@ fn pass_sockets(
     listeners: &Listeners,
     activated: &[ActivatedSocket],
 ) -> io::Result<()> {
-    for place in listeners.all() {
-        if matches!(place.at, ListenAt::Systemd { .. }) {
+    for place in &listeners.all {
+        if matches!(place.identity.at, ListenAt::Systemd { .. }) {
             continue;
         }
         for socket in &place.sockets {
-            peer_process.send(&format!("{SOCKET}{}", place.at), Some(socket.as_fd()))?;
+            peer_process.send(
+                &format!("{SOCKET}{}", place.identity.at),
+                Some(socket.as_fd()),
+            )?;
         }
     }
     for one in activated {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
+use thiserror::Error;
 
 /// An address to listen on, as configured. It identifies the listener.
 ///
@@ -48,24 +49,14 @@ pub enum ListenAt {
 const SOCKET_MODE: u32 = 0o666;
 
 /// Text that is not an address to listen on.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "cannot listen on {text:?}: {why}; ADDR:PORT, unix:/path and systemd[:NAME] can be listened on"
+)]
 pub struct BadListenAt {
     text: String,
     why: &'static str,
 }
-
-impl fmt::Display for BadListenAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BadListenAt { text, why } = self;
-        write!(
-            f,
-            "cannot listen on {text:?}: {why}; ADDR:PORT, unix:/path and systemd[:NAME] can be \
-             listened on"
-        )
-    }
-}
-
-impl std::error::Error for BadListenAt {}
 
 impl FromStr for ListenAt {
     type Err = BadListenAt;
@@ -208,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_mode_is_not_told() {
+    fn a_usual_mode_is_not_printed() {
         assert_eq!(parse("unix:/a,mode=666"), parse("unix:/a"));
     }
 

@@ -1,6 +1,6 @@
-//! What a listener is configured to be.
+//! What a listener is configured to be, and which one a connection came by.
 
-use crate::listen::address::ListenAt;
+use crate::listen::address::{Address, ListenAt};
 
 /// A socket to listen on, and what is spoken on it. The address identifies the socket: a reload
 /// that names the same address keeps the socket with its queue, whatever stands beside the address.
@@ -36,5 +36,30 @@ impl<S> ListenerConfig<S> {
             service,
             access: ListenerAccess::Clients,
         }
+    }
+}
+
+/// A listener, as its connections know it.
+#[derive(Clone, Debug)]
+pub struct ListenerIdentity {
+    pub(crate) at: ListenAt,
+    pub(crate) address: Address,
+    pub(crate) access: ListenerAccess,
+}
+
+impl ListenerIdentity {
+    /// The address as it is configured: its name in the configuration.
+    pub fn at(&self) -> &ListenAt {
+        &self.at
+    }
+
+    /// The address that is listened on, with the port that the kernel chose if it was asked to.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Who connects there.
+    pub fn access(&self) -> ListenerAccess {
+        self.access
     }
 }

@@ -21,29 +21,33 @@ use rustix::net::{AddressFamily, getsockname};
 
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
-use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::{Address, ListenAt};
-use crate::listen::config::{ListenerAccess, ListenerConfig};
-use crate::listen::identity::ListenerIdentity;
+use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 use crate::listen::tcp::{self, Ipv4Mapped};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 
 /// The listeners of a server. A duplicate refers to the same sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    all: Vec<Listener>,
+    pub(crate) all: Vec<Listener>,
 }
 
 /// The sockets of one address.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(crate) at: ListenAt,
-    pub(crate) address: Address,
+    pub(crate) identity: ListenerIdentity,
     pub(crate) sockets: Vec<OwnedFd>,
     file: Option<Arc<SocketFile>>,
     /// Which entry of the configuration it is for.
     entry: usize,
-    access: ListenerAccess,
+}
+
+/// A socket from the service manager (sd_listen_fds(3)). It stays open as long as the server lives,
+/// so that a reload can use it again.
+#[derive(Debug)]
+pub(crate) struct ActivatedSocket {
+    pub(crate) name: String,
+    pub(crate) socket: OwnedFd,
 }
 
 /// A socket that one worker takes connections from.
@@ -57,8 +61,8 @@ pub(crate) struct AssignedSocket {
 impl Listeners {
     /// Opens listeners for `wanted`, with the sockets of `before` where they exist, and enough
     /// queues for `workers`. `before` does not change if it fails.
-    pub(crate) fn open(
-        wanted: &[ListenerConfig<()>],
+    pub(crate) fn open<S>(
+        wanted: &[ListenerConfig<S>],
         workers: usize,
         limits: &ConnectionLimits,
         before: &Listeners,
@@ -78,7 +82,7 @@ impl Listeners {
             let limits = limits_of(config.access, limits);
             for mut listener in open(config, &places, &limits, before, activated)? {
                 listener.entry = entry;
-                listener.access = config.access;
+                listener.identity.access = config.access;
                 all.push(listener);
             }
         }
@@ -86,28 +90,25 @@ impl Listeners {
             return Err(Error::NowhereToListen);
         }
         for listener in &all {
-            listener.apply_limits(&limits_of(listener.access, limits))?;
+            listener.apply_limits(&limits_of(listener.identity.access, limits))?;
         }
         // Last: a queue gets connections once it is open, and loses them when it is closed.
         for listener in &mut all {
-            let limits = limits_of(listener.access, limits);
-            listener.add_queues(workers, ipv4_mapped(&listener.at, &places), &limits)?;
+            let limits = limits_of(listener.identity.access, limits);
+            listener.add_queues(
+                workers,
+                ipv4_mapped(&listener.identity.at, &places),
+                &limits,
+            )?;
         }
         Ok(Listeners { all })
     }
 
-    /// The listeners that a predecessor has passed.
-    pub(crate) fn of(all: Vec<Listener>) -> Listeners {
-        Listeners { all }
-    }
-
-    pub(crate) fn all(&self) -> &[Listener] {
-        &self.all
-    }
-
     /// Whether `at` is listened on.
     pub(crate) fn contain(&self, at: &ListenAt) -> bool {
-        self.all.iter().any(|listener| is_same(&listener.at, at))
+        self.all
+            .iter()
+            .any(|listener| is_same(&listener.identity.at, at))
     }
 
     /// Where clients connect.
@@ -115,7 +116,7 @@ impl Listeners {
         self.all
             .iter()
             .filter(|listener| listener.is_for_clients())
-            .map(|listener| listener.address.clone())
+            .map(|listener| listener.identity.address.clone())
             .collect()
     }
 
@@ -127,7 +128,11 @@ impl Listeners {
             let sockets = &listener.sockets;
             for turn in 0..workers.max(sockets.len()) {
                 let socket = duplicate(&sockets[turn % sockets.len()])?;
-                shares[turn % workers].push(listener.assigned(socket));
+                shares[turn % workers].push(AssignedSocket {
+                    identity: listener.identity.clone(),
+                    entry: listener.entry,
+                    socket,
+                });
             }
         }
         Ok(shares)
@@ -161,8 +166,8 @@ impl Listeners {
 }
 
 /// The sockets of one entry: existing or new ones.
-fn open(
-    config: &ListenerConfig<()>,
+fn open<S>(
+    config: &ListenerConfig<S>,
     wanted: &[ListenAt],
     limits: &ConnectionLimits,
     before: &Listeners,
@@ -173,11 +178,13 @@ fn open(
         return activated_by(at, name.as_deref(), activated);
     }
     let is_kept = |listener: &&Listener| {
-        is_same(&listener.at, at) && shares(listener.access, config) && listener.is_reachable()
+        is_same(&listener.identity.at, at)
+            && shares(listener.identity.access, config)
+            && listener.is_reachable()
     };
     if let Some(listener) = before.all.iter().find(is_kept) {
         let mut listener = listener.duplicate()?;
-        listener.at = at.clone();
+        listener.identity.at = at.clone();
         return Ok(vec![listener]);
     }
     let listener = match at {
@@ -224,7 +231,7 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
 
 /// Whether a listener with the address of `config` is the same one: clients and operators each have
 /// a port that the kernel chooses.
-fn shares(access: ListenerAccess, config: &ListenerConfig<()>) -> bool {
+fn shares<S>(access: ListenerAccess, config: &ListenerConfig<S>) -> bool {
     match config.at {
         ListenAt::Tcp(address) if address.port() == 0 => access == config.access,
         _ => true,
@@ -264,13 +271,16 @@ impl Listener {
             what: at.to_string(),
             source,
         })?;
+        let access = ListenerAccess::Clients;
         Ok(Listener {
-            at,
-            address,
+            identity: ListenerIdentity {
+                at,
+                address,
+                access,
+            },
             sockets: vec![socket],
             file,
             entry: 0,
-            access: ListenerAccess::Clients,
         })
     }
 
@@ -280,33 +290,16 @@ impl Listener {
     }
 
     fn is_for_clients(&self) -> bool {
-        self.access == ListenerAccess::Clients
-    }
-
-    fn assigned(&self, socket: OwnedFd) -> AssignedSocket {
-        AssignedSocket {
-            identity: ListenerIdentity {
-                at: self.at.clone(),
-                address: self.address.clone(),
-                access: self.access,
-            },
-            entry: self.entry,
-            socket,
-        }
+        self.identity.access == ListenerAccess::Clients
     }
 
     fn duplicate(&self) -> Result<Listener, Error> {
+        let sockets = self.sockets.iter().map(duplicate);
         Ok(Listener {
-            at: self.at.clone(),
-            address: self.address.clone(),
-            sockets: self
-                .sockets
-                .iter()
-                .map(duplicate)
-                .collect::<Result<_, _>>()?,
+            identity: self.identity.clone(),
+            sockets: sockets.collect::<Result<_, _>>()?,
             file: self.file.clone(),
             entry: self.entry,
-            access: self.access,
         })
     }
 
@@ -319,7 +312,8 @@ impl Listener {
         ipv4_mapped: Ipv4Mapped,
         limits: &ConnectionLimits,
     ) -> Result<(), Error> {
-        let (ListenAt::Tcp(_), Address::Tcp(address)) = (&self.at, &self.address) else {
+        let (ListenAt::Tcp(_), Address::Tcp(address)) = (&self.identity.at, &self.identity.address)
+        else {
             return Ok(());
         };
         while self.sockets.len() < workers {
@@ -337,11 +331,11 @@ impl Listener {
         for socket in &self.sockets {
             let set = tcp::set_options(socket, limits);
             set.map_err(|source| Error::Inherited {
-                what: self.at.to_string(),
+                what: self.identity.at.to_string(),
                 source,
             })?;
         }
-        match &self.at {
+        match &self.identity.at {
             ListenAt::Unix { path, mode } => unix::set_mode(path, *mode),
             _ => Ok(()),
         }
@@ -430,8 +424,8 @@ mod tests {
         let nothing = Listeners::default();
         let before = both(&nothing);
         let addresses = |listeners: &Listeners| {
-            let all = listeners.all().iter();
-            all.map(|listener| listener.address.clone())
+            let all = listeners.all.iter();
+            all.map(|listener| listener.identity.address.clone())
                 .collect::<Vec<_>>()
         };
         assert_ne!(addresses(&before)[0], addresses(&before)[1]);

@@ -1,9 +1,7 @@
 //! What a server listens on: addresses, and the sockets that are opened for them.
 
-pub(crate) mod activated;
 pub(crate) mod address;
 pub(crate) mod config;
-pub(crate) mod identity;
 pub(crate) mod listeners;
 pub(crate) mod tcp;
 pub(crate) mod unix;

@@ -171,11 +171,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_is_told_with_its_abi() {
-        let told = |abi| Confinement::Holds { abi }.to_string();
-        assert!(told(1).contains("ABI 1") && !told(3).contains("connect"));
-        assert!(told(4).contains("connect") && !told(5).contains("signal"));
-        assert!(told(7).contains("signal"));
+    fn the_confinement_that_holds_is_named_with_its_abi() {
+        let reported = |abi| Confinement::Holds { abi }.to_string();
+        assert!(reported(1).contains("ABI 1") && !reported(3).contains("connect"));
+        assert!(reported(4).contains("connect") && !reported(5).contains("signal"));
+        assert!(reported(7).contains("signal"));
     }
 
     #[test]

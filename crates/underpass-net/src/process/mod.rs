@@ -2,8 +2,7 @@
 //! manager.
 
 pub(crate) mod confine;
-pub(crate) mod cores;
-pub(crate) mod descriptors;
 pub(crate) mod notify;
+pub(crate) mod resources;
 pub(crate) mod signals;
 pub(crate) mod user;

@@ -205,8 +205,8 @@ mod tests {
 
     #[test]
     fn who_does_not_exist_or_is_root_is_refused_by_name() {
-        let told = refused("nobody-of-that-name");
-        assert!(told.contains("nobody-of-that-name") && told.contains("no such user"));
+        let reported = refused("nobody-of-that-name");
+        assert!(reported.contains("nobody-of-that-name") && reported.contains("no such user"));
         assert!(refused("0").contains("root has all privileges"));
         assert!(refused("0:no-group-of-that-name").contains("no group"));
     }

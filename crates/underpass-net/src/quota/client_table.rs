@@ -110,8 +110,8 @@ impl ClientTable {
 
 impl ClientPermit {
     /// The rate limiter of the client, if its rate is limited.
-    pub(crate) fn rate_limiter(&self) -> Option<&RateLimiter> {
-        self.rate_limiter.as_deref()
+    pub(crate) fn rate_limiter(&self) -> Option<&Arc<RateLimiter>> {
+        self.rate_limiter.as_ref()
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let permit = |text: &str| table.permit(ip(text)).unwrap();
         let (one, two) = (permit("2001:db8:0:1::1"), permit("2001:db8:0:1:ffff::2"));
         let other = permit("2001:db8:0:2::1");
-        let address = |permit: &ClientPermit| std::ptr::from_ref(permit.rate_limiter().unwrap());
+        let address = |permit: &ClientPermit| Arc::as_ptr(permit.rate_limiter().unwrap());
         assert_eq!(address(&one), address(&two));
         assert_ne!(address(&one), address(&other));
     }

@@ -10,6 +10,7 @@
 //! ```
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,9 @@ pub(crate) enum Reservation {
     Next,
 }
 
-/// The limiters of a connection: its client's, and that of all connections.
-#[derive(Clone, Copy)]
-pub(crate) struct RateLimiters<'b>(pub(crate) [Option<&'b RateLimiter>; 2]);
+/// The limiters of a connection, at least one: its client's, and that of all connections. The
+/// client's comes first: while a connection waits for it, it has no reservation of the shared rate.
+pub(crate) struct RateLimiters(Box<[Arc<RateLimiter>]>);
 
 /// Unused time is lost after this long: idle seconds do not add up to a burst.
 const BURST: Duration = Duration::from_millis(100);
@@ -105,17 +106,21 @@ impl RateLimiter {
     }
 }
 
-impl<'b> RateLimiters<'b> {
-    /// The bytes of a reservation; none where no rate is limited. The smallest one of the limiters,
-    /// since more could not be sent.
-    pub(crate) fn reservation_bytes(&self) -> Option<u64> {
-        self.each().map(RateLimiter::reservation_bytes).min()
+impl RateLimiters {
+    /// The limiters that exist; none where no rate is limited.
+    pub(crate) fn of(limiters: [Option<&Arc<RateLimiter>>; 2]) -> Option<RateLimiters> {
+        let limiters: Box<[_]> = limiters.into_iter().flatten().map(Arc::clone).collect();
+        (!limiters.is_empty()).then_some(RateLimiters(limiters))
     }
 
-    /// The limiters that exist. The client's comes first: while a connection waits for it, it has
-    /// no reservation of the shared rate.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &'b RateLimiter> + use<'b> {
-        self.0.into_iter().flatten()
+    /// The bytes of a reservation: the smallest one of the limiters, since more could not be sent.
+    pub(crate) fn reservation_bytes(&self) -> u64 {
+        let each = self.each().map(RateLimiter::reservation_bytes);
+        each.min().unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = &RateLimiter> {
+        self.0.iter().map(Arc::as_ref)
     }
 
     /// Settles what a turn has sent.
@@ -197,9 +202,9 @@ mod tests {
 
     #[test]
     fn two_limiters_reserve_what_the_smaller_one_allows() {
-        let (client, all) = (limiter(1 << 20), limiter(300 << 20));
-        let limiters = RateLimiters([Some(&client), Some(&all)]);
-        let reserved_bytes = limiters.reservation_bytes().unwrap();
+        let (client, all) = (Arc::new(limiter(1 << 20)), Arc::new(limiter(300 << 20)));
+        let limiters = RateLimiters::of([Some(&client), Some(&all)]).unwrap();
+        let reserved_bytes = limiters.reservation_bytes();
         assert_eq!(reserved_bytes, (1 << 20) / RESERVATIONS_PER_SECOND);
         for limiter in limiters.each() {
             let _wait = limiter.reserve_at(SECOND, reserved_bytes, Reservation::First);
@@ -209,6 +214,6 @@ mod tests {
         limiters.settle(reserved_bytes, 0);
         assert_eq!(before.0 - reserved(&client), client.cost(reserved_bytes));
         assert_eq!(before.1 - reserved(&all), all.cost(reserved_bytes));
-        assert_eq!(RateLimiters([None, None]).reservation_bytes(), None);
+        assert!(RateLimiters::of([None, None]).is_none());
     }
 }

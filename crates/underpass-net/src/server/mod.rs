@@ -17,18 +17,15 @@ use crate::error::Error;
 use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
-use crate::listen::activated::ActivatedSocket;
 use crate::listen::address::Address;
-use crate::listen::config::ListenerConfig;
-use crate::listen::listeners::Listeners;
+use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
-use crate::process::descriptors;
-use crate::quota::shared::SharedQuotas;
+use crate::process::resources;
+use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
-use crate::shutdown::phase::ShutdownPhase;
-use crate::shutdown::switch::Shutdown;
-use crate::worker::generation::{ServerParts, prepare};
+use crate::shutdown::{Shutdown, ShutdownPhase};
 use crate::worker::protocol::Protocol;
+use crate::worker::{ServerParts, prepare};
 
 /// A running server. Dropping it stops all workers at once.
 pub struct Server<S> {
@@ -174,26 +171,29 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         config: &ServerConfig<P>,
         before: &Listeners,
     ) -> Result<(), Error> {
-        let workers = config.workers.max(1);
-        config.limits.check()?;
+        let (workers, limits) = (config.workers.max(1), &config.limits);
+        limits.check()?;
         lock(&self.threads).make_room()?;
-        let wanted: Vec<_> = config.listeners.iter().map(without_service).collect();
-        let limits = &config.limits;
-        let listeners = Listeners::open(&wanted, workers, limits, before, &self.activated)?;
+        let wanted = &config.listeners;
+        let listeners = Listeners::open(wanted, workers, limits, before, &self.activated)?;
         let limits = ConnectionLimits {
-            connections_max: descriptors::connections(limits).div_ceil(workers),
+            connections_max: resources::connections(limits).div_ceil(workers),
             ..limits.clone()
         };
         config.protocol.after_bind()?;
         let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits);
         let phase = watch::Sender::new(ShutdownPhase::Running);
         let parts = ServerParts {
-            limits: &limits,
-            shared: &shared,
-            shutdown: &self.shutdown,
-            phases: &phase.subscribe(),
+            config: ServerConfig {
+                workers,
+                limits,
+                ..config.clone()
+            },
+            shared: Arc::clone(&shared),
+            shutdown: self.shutdown.clone(),
+            phases: phase.subscribe(),
         };
-        let mut next = prepare(config, listeners.assign(workers)?, &parts)?;
+        let mut next = prepare(&parts, listeners.assign(workers)?)?;
         let mut threads = lock(&self.threads);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {
@@ -205,14 +205,6 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         *lock(&self.shared) = Some(shared);
         state.replace_generation(phase, listeners);
         Ok(())
-    }
-}
-
-fn without_service<S>(listener: &ListenerConfig<S>) -> ListenerConfig<()> {
-    ListenerConfig {
-        at: listener.at.clone(),
-        service: (),
-        access: listener.access,
     }
 }
 

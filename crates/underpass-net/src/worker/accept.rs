@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::connection::set::{CLIENTS, ConnectionSet};
-use crate::connection::socket::PlainSocket;
+use crate::connection::socket::Transport;
+use crate::connection::worker_state::{CLIENTS, ConnectionSet};
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
@@ -27,7 +27,7 @@ pub(crate) async fn accept<S>(
     listeners: &[WorkerListener<S>],
     connections: &ConnectionSet,
     is_over: impl Fn() -> bool,
-    mut take: impl FnMut(&WorkerListener<S>, PlainSocket, PeerAddress),
+    mut take: impl FnMut(&WorkerListener<S>, Transport, PeerAddress),
     full: impl Fn(),
 ) {
     let throttle = LogThrottle::default();
@@ -53,10 +53,7 @@ pub(crate) async fn accept<S>(
 }
 
 /// What a listener was asked for, and which one.
-type Accepted<'l, S> = (
-    &'l WorkerListener<S>,
-    io::Result<(PlainSocket, PeerAddress)>,
-);
+type Accepted<'l, S> = (&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>);
 
 /// The next connection of a listener whose group has room; none when a connection has ended while a
 /// group was full.
@@ -89,7 +86,7 @@ pub(crate) async fn take_rest<S>(
     listener: &WorkerListener<S>,
     connections: &ConnectionSet,
     limits: &ConnectionLimits,
-    mut take: impl FnMut(&WorkerListener<S>, PlainSocket, PeerAddress),
+    mut take: impl FnMut(&WorkerListener<S>, Transport, PeerAddress),
 ) {
     let throttle = LogThrottle::default();
     let backlog = usize::try_from(limits.backlog).unwrap_or(0);

@@ -1,38 +1,48 @@
 //! A listener as one worker has it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
-use crate::listen::config::ListenerAccess;
-use crate::listen::identity::ListenerIdentity;
-use crate::worker::acceptor::Acceptor;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use tokio::io::Interest;
 
-/// A listener on its way to the thread of a worker.
-pub(crate) struct PreparedListener<S> {
-    pub(crate) identity: ListenerIdentity,
-    pub(crate) service: S,
-    /// The group of connections that its connections are counted in.
-    pub(crate) group: usize,
-    pub(crate) socket: OwnedFd,
-}
+use crate::connection::socket::{Registered, Transport, register};
+use crate::connection::worker_state::CLIENTS;
+use crate::listen::address::PeerAddress;
+use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
+use crate::listen::listeners::AssignedSocket;
 
 /// A socket in a worker's event loop, and what its connections are served with.
 pub(crate) struct WorkerListener<S> {
     pub(crate) identity: Rc<ListenerIdentity>,
     pub(crate) service: S,
+    /// The group of connections that its connections are counted in.
     pub(crate) group: usize,
     pub(crate) acceptor: Acceptor,
 }
 
-impl<S> PreparedListener<S> {
-    /// Takes the socket into the runtime that this is called in.
-    pub(crate) fn open(self) -> io::Result<WorkerListener<S>> {
+impl<S: Clone> WorkerListener<S> {
+    /// Takes the socket of one of `listeners` into the runtime that this is called in.
+    pub(crate) fn open(
+        assigned: AssignedSocket,
+        listeners: &[ListenerConfig<S>],
+    ) -> io::Result<WorkerListener<S>> {
+        let is_apart = |listener: &&ListenerConfig<S>| listener.access != ListenerAccess::Clients;
+        let group = match assigned.identity.access {
+            ListenerAccess::Clients => CLIENTS,
+            ListenerAccess::Operators { .. } => {
+                let before = &listeners[..assigned.entry];
+                1 + before.iter().filter(is_apart).count()
+            }
+        };
         Ok(WorkerListener {
-            identity: Rc::new(self.identity),
-            service: self.service,
-            group: self.group,
-            acceptor: Acceptor::open(self.socket)?,
+            identity: Rc::new(assigned.identity),
+            service: listeners[assigned.entry].service.clone(),
+            group,
+            acceptor: Acceptor::open(assigned.socket)?,
         })
     }
 }
@@ -42,4 +52,60 @@ impl<S> WorkerListener<S> {
     pub(crate) fn stays_while_draining(&self) -> bool {
         matches!(self.identity.access, ListenerAccess::Operators { .. })
     }
+}
+
+/// How many connections one of `workers` may have in each group: of clients `connections_max`, and
+/// its share of each other listener.
+pub(crate) fn group_maxima<S>(
+    listeners: &[ListenerConfig<S>],
+    connections_max: usize,
+    workers: usize,
+) -> Vec<usize> {
+    let operators = listeners
+        .iter()
+        .filter_map(|listener| match listener.access {
+            ListenerAccess::Clients => None,
+            ListenerAccess::Operators { connections_max } => {
+                Some(connections_max.div_ceil(workers))
+            }
+        });
+    [connections_max].into_iter().chain(operators).collect()
+}
+
+/// A listening socket in a worker's event loop.
+pub(crate) struct Acceptor(Registered);
+
+impl Acceptor {
+    /// Takes a listening socket, which does not block, into the runtime that this is called in.
+    pub(crate) fn open(socket: OwnedFd) -> io::Result<Acceptor> {
+        register(&Rc::new(socket), Interest::READABLE).map(Acceptor)
+    }
+
+    pub(crate) fn poll_accept(
+        &self,
+        task: &mut Context<'_>,
+    ) -> Poll<io::Result<(Transport, PeerAddress)>> {
+        loop {
+            let mut readable = ready!(self.0.poll_read_ready(task))?;
+            if let Ok(accepted) = readable.try_io(|socket| accept(socket.get_ref())) {
+                return Poll::Ready(accepted);
+            }
+        }
+    }
+
+    /// The next connection, `WouldBlock` when there is none. Asks the kernel itself: an event loop
+    /// may not have heard of the last ones yet.
+    pub(crate) fn accept(&self) -> io::Result<(Transport, PeerAddress)> {
+        accept(self.0.get_ref())
+    }
+}
+
+fn accept(listener: &OwnedFd) -> io::Result<(Transport, PeerAddress)> {
+    let (socket, address) =
+        acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = match address.map(SocketAddr::try_from) {
+        Some(Ok(address)) => PeerAddress::Tcp(address),
+        _ => PeerAddress::Unix,
+    };
+    Ok((Transport::plain(socket), peer))
 }

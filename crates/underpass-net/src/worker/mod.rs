@@ -1,12 +1,9 @@
 //! Workers: threads that each accept and serve their own connections.
 
 pub(crate) mod accept;
-pub(crate) mod acceptor;
-pub(crate) mod generation;
 pub(crate) mod listener;
 pub(crate) mod protocol;
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -16,41 +13,91 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
-use underpass::{Kernel, Policy};
 
 use crate::admission::admit;
 use crate::connection::Connection;
-use crate::connection::set::{CLIENTS, ConnectionSet};
-use crate::connection::socket::PlainSocket;
-use crate::connection::worker_state::WorkerState;
+use crate::connection::socket::Transport;
+use crate::connection::worker_state::{CLIENTS, ConnectionGuard, ConnectionSet, WorkerState};
 use crate::error::Error;
 use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
 use crate::listen::address::PeerAddress;
-use crate::log_throttle::LogThrottle;
-use crate::quota::shared::SharedQuotas;
-use crate::shutdown::phase::{ShutdownPhase, reached};
-use crate::shutdown::switch::Shutdown;
+use crate::listen::listeners::AssignedSocket;
+use crate::quota::SharedQuotas;
+use crate::server::config::ServerConfig;
+use crate::shutdown::{Shutdown, ShutdownPhase, reached};
 use crate::worker::accept::{accept, take_rest};
-use crate::worker::listener::{PreparedListener, WorkerListener};
+use crate::worker::listener::{WorkerListener, group_maxima};
 use crate::worker::protocol::Protocol;
 
-/// A worker before it runs.
-pub(crate) struct PreparedWorker<P: Protocol> {
-    pub(crate) protocol: P,
-    pub(crate) listeners: Vec<PreparedListener<P::Service>>,
-    /// How many connections each group may have.
-    pub(crate) maxima: Vec<usize>,
-    pub(crate) policy: Policy,
-    pub(crate) limits: ConnectionLimits,
+/// What each worker of a generation gets from its server.
+#[derive(Clone)]
+pub(crate) struct ServerParts<P: Protocol> {
+    /// With the limits of one worker.
+    pub(crate) config: ServerConfig<P>,
     pub(crate) shared: Arc<SharedQuotas>,
     pub(crate) shutdown: Shutdown,
+    /// The phases of the generation.
     pub(crate) phases: watch::Receiver<ShutdownPhase>,
-    pub(crate) ready: mpsc::Sender<Result<(), Error>>,
-    pub(crate) started: mpsc::Receiver<()>,
+}
+
+/// Workers that were started together, with one configuration.
+#[derive(Debug)]
+pub(crate) struct Generation<S> {
+    pub(crate) threads: Vec<JoinHandle<S>>,
+    starts: Vec<mpsc::Sender<()>>,
+}
+
+/// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
+/// ready when this returns, and none takes any before [`Generation::go`].
+///
+/// # Errors
+/// [`Error::Worker`]; nothing is left running.
+pub(crate) fn prepare<P: Protocol>(
+    server: &ServerParts<P>,
+    shares: Vec<Vec<AssignedSocket>>,
+) -> Result<Generation<P::Summary>, Error> {
+    let (ready, prepared) = mpsc::channel();
+    let mut generation = Generation {
+        threads: Vec::with_capacity(shares.len()),
+        starts: Vec::with_capacity(shares.len()),
+    };
+    for (number, sockets) in shares.into_iter().enumerate() {
+        let (start, started) = mpsc::channel();
+        let worker = PreparedWorker {
+            server: server.clone(),
+            sockets,
+            ready: ready.clone(),
+            started,
+        };
+        generation.threads.push(worker.spawn(number)?);
+        generation.starts.push(start);
+    }
+    drop(ready);
+    for outcome in prepared {
+        outcome?;
+    }
+    Ok(generation)
+}
+
+impl<S> Generation<S> {
+    pub(crate) fn go(&mut self) {
+        for start in self.starts.drain(..) {
+            // A worker that is gone has panicked, which its thread reports.
+            let _ = start.send(());
+        }
+    }
+}
+
+/// A worker before it runs.
+struct PreparedWorker<P: Protocol> {
+    server: ServerParts<P>,
+    sockets: Vec<AssignedSocket>,
+    ready: mpsc::Sender<Result<(), Error>>,
+    started: mpsc::Receiver<()>,
 }
 
 impl<P: Protocol> PreparedWorker<P> {
-    pub(crate) fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
+    fn spawn(self, number: usize) -> Result<JoinHandle<P::Summary>, Error> {
         thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || self.run())
@@ -61,9 +108,15 @@ impl<P: Protocol> PreparedWorker<P> {
     }
 
     fn run(self) -> P::Summary {
-        let confined = self.protocol.confine();
-        let state = Rc::new(self.protocol.worker());
-        match confined.and_then(|()| runtime(self.listeners)) {
+        let ServerParts {
+            config,
+            shared,
+            shutdown,
+            phases,
+        } = self.server;
+        let confined = config.protocol.confine();
+        let state = Rc::new(config.protocol.worker());
+        match confined.and_then(|()| runtime(self.sockets, &config)) {
             Err(error) => {
                 let _ = self.ready.send(Err(error));
             }
@@ -72,19 +125,17 @@ impl<P: Protocol> PreparedWorker<P> {
                 drop(self.ready);
                 // An error is a generation that was given up before it began.
                 if self.started.recv().is_ok() {
-                    let worker = Rc::new(WorkerState {
-                        limits: self.limits,
-                        connections: Rc::new(ConnectionSet::new(self.maxima)),
-                        kernel: Kernel::probe(),
-                        policy: self.policy,
-                        sending: Cell::new(0),
-                        spare_input: RefCell::default(),
-                        shared: self.shared,
-                        shutdown: self.shutdown,
-                        rejections: LogThrottle::default(),
-                    });
-                    let work = work::<P>(listeners, Rc::clone(&state), worker, self.phases);
-                    runtime.block_on(work);
+                    let (limits, workers) = (config.limits, config.workers);
+                    let maxima = group_maxima(&config.listeners, limits.connections_max, workers);
+                    let connections = ConnectionSet::new(maxima);
+                    let worker =
+                        WorkerState::new(limits, config.policy, connections, shared, shutdown);
+                    runtime.block_on(work::<P>(
+                        listeners,
+                        Rc::clone(&state),
+                        Rc::new(worker),
+                        phases,
+                    ));
                 }
             }
         }
@@ -94,25 +145,26 @@ impl<P: Protocol> PreparedWorker<P> {
 
 type RuntimeAndListeners<S> = (LocalRuntime, Vec<WorkerListener<S>>);
 
-fn runtime<S>(listeners: Vec<PreparedListener<S>>) -> Result<RuntimeAndListeners<S>, Error> {
-    make_runtime(listeners).map_err(|source| Error::Worker {
+fn runtime<P: Protocol>(
+    sockets: Vec<AssignedSocket>,
+    config: &ServerConfig<P>,
+) -> Result<RuntimeAndListeners<P::Service>, Error> {
+    let make = || -> io::Result<_> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(READERS_MAX)
+            .build_local(LocalOptions::default())?;
+        let inside = runtime.enter();
+        let open = |socket| WorkerListener::open(socket, &config.listeners);
+        let listeners = sockets.into_iter().map(open).collect::<io::Result<_>>()?;
+        drop(inside);
+        Ok((runtime, listeners))
+    };
+    make().map_err(|source| Error::Worker {
         doing: "make a worker's runtime",
         source,
     })
-}
-
-fn make_runtime<S>(listeners: Vec<PreparedListener<S>>) -> io::Result<RuntimeAndListeners<S>> {
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(READERS_MAX)
-        .build_local(LocalOptions::default())?;
-    let listeners = {
-        let _inside = runtime.enter();
-        let opened = listeners.into_iter().map(PreparedListener::open);
-        opened.collect::<io::Result<_>>()?
-    };
-    Ok((runtime, listeners))
 }
 
 /// The main task of a worker: accepts connections until it is to end, then waits for the last ones.
@@ -123,13 +175,13 @@ async fn work<P: Protocol>(
     mut phases: watch::Receiver<ShutdownPhase>,
 ) {
     let (connections, limits) = (&worker.connections, &worker.limits);
-    let take = |listener: &WorkerListener<P::Service>, socket: PlainSocket, peer: PeerAddress| {
+    let take = |listener: &WorkerListener<P::Service>, transport: Transport, peer: PeerAddress| {
         let (worker, state) = (Rc::clone(&worker), Rc::clone(&state));
         let (identity, service) = (Rc::clone(&listener.identity), listener.service.clone());
-        let guard = Rc::clone(&worker.connections).insert(listener.group);
+        let guard = ConnectionGuard::new(Rc::clone(&worker), listener.group);
         spawn_local(async move {
-            guard.register_waker().await;
-            match admit(Connection::accepted(socket, peer, identity, worker)).await {
+            let connection = Connection::accepted(transport, peer, identity, worker, guard);
+            match admit(connection.await).await {
                 Ok(connection) => P::serve_connection(state, service, connection).await,
                 Err(why) => P::rejected(&state, why),
             }

@@ -168,7 +168,7 @@ fn long_polls_are_woken_by_another_thread() {
 }
 
 #[test]
-fn wake_ups_while_nobody_waits_are_one_and_end_the_next_wait() {
+fn wake_ups_without_a_waiter_are_one_and_end_the_next_wait() {
     let polls = LongPolls::start(Duration::from_millis(200));
     let mut socket = connect(&polls.server);
     socket.write_all(b"?").unwrap();
@@ -276,7 +276,7 @@ fn a_body_slower_than_the_minimum_rate_ends_its_connection() {
     stop(&server);
 }
 
-/// All that a Unix socket has to say.
+/// Everything that a Unix socket sends.
 fn said_at(path: &Path) -> String {
     let mut socket = UnixStream::connect(path).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
@@ -402,7 +402,7 @@ fn a_program_that_is_no_server_opens_connections_of_the_same_type() {
             }
             connection.close().await;
         }
-        // The port is bound but nobody listens; a network for documentation answers nobody.
+        // The port is bound without a listener; a network for documentation never answers.
         let bound = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let closed = Address::Tcp(bound.local_addr().unwrap());
         match connector.connect(&closed, HANG).await.err() {

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_none_is_told_as_it_came() {
+    fn a_line_that_is_none_is_reported_as_it_came() {
         let parts = |head: &'static [u8]| split_line(first_line(head));
         let whole = [Some(&b"GET"[..]), Some(b"/a"), Some(b"HTTP/1.1")];
         assert_eq!(parts(b"\r\n\r\nGET /a HTTP/1.1\r\nHost: b\r\n"), whole);

@@ -80,7 +80,7 @@ mod tests {
     use crate::options::ServerOptions;
 
     #[test]
-    fn all_mistakes_are_told_with_their_places() {
+    fn all_mistakes_are_reported_with_their_places() {
         let text = "lisen = '0.0.0.0:80'\nworkers = 0\n\n[[site]]\nroot = '/srv'\n\
                     names = ['a:80']\nsymlinks = 'some'\n\n[site.nonsense]\nx = 1\n\n\
                     [[site.cache]]\npaths = ['[']\ncontrol = 'a'\n";
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_and_the_rest_as_far_as_it_is_some() {
+    fn what_is_no_toml_is_reported_and_the_rest_as_far_as_it_is_some() {
         for (text, mistakes) in [
             ("listen = \nlisen = 1\n", 2),
             ("root = '''\nlisen = 1\n", 1),

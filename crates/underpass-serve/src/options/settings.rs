@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn each_mistake_names_its_setting_what_is_wrong_and_what_is_possible() {
-        let told = set(
+        let reported = set(
             "",
             &[
                 "conections.rate-max=5",
@@ -299,9 +299,9 @@ mod tests {
             "there is no site 3: numbers start at 1, and there are 0",
             "there is no site 0",
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(reported.contains(part), "{part}: {reported}");
         }
-        assert!(!told.contains("workers=6"), "{told}");
+        assert!(!reported.contains("workers=6"), "{reported}");
     }
 
     #[test]

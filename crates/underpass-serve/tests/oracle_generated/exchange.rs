@@ -69,9 +69,9 @@ impl Party {
         };
         let mut details = self.details(asked, &answer);
         details.insert("interim", interim.to_string());
-        let told = answer.field("connection") == Some("close");
-        details.insert("told", told.to_string());
-        let state = match (told, asked.delivery) {
+        let reported = answer.field("connection") == Some("close");
+        details.insert("announced", reported.to_string());
+        let state = match (reported, asked.delivery) {
             (true, _) => ending(client),
             (false, Delivery::Pipelined) => client.outcome(),
             (false, _) => {
@@ -133,7 +133,7 @@ impl Party {
     }
 }
 
-/// A connection that was said to end: whatever comes now is too much.
+/// A connection whose end was announced: no byte may follow.
 fn ending(client: &mut HttpClient) -> String {
     match client.rest().len() {
         0 => "closed".into(),
@@ -141,7 +141,7 @@ fn ending(client: &mut HttpClient) -> String {
     }
 }
 
-/// The parts of a multipart body, each with what it says of itself; nothing if it is malformed.
+/// The parts of a multipart body, each with its fields; nothing if it is malformed.
 fn parts(boundary: &str, body: &[u8]) -> Option<String> {
     let opening = format!("\r\n--{boundary}\r\n");
     let closing = format!("\r\n--{boundary}--\r\n");

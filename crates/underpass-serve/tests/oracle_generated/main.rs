@@ -121,20 +121,20 @@ fn nginx_does_what_it_does_and_another_one_is_found_out() {
 
 #[test]
 #[ignore = "needs nginx-light; run by cargo xtask test"]
-fn the_page_tells_every_difference_and_no_other() {
+fn the_page_lists_every_difference_and_no_other() {
     let page = include_str!("../../../../docs/serve.md");
     let (_, section) = page.split_once("\n## Beside nginx\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
-    let told = section.lines().filter(|line| line.starts_with("| "));
-    let told: Vec<_> = told.skip(1).collect();
+    let reported = section.lines().filter(|line| line.starts_with("| "));
+    let reported: Vec<_> = reported.skip(1).collect();
     let rows: Vec<_> = RULES
         .iter()
         .map(|rule| format!("| {} | {} |", rule.what, rule.why))
         .collect();
-    assert_eq!(told, rows, "{}", rows.join("\n"));
+    assert_eq!(reported, rows, "{}", rows.join("\n"));
 }
 
-/// So that nginx says of files what is said here.
+/// Makes nginx send the same fields of files as this server.
 const SAME: &str = "charset utf-8; default_type application/octet-stream;";
 
 fn site() -> Server {
@@ -199,7 +199,7 @@ impl Played {
                 asked.text.escape_ascii(),
                 theirs.verdict,
                 ours.verdict,
-                told(theirs, ours),
+                reported(theirs, ours),
             )),
         }
     }
@@ -224,7 +224,7 @@ impl Played {
     }
 }
 
-fn told(theirs: &Seen, ours: &Seen) -> String {
+fn reported(theirs: &Seen, ours: &Seen) -> String {
     let of = |seen: &Seen, name| seen.details.get(name).cloned().unwrap_or_default();
     differing(theirs, ours)
         .into_iter()

@@ -1,5 +1,5 @@
-//! Requests made up by dice: usual ones in unusual spellings, and each oddity with its name, by
-//! which the differences are told.
+//! Random requests: usual ones in unusual spellings. Each oddity has a name, which the rules about
+//! differences refer to.
 
 use underpass_testkit::SeededRandom;
 

@@ -13,7 +13,7 @@ pub(crate) struct Rule {
     pub(crate) why: &'static str,
     /// Oddities of a request that bring it about: all of one of these lists.
     pub(crate) asked: &'static [&'static [&'static str]],
-    /// What nginx makes of it and what is made of it here; `*` stands for anything.
+    /// The answers of nginx and of this server; `*` matches anything.
     pub(crate) verdicts: &'static [(&'static str, &'static str)],
     /// What may differ where the status is the same.
     pub(crate) details: &'static [&'static str],
@@ -58,7 +58,7 @@ pub(crate) const RULES: &[Rule] = &[
         why: "RFC 9110, section 15.5.6",
         asked: &[&["method not allowed"]],
         verdicts: &[("*", "405 open"), ("*", "405 closed")],
-        details: &["allow", "told"],
+        details: &["allow", "announced"],
     },
     Rule {
         what: "OPTIONS is answered, with 204 and `Allow`",
@@ -124,7 +124,7 @@ pub(crate) const RULES: &[Rule] = &[
         why: "nothing says that it has to end",
         asked: &[&["If-Match"], &["If-Unmodified-Since"]],
         verdicts: &[("412 closed", "412 open")],
-        details: &["told"],
+        details: &["announced"],
     },
     Rule {
         what: "a target with `https://` gets 421 where TLS is not spoken",
@@ -322,6 +322,6 @@ pub(crate) const RULES: &[Rule] = &[
         why: "RFC 9110, section 7.6.1",
         asked: &[&["connection option"]],
         verdicts: &[("* closed", "* open")],
-        details: &["told"],
+        details: &["announced"],
     },
 ];

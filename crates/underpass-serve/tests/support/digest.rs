@@ -2,8 +2,8 @@
 
 use underpass_testkit::HttpResponse;
 
-/// As [`sketch`], of an answer that has every field it has to have, and no other that tells
-/// something else.
+/// As [`sketch`], after a check that the answer has every required field and no field that
+/// contradicts another.
 pub(crate) fn digest(method: &str, answer: &HttpResponse, file: &[u8]) -> String {
     check_fields(answer);
     sketch(method, answer, file)

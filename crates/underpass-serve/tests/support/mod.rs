@@ -22,7 +22,7 @@ use underpass_testkit::{HttpClient, HttpResponse};
 pub(crate) const DATE_SECONDS: u64 = 784_111_777;
 pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// A server with a folder of its own.
+/// A server with a private folder.
 pub(crate) struct Server {
     server: underpass_serve::FileServer,
     options: ServerOptions,
@@ -85,7 +85,7 @@ impl Server {
         self.root.path().join("site")
     }
 
-    /// What lies beside the served folder and must never be seen.
+    /// A file beside the served folder, which must never be served.
     pub(crate) fn outside(&self) -> &Path {
         self.root.path()
     }
@@ -102,7 +102,7 @@ impl Server {
         HttpClient::connect(self.address())
     }
 
-    /// Sends one request on a connection of its own and returns the answer.
+    /// Sends one request on a new connection and returns the answer.
     pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> HttpResponse {
         let mut client = self.connect();
         client.send(request);
@@ -113,7 +113,7 @@ impl Server {
         self.connect().get(target)
     }
 
-    /// The same with fields of its own, one a line.
+    /// The same with more fields, one a line.
     pub(crate) fn get_with(&self, target: &str, fields: &str) -> HttpResponse {
         self.ask(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
@@ -138,7 +138,7 @@ pub(crate) fn make_old(path: &Path) {
     assert!(date < SystemTime::now());
 }
 
-/// Bytes in which every short run tells where it stands.
+/// Bytes in which every short run is found at one place only.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0u32..)
         .flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_be_bytes())

@@ -1,4 +1,4 @@
-//! A real nginx, with a configuration of its own.
+//! A real nginx, with a private configuration.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

@@ -7,20 +7,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 
-use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
-use crate::plan::Plan;
-use crate::plan::policy::Policy;
-use crate::sys::signals::SignalGuard;
+use crate::plan::{Plan, Policy};
+use crate::sys::SignalGuard;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source};
 use crate::vocabulary::error::Error;
-use crate::vocabulary::mechanism::Mechanism;
 
 /// How far a transfer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +193,7 @@ impl<'a> Driver<'a> {
         let _guard = SignalGuard::against(raised);
         while let Some(op) = transfer.next_op() {
             if self.cancels(&transfer) {
-                return end(transfer, buffers, self.kernel);
+                break;
             }
             match transfer.record(perform(op, &ends, &mut buffers, self.kernel)) {
                 Step::Wait(side) => {
@@ -208,8 +205,11 @@ impl<'a> Driver<'a> {
                 Step::Again | Step::Done | Step::Failed => (),
             }
         }
-        let _last = self.cancels(&transfer);
-        end(transfer, buffers, self.kernel)
+        if transfer.next_op().is_none() {
+            let _last = self.cancels(&transfer);
+        }
+        buffers.give_back(self.kernel);
+        transfer.finish()
     }
 
     fn cancels(&mut self, transfer: &Transfer) -> bool {
@@ -224,11 +224,6 @@ impl<'a> Driver<'a> {
             .as_mut()
             .is_some_and(|watch| watch(progress).is_break())
     }
-}
-
-fn end(transfer: Transfer, buffers: RelayBuffers, kernel: &Kernel) -> Result<Account, Error> {
-    buffers.give_back(kernel);
-    transfer.finish()
 }
 
 /// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.
@@ -316,6 +311,9 @@ pub fn recv_file(
     Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
+/// What each direction of a relay came to: from the first socket to the second, and back.
+pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
+
 /// Relays two connected stream sockets, both directions at once, until both have ended.
 ///
 /// A half-close is passed on: when one side ends its direction, the other side sees the end and may
@@ -342,6 +340,18 @@ fn relay_one_way(
     let relayed = run();
     end_direction(&relayed, from, to);
     relayed
+}
+
+/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
+pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
+    // An error means that the peer has closed already.
+    match relayed {
+        Ok(_) => drop(rustix::net::shutdown(to, Shutdown::Write)),
+        Err(_) => {
+            let _gone = rustix::net::shutdown(from, Shutdown::Both);
+            let _gone = rustix::net::shutdown(to, Shutdown::Both);
+        }
+    }
 }
 
 /// The longest time between two calls of the hook while a descriptor is waited for.

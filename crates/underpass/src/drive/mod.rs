@@ -36,9 +36,7 @@
 //! ```
 
 pub mod blocking;
-pub(crate) mod half_close;
 mod perform;
-mod signals;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 

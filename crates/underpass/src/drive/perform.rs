@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, ftruncate, sendfile};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::pipe::SpliceFlags;
 
-use crate::kernel::pool::Pipe;
-use crate::kernel::{Kernel, probe};
-use crate::sys;
-use crate::transfer::op::{BufferedBytes, Op, RelayBuffer};
-use crate::transfer::zeros::BlockContent;
+use crate::kernel::{Kernel, Pipe, probe};
+use crate::sys::{self, UnignoredSignal};
+use crate::transfer::extents::BlockContent;
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
 
 /// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
@@ -58,20 +57,9 @@ impl RelayBuffers {
         Ok(read as u64)
     }
 
-    /// What of the buffer is to be drained.
     fn held(&self) -> &[u8] {
         let buffer = self.buffer.as_deref().unwrap_or_default();
         &buffer[self.filled.clone()]
-    }
-
-    fn drop_zeros(&mut self, held: &BufferedBytes) -> u64 {
-        let zeros = held.run_of(BlockContent::Zeros, self.held());
-        self.filled.start += zeros;
-        zeros as u64
-    }
-
-    fn data_ahead(&self, held: &BufferedBytes) -> u64 {
-        held.run_of(BlockContent::Data, self.held()) as u64
     }
 
     fn read_out(&mut self, len: u64, kernel: &Kernel) -> CallResult {
@@ -131,8 +119,17 @@ pub fn perform(
         Op::CloneRange { from, to, len } => {
             sys::clone_range(input, output, from, to, len).map(|()| 0)
         }
-        Op::CopyRange { from, to, len } => copy_range(input, output, from, to, len),
-        Op::Sendfile { from, len } => sendfile(input, output, from, len),
+        Op::CopyRange {
+            mut from,
+            mut to,
+            len,
+        } => {
+            let (from, to) = (Some(&mut from), Some(&mut to));
+            Ok(copy_file_range(input, from, output, to, count(len))? as u64)
+        }
+        Op::Sendfile { mut from, len } => {
+            Ok(sendfile(output, input, from.as_mut(), count(len))? as u64)
+        }
         Op::Splice { from, to, len } => {
             let flags = splice_flags(&ends.source, &ends.sink);
             splice(input, from, output, to, len, flags)
@@ -140,8 +137,12 @@ pub fn perform(
         Op::Fill { through, from, len } => fill(through, input, from, len, buffers, kernel),
         Op::Drain { through, to, len } => drain(through, ends, to, len, buffers),
         Op::ReadOut { len } => buffers.read_out(len, kernel),
-        Op::DropZeros(held) => Ok(buffers.drop_zeros(&held)),
-        Op::DataAhead(held) => Ok(buffers.data_ahead(&held)),
+        Op::DropZeros(held) => {
+            let zeros = held.run_of(BlockContent::Zeros, buffers.held());
+            buffers.filled.start += zeros;
+            Ok(zeros as u64)
+        }
+        Op::DataAhead(held) => Ok(held.run_of(BlockContent::Data, buffers.held()) as u64),
         aside => ask(aside, input, output),
     }
 }
@@ -167,27 +168,6 @@ fn ask(op: Op, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> CallResult {
 
 fn length(file: BorrowedFd<'_>) -> CallResult {
     Ok(rustix::fs::fstat(file)?.st_size.max(0).cast_unsigned())
-}
-
-fn copy_range(
-    input: BorrowedFd<'_>,
-    output: BorrowedFd<'_>,
-    mut from: u64,
-    mut to: u64,
-    len: u64,
-) -> CallResult {
-    let copied =
-        rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut to), count(len))?;
-    Ok(copied as u64)
-}
-
-fn sendfile(
-    input: BorrowedFd<'_>,
-    output: BorrowedFd<'_>,
-    mut from: Option<u64>,
-    len: u64,
-) -> CallResult {
-    Ok(rustix::fs::sendfile(output, input, from.as_mut(), count(len))? as u64)
 }
 
 fn splice(
@@ -266,4 +246,13 @@ fn drain(
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
     usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+}
+
+/// The signal that calls towards such a sink may raise, as long as the program leaves its signal
+/// actions alone.
+pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
+    UnignoredSignal::unless_ignored(match sink.has_offsets() {
+        true => libc::SIGXFSZ,
+        false => libc::SIGPIPE,
+    })
 }

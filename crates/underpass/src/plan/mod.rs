@@ -3,21 +3,15 @@
 //! Planning is pure: it looks at what is known of both ends, at [`KernelFacts`] and at what the
 //! caller allows. `docs/decisions.md` is this module's answer for every pair of kinds.
 
-mod accepts;
-pub(crate) mod facts;
-pub(crate) mod policy;
 pub(crate) mod reason;
 
 use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::vocabulary::endpoint::{EndpointKind, Owed, Sink, Source};
+use crate::vocabulary::account::{Mechanism, Scope};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Side, Sink, Source, Writes};
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
-use crate::vocabulary::mechanism::Mechanism;
-use accepts::accepts;
-use facts::{KernelFacts, Pipes};
-use policy::{Aliasing, Choice, Cloning, Holes, Policy};
 use reason::Reason;
 
 /// The mechanisms worth trying for a pair of ends, in order, and why the others are left out.
@@ -101,6 +95,144 @@ impl serde::Serialize for Plan {
     }
 }
 
+/// What the caller allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// Which mechanisms.
+    pub choice: Choice,
+    /// Whether files may share blocks.
+    pub cloning: Cloning,
+    /// What becomes of holes and zeros in a file.
+    pub holes: Holes,
+    /// Whether a socket or pipe may hold references to the source's pages.
+    pub aliasing: Aliasing,
+}
+
+impl Policy {
+    /// Only this mechanism: an error rather than a fallback.
+    pub fn only(mechanism: Mechanism) -> Self {
+        Self {
+            choice: Choice::Only(mechanism),
+            ..Self::default()
+        }
+    }
+
+    /// The same with these mechanisms.
+    #[must_use]
+    pub fn choice(self, choice: Choice) -> Self {
+        Self { choice, ..self }
+    }
+
+    /// The same with files that share blocks, or do not.
+    #[must_use]
+    pub fn cloning(self, cloning: Cloning) -> Self {
+        Self { cloning, ..self }
+    }
+
+    /// The same with holes that are kept, filled or found.
+    #[must_use]
+    pub fn holes(self, holes: Holes) -> Self {
+        Self { holes, ..self }
+    }
+
+    /// The same with references to pages accepted or refused.
+    #[must_use]
+    pub fn aliasing(self, aliasing: Aliasing) -> Self {
+        Self { aliasing, ..self }
+    }
+
+    /// Whether payload may travel by it at all.
+    pub fn allows(&self, mechanism: Mechanism) -> bool {
+        match self.choice {
+            Choice::Auto => true,
+            Choice::Only(only) => only == mechanism,
+        }
+    }
+}
+
+/// Which mechanisms may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The best that works, falling back visibly.
+    #[default]
+    Auto,
+    /// This one or an error.
+    Only(Mechanism),
+}
+
+/// Whether a copy may share blocks with its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cloning {
+    /// Where the file system can.
+    #[default]
+    Auto,
+    /// It must, or it is an error.
+    Always,
+    /// It must not: `copy_file_range` is left out too, for it clones where it can.
+    Never,
+}
+
+/// What becomes of a source's holes, and of zeros, where the sink is a regular file.
+///
+/// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
+/// any other one nothing is skipped, since old bytes would remain, and `Find` means `Keep`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holes {
+    /// Holes of the source stay holes, zeros in its data stay data.
+    #[default]
+    Keep,
+    /// Every byte is written, holes as zeros, and has room on the disk: `Clone` and `CopyRange`
+    /// are left out, since they may keep holes, or share them.
+    Fill,
+    /// Holes stay holes, and runs of zeros in data become holes too. Only `ReadWrite` sees them,
+    /// so that the others are left out.
+    ///
+    /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
+    /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
+    /// which the last may be shorter where the transfer ends, if it is known beforehand where that
+    /// is ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are runs that
+    /// a short read splits.
+    ///
+    /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
+    Find,
+}
+
+/// Whether bytes may leave as references to pages of the page cache.
+///
+/// Such bytes stay references until the peer has acknowledged them: a file that is overwritten *in
+/// place* meanwhile changes what the peer receives. Replacing files by `rename` is always safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aliasing {
+    /// Accepted: the source's range is not overwritten in place while it is under way.
+    #[default]
+    Accepted,
+    /// Refused: towards sockets and pipes only copying mechanisms are used.
+    Refused,
+}
+
+/// What a kernel is known to refuse between two ends, and whether it has a pipe to lend, at one
+/// moment: [`Kernel::facts`](crate::Kernel::facts). The default has refused nothing and has pipes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelFacts {
+    /// What was refused before, by mechanism in the order of
+    /// [`Mechanism::ALL`](crate::Mechanism::ALL), and how far that holds.
+    pub refused: [Option<(Scope, Errno)>; 5],
+    /// Whether there is a pipe for splice.
+    pub pipes: Pipes,
+}
+
+/// Whether a pipe of full size is available.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pipes {
+    /// One is idle, or may be opened.
+    #[default]
+    Available,
+    /// As many as there should be are in use, or the kernel grants smaller ones only.
+    Exhausted,
+}
+
 /// Plans a move. No system calls, no locks: the answer depends on the arguments alone.
 /// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans by them.
 ///
@@ -156,9 +288,10 @@ fn admit<F, G>(
     kernel: &KernelFacts,
     policy: &Policy,
 ) -> Result<(), Reason> {
+    let asked = policy.choice == Choice::Only(mechanism)
+        || (mechanism == Mechanism::Clone && policy.cloning == Cloning::Always);
     match accepts(mechanism, &source.end, &sink.end) {
-        Err(reason) if reason.is_advice() && policy.choice == Choice::Only(mechanism) => (),
-        Err(reason) if reason.is_advice() && requires_clone(mechanism, policy) => (),
+        Err(reason) if reason.is_advice() && asked => (),
         otherwise => otherwise?,
     }
     if mechanism == Mechanism::Clone {
@@ -171,19 +304,14 @@ fn admit<F, G>(
     }
 }
 
-fn requires_clone(mechanism: Mechanism, policy: &Policy) -> bool {
-    mechanism == Mechanism::Clone && policy.cloning == Cloning::Always
-}
-
 fn allowed<F, G>(
     mechanism: Mechanism,
     source: &Source<F>,
     sink: &Sink<G>,
     policy: &Policy,
 ) -> Result<(), Reason> {
-    match policy.choice {
-        Choice::Only(only) if only != mechanism => return Err(Reason::NotAsked),
-        _ => (),
+    if !policy.allows(mechanism) {
+        return Err(Reason::NotAsked);
     }
     match (policy.cloning, mechanism) {
         (Cloning::Never, Mechanism::Clone | Mechanism::CopyRange) => {
@@ -240,11 +368,65 @@ pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
     whole && source.from == 0 && sink.to == 0 && sink.end.size == 0
 }
 
+/// Whether the kernel can do this between such endpoints at all, and whether it is wise.
+fn accepts(mechanism: Mechanism, source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
+    match mechanism {
+        Mechanism::Clone | Mechanism::CopyRange => between_files(source, sink),
+        Mechanism::Sendfile => from_pages(source, sink),
+        Mechanism::Splice => through_pipe(source, sink),
+        Mechanism::ReadWrite => Ok(()),
+    }
+}
+
+fn between_files(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
+    if source.kind != EndpointKind::File {
+        return Err(Reason::NotRegular(Side::Source));
+    }
+    if sink.kind != EndpointKind::File {
+        return Err(Reason::NotRegular(Side::Sink));
+    }
+    appends(sink)?;
+    size_known(source)
+}
+
+fn from_pages(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
+    if !source.kind.has_offsets() && source.kind != EndpointKind::Char {
+        return Err(Reason::NotSeekable);
+    }
+    through_pipe(source, sink)
+}
+
+fn through_pipe(source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
+    appends(sink)?;
+    for (side, end) in [(Side::Source, source), (Side::Sink, sink)] {
+        if matches!(end.kind, EndpointKind::Char | EndpointKind::Other) {
+            return Err(Reason::DriverDecides(side));
+        }
+    }
+    size_known(source)
+}
+
+fn appends(sink: &Endpoint) -> Result<(), Reason> {
+    match sink.writes {
+        Writes::Appends => Err(Reason::SinkAppends),
+        Writes::AtOffset => Ok(()),
+    }
+}
+
+/// A regular file of size 0 may have content (procfs, sysfs), of which the in-kernel copies move 0
+/// bytes. Only reading shows it.
+fn size_known(source: &Endpoint) -> Result<(), Reason> {
+    match (source.kind, source.size) {
+        (EndpointKind::File, 0) => Err(Reason::SizeUnknown),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocabulary::account::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
     use crate::vocabulary::endpoint::Writes;
-    use crate::vocabulary::mechanism::Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
 
     fn tiers(source: &Source<()>, sink: &Sink<()>, policy: &Policy) -> Vec<Mechanism> {
         plan(source, sink, &KernelFacts::default(), policy)

@@ -9,33 +9,91 @@
 //! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
 //! next one goes on from there. Bytes count as done when the sink has taken them.
 
-mod extent;
-mod holes;
+mod asides;
+pub(crate) mod extents;
 pub(crate) mod op;
-mod questions;
-mod relay;
-mod state;
 pub(crate) mod verdict;
-pub(crate) mod zeros;
 
 use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
-use crate::vocabulary::account::{Account, Cause, Scope};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Offsets, Owed, Sink, Source, Writes};
+use crate::vocabulary::account::{Account, Cause, Mechanism, Refusal, Scope};
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Sink, Source, Writes};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
 };
-use crate::vocabulary::mechanism::Mechanism;
-use extent::SourceExtents;
-use op::{Op, RelayBuffer};
-use relay::Relay;
-use state::{Phase, Punching, Question};
-use verdict::{Situation, Verdict, verdict};
-use zeros::Zeros;
+use extents::{SourceExtents, Zeros};
+use op::{Op, Relay, RelayBuffer};
+use verdict::{Situation, Verdict, Wait, verdict};
 
-pub use state::{Step, Transfer};
+/// What a result means for the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for the next call.
+    Again,
+    /// Ask for the next call when this side is ready.
+    Wait(Wait),
+    /// A mechanism was refused and the next one takes over.
+    /// [`Kernel::learn`](crate::Kernel::learn) remembers it.
+    Refused(Refusal),
+    /// Everything has reached the sink.
+    Done,
+    /// The transfer failed; [`Transfer::finish`] returns why.
+    Failed,
+}
+
+/// A plan in progress.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    plan: Plan,
+    source: Endpoint,
+    sink: Endpoint,
+    from: u64,
+    to: u64,
+    owed: Owed,
+    /// The whole source goes into an empty sink.
+    whole: bool,
+    /// Bytes the sink has got, holes included: the cursor.
+    done: u64,
+    phase: Phase,
+    relay: Relay,
+    extents: SourceExtents,
+    zeros: Zeros,
+    /// Whether holes are punched into what the file system may have allocated in advance.
+    punches: bool,
+    /// Where the last hole ended: the cursor, while nothing has been written behind it.
+    hole_until: u64,
+    /// Where the sink's own file position is, if that is known: sendfile writes there.
+    sink_position: Option<u64>,
+    call_bytes_max: u64,
+    account: Account,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Moving by this mechanism.
+    Moving(Mechanism),
+    /// A question that stands before everything else.
+    Asking(Mechanism, Question),
+    Done,
+    Failed(Option<Mechanism>, Fault, Option<Errno>),
+}
+
+/// A call that has to be made before the transfer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    /// The mechanism failed with this errno: is it there at all?
+    Probe(Errno),
+    /// The mechanism moved 0 bytes: has the source ended?
+    Peek,
+    /// A clone succeeded: how long is the sink now?
+    Cloned,
+    /// A hole of this length was found behind the cursor.
+    Punch(u64),
+    /// All is moved, and the sink ends in a hole.
+    Lengthen,
+}
 
 impl Transfer {
     /// A transfer at its beginning. An empty plan fails at the first step.
@@ -63,7 +121,7 @@ impl Transfer {
             relay: Relay::default(),
             extents: SourceExtents::of(source, sink, plan.holes),
             zeros: Zeros::of(sink, plan.holes),
-            punching: Punching::Wanted,
+            punches: true,
             hole_until: 0,
             sink_position: None,
             call_bytes_max: if between_files {
@@ -136,6 +194,19 @@ impl Transfer {
         self.from + self.done == offset && self.owed == Owed::Exactly(self.done + len)
     }
 
+    /// Bytes the sink has got, holes included.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Bytes owed in all, if that is known.
+    pub fn total(&self) -> Option<u64> {
+        match self.owed {
+            Owed::Exactly(total) => Some(total),
+            Owed::ToEnd => None,
+        }
+    }
+
     /// Bytes that were taken from the source and that the sink has not got yet.
     pub fn held(&self) -> u64 {
         self.relay.held()
@@ -166,7 +237,7 @@ impl Transfer {
         if let Some(question) = self.extents.question(at) {
             return question;
         }
-        let owed = self.left().min(self.extents.data_after(at));
+        let owed = self.left().min(self.extents.0.data_after(at));
         let len = owed.min(self.call_bytes_max);
         let from = self.source_offset();
         match mechanism {
@@ -204,14 +275,16 @@ impl Transfer {
     }
 
     fn source_offset(&self) -> Option<u64> {
-        (self.source.kind.offsets() == Offsets::Explicit).then_some(self.from + self.done)
+        self.source
+            .kind
+            .has_offsets()
+            .then_some(self.from + self.done)
     }
 
     /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
     /// so none is named.
     fn sink_offset(&self) -> Option<u64> {
-        let explicit =
-            self.sink.kind.offsets() == Offsets::Explicit && self.sink.writes == Writes::AtOffset;
+        let explicit = self.sink.kind.has_offsets() && self.sink.writes == Writes::AtOffset;
         explicit.then_some(self.to + self.done)
     }
 
@@ -295,9 +368,104 @@ impl Transfer {
                 ..
             }
         );
-        if read || self.source.kind.offsets() == Offsets::None {
+        if read || !self.source.kind.has_offsets() {
             return self.source_ended(mechanism);
         }
         self.ask_next(mechanism, Question::Peek)
+    }
+
+    /// Bytes still to move; `u64::MAX` where only the source's end will show it.
+    fn left(&self) -> u64 {
+        match self.owed {
+            Owed::Exactly(total) => total - self.done,
+            Owed::ToEnd => u64::MAX,
+        }
+    }
+
+    fn over(&self) -> Step {
+        match self.phase {
+            Phase::Failed(..) => Step::Failed,
+            _ => Step::Done,
+        }
+    }
+
+    /// The sink has got `bytes` more.
+    fn arrived(&mut self, mechanism: Mechanism, bytes: u64) -> Step {
+        self.account.moved(mechanism, bytes);
+        self.done += bytes;
+        self.finish_if_complete()
+    }
+
+    fn finish_if_complete(&mut self) -> Step {
+        if self.left() > 0 {
+            return Step::Again;
+        }
+        self.phase = Phase::Done;
+        Step::Done
+    }
+
+    fn source_ended(&mut self, mechanism: Mechanism) -> Step {
+        match self.owed {
+            Owed::ToEnd => {
+                self.owed = Owed::Exactly(self.done);
+                if self.done > 0 && self.hole_until == self.done {
+                    return self.ask_next(mechanism, Question::Lengthen);
+                }
+                self.finish_if_complete()
+            }
+            Owed::Exactly(_) => self.fail(mechanism, Fault::Truncated, None),
+        }
+    }
+
+    fn reading_after(&self, mechanism: Mechanism) -> Option<Mechanism> {
+        let reading = Mechanism::ReadWrite;
+        (mechanism != reading && self.plan.includes(reading)).then_some(reading)
+    }
+
+    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
+    /// that a pipe that holds bytes is always read out.
+    fn refused(
+        &mut self,
+        mechanism: Mechanism,
+        cause: Cause,
+        scope: Scope,
+        next: Option<Mechanism>,
+    ) -> Step {
+        let refusal = Refusal {
+            mechanism,
+            cause,
+            scope,
+            after: self.done,
+        };
+        self.account.refused(refusal);
+        if self.relay.held() > 0 {
+            self.relay.read_out();
+        }
+        match next {
+            Some(next) => self.phase = Phase::Moving(next),
+            None => {
+                let errno = if let Cause::Errno(errno) = cause {
+                    Some(errno)
+                } else {
+                    None
+                };
+                self.phase = Phase::Failed(Some(mechanism), Fault::Refused, errno);
+            }
+        }
+        Step::Refused(refusal)
+    }
+
+    fn fail(&mut self, mechanism: Mechanism, fault: Fault, errno: Option<Errno>) -> Step {
+        self.phase = Phase::Failed(Some(mechanism), fault, errno);
+        Step::Failed
+    }
+
+    fn ask_next(&mut self, mechanism: Mechanism, question: Question) -> Step {
+        self.phase = Phase::Asking(mechanism, question);
+        Step::Again
+    }
+
+    fn end(&self) -> u64 {
+        self.total().unwrap_or(u64::MAX - self.from)
     }
 }

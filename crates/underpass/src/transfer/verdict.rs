@@ -11,7 +11,7 @@
 use rustix::io::Errno;
 
 use crate::vocabulary::account::Scope;
-use crate::vocabulary::endpoint::{EndpointKind, Side, Waits};
+use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::Fault;
 
 /// Which call gave the result.
@@ -146,48 +146,48 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
 }
 
 fn sendfile(errno: Errno, at: &Situation) -> Verdict {
-    match errno {
-        // Files never have to be waited for; a terminal does.
-        Errno::AGAIN if at.source == EndpointKind::Char => wait_or_timeout(Wait::Both, at, ONCE),
-        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
-        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        // Towards a socket only the source has a disk.
-        Errno::IO if at.sink.is_socket() => Verdict::Fatal(Fault::Source),
-        Errno::IO => Verdict::Fatal(Fault::Disk),
-        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
-    }
+    // Files never have to be waited for; a terminal does.
+    let wait = match at.source {
+        EndpointKind::Char => Wait::Both,
+        _ => Wait::Sink,
+    };
+    // Towards a socket only the source has a disk.
+    let disk = match at.sink.is_socket() {
+        true => Fault::Source,
+        false => Fault::Disk,
+    };
+    pages(errno, at, wait, disk, Fault::Sink)
 }
 
 fn splice(errno: Errno, at: &Situation) -> Verdict {
-    match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Both, at, ONCE),
-        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        Errno::IO if at.source == EndpointKind::Pipe => Verdict::Fatal(Fault::Sink),
-        Errno::IO => Verdict::Fatal(Fault::Source),
-        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
-    }
+    let disk = match at.source {
+        EndpointKind::Pipe => Fault::Sink,
+        _ => Fault::Source,
+    };
+    pages(errno, at, Wait::Both, disk, Fault::Sink)
 }
 
 /// The pipe is empty, so EAGAIN can only mean the source.
 fn fill_pipe(errno: Errno, at: &Situation) -> Verdict {
-    match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Source, at, ONCE),
-        Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        Errno::INVAL if at.source == EndpointKind::TcpKernelTls => {
-            Verdict::Fatal(Fault::ControlRecord)
-        }
-        Errno::IO => Verdict::Fatal(Fault::Source),
-        _ => terminal(errno, Side::Source).unwrap_or(Verdict::Refused(Scope::Once)),
+    if errno == Errno::INVAL && at.source == EndpointKind::TcpKernelTls {
+        return Verdict::Fatal(Fault::ControlRecord);
     }
+    pages(errno, at, Wait::Source, Fault::Source, Fault::Source)
 }
 
 /// The pipe holds bytes, so EAGAIN can only mean the sink.
 fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
+    pages(errno, at, Wait::Sink, Fault::Sink, Fault::Sink)
+}
+
+/// A call that passes pages on. `disk` is at fault where a disk is, `folder` where a side is a
+/// folder.
+fn pages(errno: Errno, at: &Situation, wait: Wait, disk: Fault, folder: Fault) -> Verdict {
     match errno {
-        Errno::AGAIN => wait_or_timeout(Wait::Sink, at, ONCE),
+        Errno::AGAIN => wait_or_timeout(wait, at, ONCE),
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
-        Errno::IO => Verdict::Fatal(Fault::Sink),
-        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Refused(Scope::Once)),
+        Errno::IO => Verdict::Fatal(disk),
+        _ => terminal(errno, folder).unwrap_or(ONCE),
     }
 }
 
@@ -197,19 +197,19 @@ fn fill_buffer(errno: Errno, at: &Situation) -> Verdict {
         Errno::IO if at.source == EndpointKind::TcpKernelTls => {
             Verdict::Fatal(Fault::ControlRecord)
         }
-        _ => terminal(errno, Side::Source).unwrap_or(Verdict::Fatal(Fault::Source)),
+        _ => terminal(errno, Fault::Source).unwrap_or(Verdict::Fatal(Fault::Source)),
     }
 }
 
 fn drain_buffer(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::AGAIN => wait_or_timeout(Wait::Sink, at, Verdict::Fatal(Fault::Sink)),
-        _ => terminal(errno, Side::Sink).unwrap_or(Verdict::Fatal(Fault::Sink)),
+        _ => terminal(errno, Fault::Sink).unwrap_or(Verdict::Fatal(Fault::Sink)),
     }
 }
 
 /// Errors that no mechanism avoids.
-fn terminal(errno: Errno, side: Side) -> Option<Verdict> {
+fn terminal(errno: Errno, folder: Fault) -> Option<Verdict> {
     let fault = match errno {
         Errno::PIPE
         | Errno::CONNRESET
@@ -223,7 +223,7 @@ fn terminal(errno: Errno, side: Side) -> Option<Verdict> {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Fault::Full,
         Errno::NOMEM | Errno::NOBUFS => Fault::Kernel,
         Errno::ROFS => Fault::Sink,
-        Errno::ISDIR => Fault::of_side(side),
+        Errno::ISDIR => folder,
         _ => return None,
     };
     Some(Verdict::Fatal(fault))
@@ -301,22 +301,25 @@ mod tests {
     fn a_full_or_broken_disk_ends_everything() {
         for call in CALLS {
             for errno in [Errno::NOSPC, Errno::DQUOT, Errno::NOMEM] {
-                let told = verdict(call, Err(errno), &situation(1));
+                let reported = verdict(call, Err(errno), &situation(1));
                 assert!(
-                    matches!(told, Verdict::Fatal(_)),
-                    "{call:?} {errno:?} {told:?}"
+                    matches!(reported, Verdict::Fatal(_)),
+                    "{call:?} {errno:?} {reported:?}"
                 );
             }
-            let told = verdict(call, Err(Errno::IO), &situation(1));
-            assert!(matches!(told, Verdict::Fatal(_)), "{call:?} EIO {told:?}");
+            let reported = verdict(call, Err(Errno::IO), &situation(1));
+            assert!(
+                matches!(reported, Verdict::Fatal(_)),
+                "{call:?} EIO {reported:?}"
+            );
         }
     }
 
     #[test]
     fn what_peers_forgot_to_fall_back_from() {
         let refused = |call, errno, scope| {
-            let told = verdict(call, Err(errno), &situation(0));
-            assert_eq!(told, Verdict::Refused(scope), "{call:?} {errno:?}");
+            let reported = verdict(call, Err(errno), &situation(0));
+            assert_eq!(reported, Verdict::Refused(scope), "{call:?} {errno:?}");
         };
         for errno in [Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS, Errno::XDEV] {
             refused(Call::Clone, errno, Scope::Devices);
@@ -387,17 +390,17 @@ mod tests {
             source_waits: Waits::Polls,
             ..situation(0)
         };
-        let told = |call| verdict(call, Err(Errno::AGAIN), &polls);
-        assert_eq!(told(Call::Sendfile), Verdict::Wait(Wait::Sink));
-        assert_eq!(told(Call::Splice), Verdict::Wait(Wait::Both));
-        assert_eq!(told(Call::FillPipe), Verdict::Wait(Wait::Source));
-        assert_eq!(told(Call::DrainPipe), Verdict::Wait(Wait::Sink));
+        let reported = |call| verdict(call, Err(Errno::AGAIN), &polls);
+        assert_eq!(reported(Call::Sendfile), Verdict::Wait(Wait::Sink));
+        assert_eq!(reported(Call::Splice), Verdict::Wait(Wait::Both));
+        assert_eq!(reported(Call::FillPipe), Verdict::Wait(Wait::Source));
+        assert_eq!(reported(Call::DrainPipe), Verdict::Wait(Wait::Sink));
         let blocks = Situation {
             sink_waits: Waits::Blocks,
             ..polls
         };
-        let told = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
-        assert_eq!(told, Verdict::Fatal(Fault::TimedOut));
+        let reported = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
+        assert_eq!(reported, Verdict::Fatal(Fault::TimedOut));
     }
 
     #[test]
@@ -419,8 +422,8 @@ mod tests {
             (Call::FillBuffer, Fault::Source),
             (Call::DrainBuffer, Fault::Sink),
         ] {
-            let told = verdict(call, Err(Errno::AGAIN), &files);
-            assert_eq!(told, Verdict::Fatal(fault), "{call:?}");
+            let reported = verdict(call, Err(Errno::AGAIN), &files);
+            assert_eq!(reported, Verdict::Fatal(fault), "{call:?}");
         }
     }
 
@@ -433,8 +436,8 @@ mod tests {
             Call::FillBuffer,
         ] {
             for errno in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN] {
-                let told = verdict(call, Err(errno), &situation(5));
-                assert_eq!(told, Verdict::Fatal(Fault::PeerGone), "{call:?}");
+                let reported = verdict(call, Err(errno), &situation(5));
+                assert_eq!(reported, Verdict::Fatal(Fault::PeerGone), "{call:?}");
             }
         }
     }

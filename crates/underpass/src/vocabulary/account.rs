@@ -1,4 +1,14 @@
-//! What happened, measured from the counts that the kernel returned.
+//! What happened, measured from the counts that the kernel returned, for each of the five ways that
+//! it offers to move payload.
+//!
+//! ```text
+//!  direct, one call                      relayed, two calls through a middle
+//!  ┌────────┐  FICLONE          ┌──────┐  ┌────────┐ fill ┌────────┐ drain ┌──────┐
+//!  │ source │ ────────────────▶ │ sink │  │ source │ ───▶ │ middle │ ────▶ │ sink │
+//!  └────────┘  copy_file_range  └──────┘  └────────┘      └────────┘       └──────┘
+//!              sendfile                                    a pipe: Splice
+//!              splice, one side a pipe                     a buffer: ReadWrite
+//! ```
 
 use std::fmt;
 
@@ -6,7 +16,92 @@ use rustix::io::Errno;
 
 use crate::vocabulary::errno;
 use crate::vocabulary::limits::LISTED_REFUSALS_MAX;
-use crate::vocabulary::mechanism::Mechanism;
+
+/// A kernel operation that moves payload, in the order they are tried between files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Mechanism {
+    /// `FICLONE`/`FICLONERANGE`: the files share their blocks; no byte is copied
+    /// (ioctl_ficlonerange(2)).
+    Clone,
+    /// `copy_file_range(2)`: the file system copies, clones, or asks its server to.
+    CopyRange,
+    /// `sendfile(2)`: pages of the page cache are handed to the sink.
+    Sendfile,
+    /// `splice(2)`: pages travel through a pipe.
+    Splice,
+    /// `read(2)` and `write(2)` through a buffer: works everywhere, and is the only one whose
+    /// payload crosses into user space.
+    ReadWrite,
+}
+
+impl Mechanism {
+    /// All of them, in the order they are tried between files.
+    pub const ALL: [Mechanism; 5] = [
+        Self::Clone,
+        Self::CopyRange,
+        Self::Sendfile,
+        Self::Splice,
+        Self::ReadWrite,
+    ];
+
+    /// The name used on command lines, in accounts and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Clone => "clone",
+            Self::CopyRange => "copy_range",
+            Self::Sendfile => "sendfile",
+            Self::Splice => "splice",
+            Self::ReadWrite => "read_write",
+        }
+    }
+
+    /// How often a payload byte crosses the line between user and kernel: 0 or 2 times.
+    pub const fn crossings(self) -> u8 {
+        match self {
+            Self::ReadWrite => 2,
+            _ => 0,
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Mechanism {
+    type Err = UnknownMechanism;
+
+    fn from_str(word: &str) -> Result<Self, UnknownMechanism> {
+        Self::ALL
+            .into_iter()
+            .find(|mechanism| mechanism.name() == word)
+            .ok_or_else(|| UnknownMechanism(word.to_owned()))
+    }
+}
+
+/// The error of parsing a word that names no mechanism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMechanism(String);
+
+impl fmt::Display for UnknownMechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Mechanism::ALL.map(Mechanism::name).join(", ");
+        write!(f, "unknown mechanism '{}'; expected one of {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownMechanism {}
 
 /// How far a refusal holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +140,7 @@ impl fmt::Display for Cause {
 
 /// A mechanism that was refused, why, and how far that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Refusal {
     /// The mechanism.
@@ -112,12 +208,8 @@ impl Account {
 
     /// Returns the payload bytes that crossed into user space and back.
     pub fn crossed(&self) -> u64 {
-        let crossing = |mechanism: &Mechanism| mechanism.crossings() > 0;
-        Mechanism::ALL
-            .into_iter()
-            .filter(crossing)
-            .map(|m| self.of(m).bytes)
-            .sum()
+        let crossing = Mechanism::ALL.iter().filter(|m| m.crossings() > 0);
+        crossing.map(|m| self.of(*m).bytes).sum()
     }
 
     /// Adds what another transfer moved.
@@ -142,15 +234,11 @@ impl Account {
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {
-        self.called_times(mechanism, 1);
-    }
-
-    pub(crate) fn called_times(&mut self, mechanism: Mechanism, calls: u64) {
-        self.usage[mechanism.index()].calls += calls;
+        self.record(mechanism, 0, 1);
     }
 
     pub(crate) fn moved(&mut self, mechanism: Mechanism, bytes: u64) {
-        self.usage[mechanism.index()].bytes += bytes;
+        self.record(mechanism, bytes, 0);
     }
 
     pub(crate) fn refused(&mut self, refusal: Refusal) {
@@ -201,9 +289,8 @@ impl fmt::Display for Account {
 mod json {
     use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-    use super::{Account, Cause, Refusal};
+    use super::{Account, Cause, Mechanism};
     use crate::vocabulary::errno;
-    use crate::vocabulary::mechanism::Mechanism;
 
     impl Serialize for Cause {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -211,17 +298,6 @@ mod json {
                 Cause::Errno(errno) => serializer.serialize_str(&errno::name(*errno)),
                 Cause::SaidNothing => serializer.serialize_str("said_nothing"),
             }
-        }
-    }
-
-    impl Serialize for Refusal {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let mut object = serializer.serialize_struct("Refusal", 4)?;
-            object.serialize_field("mechanism", &self.mechanism)?;
-            object.serialize_field("cause", &self.cause)?;
-            object.serialize_field("scope", &self.scope)?;
-            object.serialize_field("after", &self.after)?;
-            object.end()
         }
     }
 

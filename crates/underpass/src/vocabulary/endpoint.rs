@@ -65,11 +65,9 @@ impl EndpointKind {
         matches!(self, Self::Tcp | Self::TcpKernelTls | Self::Unix)
     }
 
-    pub(crate) const fn offsets(self) -> Offsets {
-        match self {
-            Self::File | Self::Block => Offsets::Explicit,
-            _ => Offsets::None,
-        }
+    /// Whether its bytes have a place that a call can name.
+    pub(crate) const fn has_offsets(self) -> bool {
+        matches!(self, Self::File | Self::Block)
     }
 }
 
@@ -77,13 +75,6 @@ impl fmt::Display for EndpointKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// Whether bytes of this kind have a place that a call can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offsets {
-    Explicit,
-    None,
 }
 
 /// One of the two ends.
@@ -289,6 +280,12 @@ impl Sink<()> {
 }
 
 impl<F> Sink<F> {
+    /// The beginning of what was looked at just before: the same as [`new`](Self::new) without a
+    /// system call.
+    pub const fn of(fd: F, end: Endpoint) -> Self {
+        Self { fd, end, to: 0 }
+    }
+
     /// Whether a skipped range becomes a hole: in a regular file that has no bytes there yet.
     /// Elsewhere old bytes would remain.
     pub(crate) fn takes_holes(&self) -> bool {

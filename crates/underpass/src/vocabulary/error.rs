@@ -5,10 +5,8 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::errno;
-use crate::vocabulary::mechanism::Mechanism;
 
 /// Why a transfer ended early, by the side that is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +54,6 @@ impl Fault {
             Self::Kernel => "the call failed",
         }
     }
-
-    /// Returns the fault of a side that cannot be used.
-    pub(crate) const fn of_side(side: Side) -> Self {
-        match side {
-            Side::Source => Self::Source,
-            Side::Sink => Self::Sink,
-        }
-    }
 }
 
 /// A transfer that ended early. `account` holds exactly what had moved by then.
@@ -84,13 +74,14 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn of_call(errno: Errno) -> Self {
+    /// Reading and writing failed, and nothing is between the sides.
+    pub(crate) fn of_writing(fault: Fault, errno: Option<Errno>, account: &Account) -> Self {
         Self {
-            fault: Fault::Kernel,
-            mechanism: None,
-            errno: Some(errno),
+            fault,
+            mechanism: Some(Mechanism::ReadWrite),
+            errno,
             lost: 0,
-            account: Box::default(),
+            account: Box::new(account.clone()),
         }
     }
 
@@ -130,7 +121,13 @@ impl std::error::Error for Error {}
 impl From<Errno> for Error {
     /// A call before the transfer began failed.
     fn from(errno: Errno) -> Self {
-        Self::of_call(errno)
+        Self {
+            fault: Fault::Kernel,
+            mechanism: None,
+            errno: Some(errno),
+            lost: 0,
+            account: Box::default(),
+        }
     }
 }
 

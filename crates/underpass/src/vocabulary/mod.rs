@@ -6,4 +6,3 @@ pub(crate) mod endpoint;
 pub mod errno;
 pub(crate) mod error;
 pub mod limits;
-pub(crate) mod mechanism;

@@ -1,4 +1,4 @@
-//! File systems that are full, and sinks that say no: the count is what the file really has.
+//! File systems that are full, and sinks that refuse: the count is what the file really has.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +30,7 @@ fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_file_system_is_told_with_what_the_sink_really_has() {
+fn a_full_file_system_is_reported_with_what_the_sink_really_has() {
     const LEN: usize = 3 << 20;
     let content = testkit::content(30, LEN);
     for from in all() {
@@ -50,7 +50,7 @@ fn a_full_file_system_is_told_with_what_the_sink_really_has() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn copy_range_into_its_own_full_file_system_is_told_too() {
+fn copy_range_into_its_own_full_file_system_is_reported_too() {
     let small = small(1 << 20);
     let source = file_at(&small, 31, 700_000);
     for policy in [Policy::only(Mechanism::CopyRange), Policy::default()] {
@@ -67,7 +67,7 @@ fn copy_range_into_its_own_full_file_system_is_told_too() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
-fn a_full_file_system_while_receiving_tells_what_is_lost() {
+fn a_full_file_system_while_receiving_reports_what_is_lost() {
     const LEN: usize = 3 << 20;
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
@@ -138,7 +138,7 @@ fn appending_and_one_way_descriptors_are_understood_everywhere() {
     }
 }
 
-/// Direct I/O wants alignment that nobody promised; what can't be kept must be said.
+/// Direct I/O needs an alignment that no source promises; a failure must be reported.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn direct_io_descriptors_are_copied_right_or_refused() {
@@ -229,7 +229,7 @@ fn check_sent(place: &Place, source: &File, mechanism: Mechanism) {
     testkit::assert_same(&got, &testkit::content(37, 1_000_003)[3..], place.name);
 }
 
-/// An overlay hands out descriptors of its lower layer until somebody writes.
+/// An overlay hands out descriptors of its lower layer until the first write.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_file_is_copied_between_an_overlay_and_what_lies_below_it() {

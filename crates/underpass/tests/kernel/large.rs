@@ -49,7 +49,7 @@ fn data_on_both_sides_of_two_and_four_gibibytes_arrives() {
     }
 }
 
-/// sendfile takes 0x7ffff000 bytes in one call, whatever was asked for.
+/// sendfile moves at most 0x7ffff000 bytes in one call.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn one_call_moves_no_more_than_the_kernel_takes_and_the_next_goes_on() {

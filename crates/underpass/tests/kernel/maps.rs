@@ -19,7 +19,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Those that somebody once got wrong.
+    /// Maps that were once handled wrongly.
     pub(crate) fn special() -> Vec<Self> {
         let map = |len, data: &[(u64, u64)]| Self {
             len,
@@ -72,7 +72,7 @@ impl Map {
     }
 }
 
-/// What the file system says: offset and length of each piece of data.
+/// The file system's map: offset and length of each piece of data.
 pub(crate) fn data_of(file: &File) -> Vec<(u64, u64)> {
     let (mut data, mut at) = (Vec::new(), 0);
     loop {

@@ -37,7 +37,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A name that nobody has used there.
+    /// A name that is not in use there.
     pub(crate) fn path(&self) -> PathBuf {
         static NAMES: AtomicU32 = AtomicU32::new(0);
         self.dir
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// All places; mounted by whoever asks first.
+/// All places; mounted on the first use.
 pub(crate) fn all() -> &'static [Place] {
     static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
     PLACES.get_or_init(mount_all)
@@ -68,7 +68,7 @@ pub(crate) fn place(name: &str) -> &'static Place {
         .expect("a place of that name")
 }
 
-/// A tmpfs of its own, of so many bytes.
+/// A separate tmpfs of so many bytes.
 pub(crate) fn small(bytes: u64) -> Place {
     let name = place("tmpfs").path();
     std::fs::create_dir(&name).expect("a folder");

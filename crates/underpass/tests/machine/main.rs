@@ -2,7 +2,7 @@
 //! exact.
 //!
 //! A [`World`] plays the kernel: two ends, a pipe, a buffer, and a script of faults. The machine
-//! must come to its end whatever the script says, and must never believe what is not so.
+//! must end for every script, and must never count what did not arrive.
 
 mod world;
 
@@ -186,7 +186,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         prop_assert!(steps < 500, "comes to an end");
         if let (Some(read), Err(error)) = (world.read(), transfer.clone().finish()) {
             let known = error.moved() + error.lost;
-            prop_assert_eq!(known, read, "what a stream gave is there or is told");
+            prop_assert_eq!(known, read, "what a stream gave arrived or is reported");
         }
     }
     judge(case, &source, &sink, &before, &world, transfer)
@@ -222,7 +222,7 @@ fn judge(
             prop_assert_eq!(
                 error.lost,
                 held,
-                "what was taken and did not arrive is told"
+                "what was taken and did not arrive is reported"
             );
             prop_assert!(error.fault != Fault::Cancelled);
             world.compare(before, source.from, sink.to, moved, 0)?;
@@ -235,7 +235,7 @@ fn judge(
     Ok(())
 }
 
-/// Holes are where the account and the policy say.
+/// Holes agree with the account and the policy.
 fn judge_holes(
     case: &Case,
     source: &Source<()>,
@@ -383,7 +383,7 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
 }
 
 /// Every question and every call where zeros are looked for, with a hole behind data and one at
-/// the end of a stream whose length nobody knew.
+/// the end of a stream of unknown length.
 #[test]
 fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
     let runs = [

@@ -1,4 +1,4 @@
-//! A kernel that does what a script says, on two ends that are byte vectors.
+//! A kernel that follows a script, on two ends that are byte vectors.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(crate) enum Fate {
     Short(u64),
     /// It fails and does nothing.
     Fails(Errno),
-    /// It says 0 although there is more. Only calls that are known to lie do.
+    /// It returns 0 although there is more, which only some calls do.
     SaysNothing,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct World {
     /// How far a source without offsets has been read.
     read: usize,
     sink: Vec<u8>,
-    /// Which bytes of the sink nobody has written.
+    /// Which bytes of the sink were not written.
     unwritten: Vec<bool>,
     position: usize,
     pipe: VecDeque<u8>,
@@ -186,7 +186,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes a call as the script says.
+    /// Makes a call with the script's next result.
     pub(crate) fn play(&mut self, op: Op) -> Result<u64, Errno> {
         let fate = self.script.pop_front().unwrap_or(Fate::Full);
         if matches!(

@@ -29,7 +29,7 @@ pub(crate) enum Made {
     Unix,
 }
 
-/// How an end says that it can't go on.
+/// How an end reports that it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Blocking,
@@ -204,7 +204,7 @@ impl Target {
         }
     }
 
-    /// What has arrived, waiting for so many bytes; none where nobody can tell.
+    /// What has arrived, waiting for so many bytes; none where nothing can be read back.
     ///
     /// A terminal that is closed loses what its other side has not read: it is closed afterwards.
     pub(crate) fn arrived(self, expected: usize) -> Option<Vec<u8>> {
@@ -227,8 +227,8 @@ impl Target {
     }
 }
 
-/// A reader slower than the mover: small sips until the other side is closed, which a terminal
-/// tells by an error.
+/// A reader slower than the mover: it reads small pieces until the other side is closed, which a
+/// terminal reports as an error.
 fn collect(end: OwnedFd) -> Receiver<Vec<u8>> {
     let (sender, collected) = mpsc::channel();
     std::thread::spawn(move || {

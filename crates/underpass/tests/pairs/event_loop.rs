@@ -30,7 +30,7 @@ pub(crate) fn stream(stream: TcpStream) -> tokio::net::TcpStream {
     tokio::net::TcpStream::from_std(stream).expect("a stream")
 }
 
-/// Reads until the end, on a thread of its own.
+/// Reads until the end, on a separate thread.
 pub(crate) fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut got = Vec::new();
@@ -121,7 +121,7 @@ fn an_exact_receive_leaves_what_follows() {
 }
 
 #[test]
-fn receiving_tells_an_early_end_and_a_reset() {
+fn receiving_reports_an_early_end_and_a_reset() {
     within(|| {
         for (resets, fault) in [(false, Fault::Truncated), (true, Fault::PeerGone)] {
             let (ours, mut theirs) = tcp();

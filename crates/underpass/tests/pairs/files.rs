@@ -87,7 +87,7 @@ fn positions_of_the_descriptors_do_not_matter() {
     }
 }
 
-/// Files whose size says nothing of their content, and what a plain read says.
+/// Files whose size is not that of their content, with the result of a plain read.
 fn with_content_of_their_own() -> Vec<(&'static str, Vec<u8>)> {
     let names = [
         "/proc/version",
@@ -267,7 +267,7 @@ fn a_source_that_grows_is_moved_as_long_as_it_was() {
 }
 
 #[test]
-fn cancelling_takes_hold_within_one_call_and_tells_what_moved() {
+fn cancelling_takes_hold_within_one_call_and_reports_what_moved() {
     let content = testkit::content(9, 4 << 20);
     for mechanism in COPYING {
         let (from, to) = (file_of(&content), file());
@@ -293,7 +293,7 @@ fn cancelling_takes_hold_within_one_call_and_tells_what_moved() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_told_by_side() {
+fn what_cannot_be_read_or_written_is_reported_by_side() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = dir.path().join("file");
     std::fs::write(&path, testkit::content(10, 100_000)).expect("writes");
@@ -324,8 +324,8 @@ fn what_cannot_be_read_or_written_is_told_by_side() {
 fn check_fault(policy: Policy, moved: Result<Account, Error>, side: Fault) {
     let error = moved.expect_err("can't be moved");
     // Ranges into a sink that isn't empty are not cloned at all, and then no call was made.
-    let told = error.fault == side || error.fault == Fault::Refused;
-    assert!(told, "{policy:?}: {error}");
+    let reported = error.fault == side || error.fault == Fault::Refused;
+    assert!(reported, "{policy:?}: {error}");
     if policy == Policy::default() {
         assert_eq!(error.fault, side, "{error}");
     }

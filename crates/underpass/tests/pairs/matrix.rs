@@ -36,7 +36,7 @@ const MODES: [(Mode, Mode); 4] = [
     (Mode::Polling, Mode::Polling),
 ];
 
-/// What Linux is known to do, whatever the planner believes.
+/// What Linux is known to do, independent of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Moves,
@@ -88,7 +88,7 @@ fn whatever_works_is_found_for_every_pair() {
 }
 
 #[test]
-fn a_forced_mechanism_moves_all_by_itself_or_says_no() {
+fn a_forced_mechanism_moves_everything_or_refuses() {
     within(|| {
         for mechanism in Mechanism::ALL {
             for_each_pair(|from, to, source_mode, sink_mode| {

@@ -399,7 +399,7 @@ fn a_peer_that_is_gone_ends_the_outbox() {
 }
 
 #[test]
-fn an_account_tells_of_the_range_under_way() {
+fn an_account_includes_the_range_under_way() {
     let content = testkit::content(77, 3 << 20);
     let file = file_of(&content);
     let (ours, theirs) = tcp();

@@ -115,7 +115,7 @@ fn a_socket_that_never_was_connected_has_no_peer() {
 }
 
 #[test]
-fn a_reset_while_receiving_leaves_what_is_told() {
+fn a_reset_while_receiving_leaves_what_is_reported() {
     let content = testkit::content(22, 2 << 20);
     for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
         let (ours, mut theirs) = tcp();
@@ -139,7 +139,7 @@ fn a_reset_while_receiving_leaves_what_is_told() {
 }
 
 #[test]
-fn a_socket_timeout_is_told_as_such() {
+fn a_socket_timeout_is_reported_as_such() {
     let content = testkit::content(23, 16 << 20);
     let from = file_of(&content);
     let patience = Some(Duration::from_millis(50));
@@ -173,7 +173,7 @@ fn a_socket_timeout_is_told_as_such() {
     }
 }
 
-/// A sink that never takes more: the hook is asked all the same, and stops it.
+/// A sink that accepts nothing more: the hook still runs, and stops the transfer.
 #[test]
 fn a_stalled_peer_can_be_cancelled() {
     within(|| {

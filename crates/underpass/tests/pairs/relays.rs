@@ -8,7 +8,7 @@ use underpass::{Fault, Kernel, Mechanism, Relayed, relay_streams};
 use crate::ends::tcp;
 use underpass_testkit::{self as testkit, assert_same, within};
 
-/// Two clients with a relay between them, which `relay` runs on a thread of its own.
+/// Two clients with a relay between them, which `relay` runs on a separate thread.
 pub(crate) fn between(
     relay: impl FnOnce(TcpStream, TcpStream) -> Relayed + Send + 'static,
 ) -> (TcpStream, TcpStream, std::thread::JoinHandle<Relayed>) {
@@ -21,7 +21,7 @@ fn blocking(near: TcpStream, far: TcpStream) -> Relayed {
     relay_streams(&Kernel::probe(), &near, &far)
 }
 
-/// The server answers only when the client has said that it has nothing more to say.
+/// The server answers only after the client has shut down its sending side.
 pub(crate) fn check_half_close(
     relay: impl FnOnce(TcpStream, TcpStream) -> Relayed + Send + 'static,
 ) {

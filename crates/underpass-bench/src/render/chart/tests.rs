@@ -352,13 +352,13 @@ fn latencies_and_timelines_read_back() {
     let svg = plot("ec0-latencies");
     let reading = vertical(&svg);
     for latencies in &case.latencies {
-        let told = latencies
+        let reported = latencies
             .quantiles
             .iter()
             .filter(|(share, _)| *share < 0.999_95);
         let marks = marks(&svg, latencies.contender);
-        assert_eq!(marks.len(), told.clone().count());
-        for ((_, y), (_, took)) in marks.iter().zip(told) {
+        assert_eq!(marks.len(), reported.clone().count());
+        for ((_, y), (_, took)) in marks.iter().zip(reported) {
             assert!((reading.place(*took) - y).abs() <= 1.0);
         }
     }
@@ -422,7 +422,7 @@ fn no_texts_overlap_and_nothing_lies_outside() {
 }
 
 #[test]
-fn a_chart_tells_who_can_not_see_it() {
+fn a_chart_describes_itself_to_those_who_cannot_see_it() {
     for (_, plots) in all_plots() {
         for plot in plots {
             let svg = elements(&plot.svg.0);

@@ -92,7 +92,7 @@ fn names_can_not_break_out_of_the_page() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;"));
 }
 
-/// Two contenders that differ, one that can't be told from the first, two cases.
+/// Two contenders that differ, one not distinguishable from the first, two cases.
 fn small() -> Document {
     let mut document = sample::empty();
     let mut experiment = sample::experiment("socket", "receiver discards", "To a socket", 7);

@@ -246,8 +246,8 @@ mod tests {
         for length in 0..1200 {
             let mut records = Vec::new();
             push_record(&mut records, "path", &vec![b'x'; length]);
-            let told = records.split(|&byte| byte == b' ').next().unwrap();
-            assert_eq!(String::from_utf8_lossy(told), records.len().to_string());
+            let reported = records.split(|&byte| byte == b' ').next().unwrap();
+            assert_eq!(String::from_utf8_lossy(reported), records.len().to_string());
         }
     }
 

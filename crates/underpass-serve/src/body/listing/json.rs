@@ -85,7 +85,7 @@ mod tests {
     use crate::http::validator::FileTime;
 
     #[test]
-    fn names_that_are_not_utf_8_are_told_exactly() {
+    fn names_that_are_not_utf_8_are_printed_exactly() {
         let mut out = Vec::new();
         let entry = FolderEntry {
             name: b"a\xff\"/b".to_vec(),

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_told_from_dates_versions_and_words() {
+    fn hashes_are_distinguished_from_dates_versions_and_words() {
         for hashed in [
             "name.3f9ab2c1.js",
             "a/name-3f9ab2c1.css",

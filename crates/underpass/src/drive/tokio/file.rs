@@ -5,22 +5,20 @@ use std::os::fd::AsFd;
 use ::tokio::io::Interest;
 use rustix::io::Errno;
 
-use super::sender::{Sender, Turn};
-use super::stream::{Stream, attempt, errno_of, ready};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::sender::{Sender, StreamTransfer, Turn, ready};
+use super::stream::{AlwaysReady, Stream};
+use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
-use crate::plan::policy::Policy;
+use crate::plan::Policy;
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{SignalGuard, UnignoredSignal};
+use crate::sys::SignalGuard;
+use crate::transfer::Step;
 use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
-use crate::transfer::{Step, Transfer};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
-use crate::vocabulary::mechanism::Mechanism;
 
 /// Sends a range of a file to one socket. A future that is dropped takes nothing with it: the
 /// sender knows what the socket has, and a later call goes on.
@@ -55,8 +53,7 @@ impl FileSender {
     /// # Errors
     /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
-        let file = file.as_fd().try_clone_to_owned();
-        let file = SharedFile::new(file.map_err(|error| errno_of(&error))?);
+        let file = SharedFile::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
         let mut outbox = Outbox::new();
         outbox.push(Piece::Range(FileRange { file, offset, len }));
         Ok(Self {
@@ -141,15 +138,7 @@ pub struct FileReceiver<F> {
     left: u64,
     account: Account,
     /// Boxed: until the first turn there is none.
-    body: Option<Box<BodyTransfer>>,
-}
-
-/// A body on its way.
-#[derive(Debug)]
-struct BodyTransfer {
-    transfer: Transfer,
-    buffers: RelayBuffers,
-    raised: Option<UnignoredSignal>,
+    body: Option<Box<StreamTransfer>>,
 }
 
 impl<F: AsFd> FileReceiver<F> {
@@ -203,13 +192,12 @@ impl<F: AsFd> FileReceiver<F> {
     ) -> Result<Turn, Error> {
         let stop_at = self.left.saturating_sub(bytes_max.max(1));
         while self.left > stop_at {
-            if self.advance(socket, kernel)? == Advance::Waits {
+            if let Step::Wait(_) = self.advance(socket, kernel)? {
                 ready(socket, Interest::READABLE).await?;
             }
             ::tokio::task::consume_budget().await;
         }
         if self.left == 0 {
-            self.body = None;
             return Ok(Turn::Empty);
         }
         ::tokio::task::yield_now().await;
@@ -241,49 +229,34 @@ impl<F: AsFd> FileReceiver<F> {
     }
 
     /// Makes the next call of the body's transfer, which is begun if there is none.
-    fn advance<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<Advance, Error> {
+    fn advance<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<Step, Error> {
         let body = match &mut self.body {
             Some(body) => body,
             None => {
-                let body = BodyTransfer::new(socket, &self.sink, self.left, kernel)?;
+                let source = Source::range(socket.descriptor(), 0, self.left)?;
+                let plan = kernel.plan(&source, &self.sink, &Policy::default());
+                let raised = raised_by(self.sink.end.kind);
+                let mut body = StreamTransfer::new(&source, &self.sink, plan, raised);
+                body.machine.limit_calls(TURN_BYTES_MIN);
                 self.body.insert(Box::new(body))
             }
         };
-        let Some(op) = body.transfer.next_op() else {
-            let failed = body.transfer.clone().finish().err();
+        let Some(step) = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel) else {
+            let failed = body.machine.clone().finish().err();
             let mut error = failed.unwrap_or_else(|| Errno::IO.into());
             *error.account = self.account.clone();
             return Err(error);
         };
-        let (source, sink) = body.transfer.ends();
-        let ends = SourceAndSink {
-            input: socket.descriptor(),
-            output: self.sink.fd.as_fd(),
-            source,
-            sink,
-        };
-        let mut call = || {
-            let _guard = SignalGuard::against(body.raised);
-            perform(op, &ends, &mut body.buffers, kernel)
-        };
-        let result = match op.fills() {
-            true => attempt(socket, Interest::READABLE, &mut call),
-            false => Some(call()),
-        };
-        let Some(result) = result else {
-            return Ok(Advance::Waits);
-        };
-        let step = body.transfer.record(result);
-        let moved = body.transfer.take_account();
+        let moved = body.machine.take_account();
         self.left -= moved.bytes();
         self.account.add(&moved);
-        match step {
-            Step::Wait(_) => return Ok(Advance::Waits),
-            Step::Refused(refusal) => kernel.learn(&refusal, &source, &sink),
-            Step::Done => std::mem::take(&mut body.buffers).give_back(kernel),
-            Step::Failed | Step::Again => (),
+        if step == Step::Done {
+            self.body
+                .take()
+                .map(|body| body.finish(kernel))
+                .transpose()?;
         }
-        Ok(Advance::Goes)
+        Ok(step)
     }
 
     /// Writes bytes of the body that are in memory. Returns how many.
@@ -309,41 +282,7 @@ impl<F: AsFd> FileReceiver<F> {
             Verdict::Fatal(fault) => fault,
             _ => Fault::Sink,
         };
-        Err(Error {
-            fault,
-            mechanism: Some(Mechanism::ReadWrite),
-            errno: result.err(),
-            lost: 0,
-            account: Box::new(self.account.clone()),
-        })
-    }
-}
-
-/// What a call came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Advance {
-    /// The next call may be made.
-    Goes,
-    /// The socket has nothing to give.
-    Waits,
-}
-
-impl BodyTransfer {
-    fn new<S: Stream, F>(
-        socket: &S,
-        sink: &Sink<F>,
-        len: u64,
-        kernel: &Kernel,
-    ) -> Result<Self, Errno> {
-        let source = Source::range(socket.descriptor(), 0, len)?;
-        let plan = kernel.plan(&source, sink, &Policy::default());
-        let mut transfer = Transfer::new(&source, sink, plan);
-        transfer.limit_calls(TURN_BYTES_MIN);
-        Ok(Self {
-            transfer,
-            buffers: RelayBuffers::default(),
-            raised: raised_by(sink.end.kind),
-        })
+        Err(Error::of_writing(fault, result.err(), &self.account))
     }
 }
 

@@ -6,14 +6,14 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 
-use super::stream::{Stream, attempt, ready};
-use crate::drive::half_close::{Relayed, end_direction};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::sender::{StreamTransfer, ready};
+use super::stream::Stream;
+use crate::drive::blocking::{Relayed, end_direction};
+use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
-use crate::plan::policy::Policy;
-use crate::sys::signals::SignalGuard;
-use crate::transfer::{Step, Transfer};
+use crate::plan::Policy;
+use crate::transfer::Step;
+use crate::transfer::verdict::Wait;
 use crate::vocabulary::account::Account;
 use crate::vocabulary::endpoint::{Sink, Source};
 use crate::vocabulary::error::Error;
@@ -28,11 +28,15 @@ pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other
     let mut back = pin!(relay_one_way(kernel, other, one));
     let (mut went, mut came) = (None, None);
     poll_fn(|context| {
-        if went.is_none() {
-            went = ready_value(there.as_mut().poll(context));
+        if went.is_none()
+            && let Poll::Ready(ended) = there.as_mut().poll(context)
+        {
+            went = Some(ended);
         }
-        if came.is_none() {
-            came = ready_value(back.as_mut().poll(context));
+        if came.is_none()
+            && let Poll::Ready(ended) = back.as_mut().poll(context)
+        {
+            came = Some(ended);
         }
         match (went.take(), came.take()) {
             (Some(went), Some(came)) => Poll::Ready((went, came)),
@@ -43,13 +47,6 @@ pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other
         }
     })
     .await
-}
-
-fn ready_value<T>(poll: Poll<T>) -> Option<T> {
-    match poll {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
-    }
 }
 
 async fn relay_one_way<S: Stream, T: Stream>(
@@ -70,30 +67,15 @@ async fn relay_to_end<S: Stream, T: Stream>(
     let source = Source::whole(from.descriptor())?;
     let sink = Sink::new(to.descriptor())?;
     let plan = kernel.plan(&source, &sink, &Policy::default());
-    let mut transfer = Transfer::new(&source, &sink, plan);
-    transfer.limit_calls(TURN_BYTES_MIN);
-    let (ends, mut buffers) = (SourceAndSink::of(&source, &sink), RelayBuffers::default());
-    let raised = raised_by(sink.end.kind);
-    while let Some(op) = transfer.next_op() {
-        let mut call = || {
-            let _guard = SignalGuard::against(raised);
-            perform(op, &ends, &mut buffers, kernel)
-        };
-        let result = if op.fills() {
-            attempt(from, Interest::READABLE, &mut call)
-        } else if op.writes() {
-            attempt(to, Interest::WRITABLE, &mut call)
-        } else {
-            Some(call())
-        };
-        match result.map(|result| transfer.record(result)) {
-            Some(Step::Refused(refusal)) => kernel.learn(&refusal, &source.end, &sink.end),
-            Some(Step::Wait(_)) | None if op.writes() => ready(to, Interest::WRITABLE).await?,
-            Some(Step::Wait(_)) | None => ready(from, Interest::READABLE).await?,
-            Some(Step::Again | Step::Done | Step::Failed) => (),
+    let mut transfer = StreamTransfer::new(&source, &sink, plan, raised_by(sink.end.kind));
+    transfer.machine.limit_calls(TURN_BYTES_MIN);
+    while let Some(step) = transfer.step(from, to, kernel) {
+        match step {
+            Step::Wait(Wait::Source) => ready(from, Interest::READABLE).await?,
+            Step::Wait(Wait::Sink | Wait::Both) => ready(to, Interest::WRITABLE).await?,
+            Step::Again | Step::Refused(_) | Step::Done | Step::Failed => (),
         }
         ::tokio::task::consume_budget().await;
     }
-    buffers.give_back(kernel);
-    transfer.finish()
+    transfer.finish(kernel)
 }

@@ -1,6 +1,7 @@
 //! Sending what an outbox owes.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,18 +10,18 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::residency;
-use super::stream::{Stream, attempt, ready};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
-use crate::drive::signals::raised_by;
+use super::stream::{AlwaysReady, Stream};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
-use crate::plan::Plan;
-use crate::plan::policy::Policy;
+use crate::plan::{Plan, Policy};
 use crate::shared_file::SharedFile;
-use crate::sys::signals::{SignalGuard, UnignoredSignal};
+use crate::sys::{SignalGuard, UnignoredSignal};
 use crate::transfer::op::Op;
+use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Waits};
+use crate::vocabulary::account::Account;
+use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Source, Waits};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::limits::READ_AHEAD_BYTES;
 
@@ -117,8 +118,7 @@ enum Cork {
 #[derive(Debug)]
 struct RangeTransfer {
     file: Arc<SharedFile>,
-    transfer: Transfer,
-    buffers: RelayBuffers,
+    transfer: StreamTransfer,
     /// The file is known to be in the page cache up to this offset.
     resident_until: u64,
 }
@@ -212,14 +212,11 @@ impl Sender {
     ) -> Option<Forecast> {
         let range = outbox.first_range()?;
         let source = range.source().ok()?;
-        let sink = Sink {
-            fd: (),
-            end: match self.socket {
-                Some(socket) => socket.end,
-                None => Endpoint::of(sink.descriptor()).ok()?,
-            },
-            to: 0,
+        let end = match self.socket {
+            Some(socket) => socket.end,
+            None => Endpoint::of(sink.descriptor()).ok()?,
         };
+        let sink = Sink::of((), end);
         let len = range.len.min(READ_AHEAD_BYTES);
         Some(Forecast {
             plan: kernel.plan(&source, &sink, policy),
@@ -263,7 +260,7 @@ impl Sender {
                 self.range.insert(Box::new(moving))
             }
         };
-        moving.transfer.limit_calls(bytes_max);
+        moving.transfer.machine.limit_calls(bytes_max);
         Ok(moving.make_resident(range).await)
     }
 
@@ -274,23 +271,16 @@ impl Sender {
         kernel: &Kernel,
         policy: &Policy,
     ) -> Result<RangeTransfer, Errno> {
-        let socket = match self.socket {
+        let SocketFacts { end, raised } = match self.socket {
             Some(socket) => socket,
-            None => *self
-                .socket
-                .insert(SocketFacts::of(Endpoint::of(sink.descriptor())?)),
+            None => *self.socket.insert(SocketFacts::of(sink.descriptor())?),
         };
+        let sink = Sink::of((), end);
         let source = range.source()?;
-        let sink = Sink {
-            fd: (),
-            end: socket.end,
-            to: 0,
-        };
         let plan = kernel.plan(&source, &sink, policy);
         Ok(RangeTransfer {
             file: Arc::clone(&range.file),
-            transfer: Transfer::new(&source, &sink, plan),
-            buffers: RelayBuffers::default(),
+            transfer: StreamTransfer::new(&source, &sink, plan, raised),
             resident_until: 0,
         })
     }
@@ -302,50 +292,18 @@ impl Sender {
         sink: &S,
         kernel: &Kernel,
     ) -> Result<Moved, Error> {
-        let raised = self.socket.and_then(|socket| socket.raised);
-        let Some(moving) = self.range.as_deref_mut() else {
+        let Some(RangeTransfer { file, transfer, .. }) = self.range.as_deref_mut() else {
             return Ok(Moved::Nothing);
         };
-        let RangeTransfer {
-            file,
-            transfer,
-            buffers,
-            ..
-        } = moving;
-        let Some(op) = transfer.next_op() else {
-            // The policy allows nothing.
-            self.end_range(outbox, kernel)?;
-            return Ok(Moved::Nothing);
-        };
-        let (source, sink_end) = transfer.ends();
-        let ends = SourceAndSink {
-            input: file.as_fd(),
-            output: sink.descriptor(),
-            source,
-            sink: sink_end,
-        };
-        let result = if op.writes() {
-            attempt(sink, Interest::WRITABLE, || {
-                let _guard = SignalGuard::against(raised);
-                perform(op, &ends, buffers, kernel)
-            })
-        } else {
-            Some(perform(op, &ends, buffers, kernel))
-        };
-        let Some(result) = result else {
-            return Ok(Moved::Blocked);
-        };
-        let step = transfer.record(result);
-        outbox.moved(&transfer.take_account());
-        if let Step::Refused(refusal) = step {
-            kernel.learn(&refusal, &source, &sink_end);
-        }
-        if transfer.next_op().is_none() {
+        let step = transfer.step(&AlwaysReady(file.as_fd()), sink, kernel);
+        let moved = transfer.machine.take_account();
+        outbox.moved(&moved);
+        if transfer.machine.next_op().is_none() {
             self.end_range(outbox, kernel)?;
         }
         Ok(match step {
-            Step::Wait(_) => Moved::Blocked,
-            Step::Again | Step::Done if op.writes() => Moved::Some,
+            Some(Step::Wait(_)) => Moved::Blocked,
+            _ if moved.bytes() > 0 => Moved::Some,
             _ => Moved::Nothing,
         })
     }
@@ -355,29 +313,93 @@ impl Sender {
         let Some(moving) = self.range.take() else {
             return Ok(());
         };
-        moving.buffers.give_back(kernel);
-        outbox.ended(moving.transfer.finish())
+        outbox.ended(moving.transfer.finish(kernel))
+    }
+}
+
+/// A transfer on its way, of which one side is a stream at least.
+#[derive(Debug)]
+pub(super) struct StreamTransfer {
+    pub(super) machine: Transfer,
+    buffers: RelayBuffers,
+    raised: Option<UnignoredSignal>,
+}
+
+impl StreamTransfer {
+    /// Begins it; `raised` is the signal that calls towards the sink may raise.
+    pub(super) fn new<F, G>(
+        source: &Source<F>,
+        sink: &Sink<G>,
+        plan: Plan,
+        raised: Option<UnignoredSignal>,
+    ) -> Self {
+        Self {
+            machine: Transfer::new(source, sink, plan),
+            buffers: RelayBuffers::default(),
+            raised,
+        }
+    }
+
+    /// Makes the next call, if the side that it needs is believed ready; `None` where no call is
+    /// left.
+    pub(super) fn step<S: Stream, T: Stream>(
+        &mut self,
+        from: &S,
+        to: &T,
+        kernel: &Kernel,
+    ) -> Option<Step> {
+        let op = self.machine.next_op()?;
+        let (source, sink) = self.machine.ends();
+        let ends = SourceAndSink {
+            input: from.descriptor(),
+            output: to.descriptor(),
+            source,
+            sink,
+        };
+        let mut call = || {
+            let _guard = SignalGuard::against(self.raised);
+            perform(op, &ends, &mut self.buffers, kernel)
+        };
+        let (result, side) = if op.fills() {
+            (attempt(from, Interest::READABLE, call), Wait::Source)
+        } else if op.writes() {
+            (attempt(to, Interest::WRITABLE, call), Wait::Sink)
+        } else {
+            (Some(call()), Wait::Sink)
+        };
+        let step = result.map_or(Step::Wait(side), |result| self.machine.record(result));
+        if let Step::Refused(refusal) = step {
+            kernel.learn(&refusal, &source, &sink);
+        }
+        Some(step)
+    }
+
+    /// Ends it; its pipe or buffer goes back to the pool.
+    pub(super) fn finish(self, kernel: &Kernel) -> Result<Account, Error> {
+        self.buffers.give_back(kernel);
+        self.machine.finish()
     }
 }
 
 impl SocketFacts {
-    fn of(end: Endpoint) -> Self {
+    fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let end = Endpoint::of(socket)?;
         let raised = raised_by(end.kind);
-        Self { end, raised }
+        Ok(Self { end, raised })
     }
 }
 
 impl RangeTransfer {
     /// Whether this range is what the transfer has not moved yet: another driver may have gone on.
     fn continues(&self, range: &FileRange) -> bool {
-        Arc::ptr_eq(&self.file, &range.file) && self.transfer.is_at(range.offset, range.len)
+        Arc::ptr_eq(&self.file, &range.file) && self.transfer.machine.is_at(range.offset, range.len)
     }
 
     /// Reads the next bytes of the range into the page cache, if they are not there: the bytes of
     /// the next call and, so that one query serves many calls, some more. A query of another
     /// connection a moment ago is not repeated. Returns how long the disk took.
     async fn make_resident(&mut self, range: &FileRange) -> Option<Duration> {
-        let (from, len) = self.transfer.next_op().and_then(Op::reads)?;
+        let (from, len) = self.transfer.machine.next_op().and_then(Op::reads)?;
         if from + len <= self.resident_until {
             return None;
         }
@@ -439,4 +461,35 @@ async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration 
     let start = Instant::now();
     residency::read_ahead(file, from, len).await;
     start.elapsed()
+}
+
+/// Makes `call` if the socket is believed ready; none where it was not made.
+pub(super) fn attempt<S: Stream>(
+    stream: &S,
+    interest: Interest,
+    call: impl FnOnce() -> Result<u64, Errno>,
+) -> Option<Result<u64, Errno>> {
+    let mut made = None;
+    let outcome = stream.try_io(interest, || {
+        let result = call();
+        made = Some(result);
+        result.map_err(io::Error::from)
+    });
+    match (made, outcome) {
+        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+            Some(Err(errno_of(&error)))
+        }
+        (made, _) => made,
+    }
+}
+
+pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
+    stream
+        .ready(interest)
+        .await
+        .map_err(|error| errno_of(&error))
+}
+
+pub(super) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

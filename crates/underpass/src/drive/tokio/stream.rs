@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream, tcp, unix};
-use rustix::io::Errno;
 
 /// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
 /// [`UnixStream`], their halves, a reference to one, or whatever keeps one, always the same.
@@ -77,33 +76,19 @@ stream! {
     unix::OwnedWriteHalf: UnixStream = AsRef::as_ref;
 }
 
-/// Makes `call` if the socket is believed ready; none where it was not made.
-pub(super) fn attempt<S: Stream>(
-    stream: &S,
-    interest: Interest,
-    call: impl FnOnce() -> Result<u64, Errno>,
-) -> Option<Result<u64, Errno>> {
-    let mut made = None;
-    let outcome = stream.try_io(interest, || {
-        let result = call();
-        made = Some(result);
-        result.map_err(io::Error::from)
-    });
-    match (made, outcome) {
-        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
-            Some(Err(errno_of(&error)))
-        }
-        (made, _) => made,
+/// A file, which is never waited for.
+pub(super) struct AlwaysReady<'fd>(pub(super) BorrowedFd<'fd>);
+
+impl Stream for AlwaysReady<'_> {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0
     }
-}
 
-pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
-    stream
-        .ready(interest)
-        .await
-        .map_err(|error| errno_of(&error))
-}
+    async fn ready(&self, _: Interest) -> io::Result<()> {
+        Ok(())
+    }
 
-pub(super) fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
+    fn try_io<R>(&self, _: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        call()
+    }
 }

@@ -1,0 +1,120 @@
+//! How the real binary is monitored: its log and its rotation, metrics, addresses.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+
+use rustix::process::Signal;
+use support::{Server, serve, underpass};
+use underpass_testkit::{ExitReport, HttpClient, ServerProcess, assert_contains, wait_until};
+
+fn failure(arguments: &[&str]) -> ExitReport {
+    serve(&[&["--listen", "127.0.0.1:0"], arguments].concat())
+}
+
+#[test]
+fn a_log_goes_to_standard_output_and_only_where_it_is_asked_for() {
+    for (options, lines) in [(&[][..], 0), (&["--log"], 1), (&["--log=json"], 1)] {
+        let server = Server::with(options);
+        server.write("f", "f");
+        assert_eq!(server.get("/f?logged").body, b"f");
+        let end = server.stop();
+        end.assert_clean();
+        let logged = end.output.lines().filter(|line| line.contains("logged"));
+        assert_eq!(logged.count(), lines, "{options:?}: {}", end.output);
+        let last = end.output.lines().last().unwrap();
+        assert!(last.starts_with("stopped after 1 request"), "{last}");
+    }
+}
+
+#[test]
+fn a_signal_has_the_file_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let server = Server::with(&["--log-file", log.to_str().unwrap()]);
+    server.write("f", "f");
+    let mut socket = server.connect();
+    socket.get("/f?old");
+    let old = folder.path().join("log.1");
+    fs::rename(&log, &old).unwrap();
+    server.signal(Signal::USR1);
+    wait_until("new log", || log.exists());
+    socket.get("/f?new");
+    let end = server.stop();
+    end.assert_clean();
+    let [old, new] = [old, log].map(|path| fs::read_to_string(path).unwrap());
+    assert!(new.contains("\"GET /f?new HTTP/1.1\" 200 1 "), "{new}");
+    assert_eq!(format!("{old}{new}").lines().count(), 2, "{old}{new}");
+}
+
+#[test]
+fn the_signal_for_logs_ends_no_server_that_has_none() {
+    let server = Server::start();
+    server.signal(Signal::USR1);
+    server.write("f", "f");
+    assert_eq!(server.get("/f").body, b"f");
+    server.stop().assert_success();
+}
+
+#[test]
+fn metrics_are_served_where_the_greeting_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("status");
+    let address = format!("unix:{}", path.display());
+    let server = Server::with(&["--status", &address]);
+    assert_eq!(
+        HttpClient::connect_unix(&path).get("/health").text(),
+        "ok\n"
+    );
+    let end = server.stop();
+    let reported = format!("metrics and health on {address}\n");
+    end.assert_output(&[&reported]);
+}
+
+#[test]
+fn a_log_or_address_that_cannot_be_opened_is_refused_with_what_to_do() {
+    for usage in [
+        &["--log=xml"][..],
+        &["--status", "9090"],
+        &["--status", "unix:"],
+    ] {
+        failure(usage).assert_failed(2, &[]);
+    }
+    for (options, said) in [
+        (
+            ["--log-file", "/nowhere/log"],
+            ["/nowhere/log", "--log-file FILE"],
+        ),
+        (
+            ["--status", "192.0.2.1:1"],
+            ["192.0.2.1:1", "--status unix:PATH"],
+        ),
+    ] {
+        failure(&options).assert_failed(1, &said);
+    }
+}
+
+#[test]
+fn a_plan_is_called_one_and_a_trial_names_what_was_tried() {
+    let server = Server::start();
+    assert_contains(server.greeting(), &["(planned, not tried)"]);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), "content").unwrap();
+    let mut command = underpass();
+    command.current_dir(folder.path());
+    let server = ServerProcess::spawn(command.args(["serve", "--listen", "0.0.0.0:0", "--qr"]));
+    server.signal(Signal::INT);
+    let greeting = server.greeting().to_owned();
+    let end = server.end();
+    end.assert_success();
+    let said = greeting + &end.output;
+    let drawn = said.lines().filter(|line| line.contains('█'));
+    assert!(drawn.count() > 12, "no code: {said}");
+    assert!(said.contains("(tried with a.txt)"), "{said}");
+    assert!(
+        said.contains("http://") && !said.contains("http://0.0.0.0"),
+        "{said}"
+    );
+}

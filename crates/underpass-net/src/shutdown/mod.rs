@@ -1,4 +1,0 @@
-//! How a server ends.
-
-pub(crate) mod phase;
-pub(crate) mod switch;

@@ -1,0 +1,272 @@
+//! What this kernel supports: probed once, passed by reference, never a global. With it a pool of
+//! the pipes and buffers that relays use: idle ones are kept, up to a bound, for the next transfer.
+//!
+//! Refusals are remembered, so that the thousandth file between two devices does not repeat the
+//! attempts of the first one. A refusal of scope *once* is never remembered.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+use crate::plan::{KernelFacts, Pipes, Plan, Policy, plan};
+use crate::sys;
+use crate::transfer::verdict::call_missing;
+use crate::vocabulary::account::{Cause, Mechanism, Refusal, Scope};
+use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
+use crate::vocabulary::limits::{
+    BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX, REMEMBERED_REFUSALS_MAX,
+};
+
+/// What this kernel is known to refuse, and a pool of idle pipes and buffers.
+#[derive(Debug, Default)]
+pub struct Kernel {
+    refused: Mutex<BTreeMap<Key, Errno>>,
+    pub(crate) idle: RelayPool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Kernel(Mechanism),
+    Devices(Mechanism, u64, u64),
+}
+
+impl Kernel {
+    /// Returns a kernel of which nothing is known: every mechanism is tried, and refusals are
+    /// remembered. No system calls.
+    pub fn unprobed() -> Self {
+        Self::default()
+    }
+
+    /// Tests which calls the kernel has and allows, by one call without descriptors each. Never
+    /// blocks.
+    pub fn probe() -> Self {
+        let kernel = Self::unprobed();
+        for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
+            if let Some(errno) = call_missing(probe(mechanism)) {
+                let cause = Cause::Errno(errno);
+                kernel.remember(Key::Kernel(mechanism), cause);
+            }
+        }
+        kernel
+    }
+
+    /// Remembers a refusal between two ends, as far as it holds.
+    pub fn learn(&self, refusal: &Refusal, source: &Endpoint, sink: &Endpoint) {
+        let mechanism = refusal.mechanism;
+        match refusal.scope {
+            Scope::Kernel => self.remember(Key::Kernel(mechanism), refusal.cause),
+            Scope::Devices => {
+                self.remember(
+                    Key::Devices(mechanism, source.device, sink.device),
+                    refusal.cause,
+                );
+            }
+            Scope::Once => (),
+        }
+    }
+
+    fn remember(&self, key: Key, cause: Cause) {
+        let Cause::Errno(errno) = cause else { return };
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() < REMEMBERED_REFUSALS_MAX {
+            refused.insert(key, errno);
+        }
+    }
+
+    /// Returns what is remembered of a mechanism between two ends.
+    pub fn refusal(
+        &self,
+        mechanism: Mechanism,
+        source: &Endpoint,
+        sink: &Endpoint,
+    ) -> Option<(Scope, Errno)> {
+        self.facts(source, sink).refused[mechanism.index()]
+    }
+
+    /// Returns what planning between two ends needs to know, as of now. No system calls; holds a
+    /// lock during a few look-ups.
+    pub fn facts(&self, source: &Endpoint, sink: &Endpoint) -> KernelFacts {
+        let pipes = match self.idle.has_pipe() {
+            true => Pipes::Available,
+            false => Pipes::Exhausted,
+        };
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |scope, key| Some((scope, *refused.get(&key)?));
+        let refused = Mechanism::ALL.map(|mechanism| {
+            let devices = Key::Devices(mechanism, source.device, sink.device);
+            known(Scope::Kernel, Key::Kernel(mechanism)).or_else(|| known(Scope::Devices, devices))
+        });
+        KernelFacts { refused, pipes }
+    }
+
+    /// Plans a move by what is known of this kernel now ([`plan()`]). The same question may get
+    /// another answer when its pipes are all lent, or one is free again.
+    pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>, policy: &Policy) -> Plan {
+        plan(source, sink, &self.facts(&source.end, &sink.end), policy)
+    }
+}
+
+/// Asks the kernel whether it has a mechanism's call, by making it without descriptors.
+pub(crate) fn probe(mechanism: Mechanism) -> Errno {
+    sys::probe(match mechanism {
+        Mechanism::Clone => sys::Probe::FileClone,
+        Mechanism::CopyRange => sys::Probe::CopyFileRange,
+        Mechanism::Sendfile => sys::Probe::Sendfile,
+        Mechanism::Splice => sys::Probe::Splice,
+        Mechanism::ReadWrite => sys::Probe::Read,
+    })
+}
+
+/// Both ends of a pipe.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) read: OwnedFd,
+    pub(crate) write: OwnedFd,
+    /// Is counted for as long as the pipe is open.
+    _counted: Arc<()>,
+}
+
+/// Pipes and buffers for the next transfers.
+#[derive(Debug, Default)]
+pub(crate) struct RelayPool {
+    /// All of them empty.
+    pipes: Mutex<Vec<Pipe>>,
+    /// Every pipe has a share in it.
+    count: Arc<()>,
+    /// The kernel has not granted a pipe its size.
+    small: AtomicBool,
+    /// What they held may still be in them.
+    buffers: Mutex<Vec<Box<[u8]>>>,
+}
+
+impl RelayPool {
+    /// Whether a pipe of full size is available within the bound. Another thread may take it first;
+    /// then one more than the bound is opened, which does no harm.
+    pub(crate) fn has_pipe(&self) -> bool {
+        let open = Arc::strong_count(&self.count) - 1;
+        !self.small.load(Ordering::Relaxed) && (open < PIPES_MAX || !lock(&self.pipes).is_empty())
+    }
+
+    pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
+        let idle = lock(&self.pipes).pop();
+        idle.map_or_else(|| self.open_pipe(), Ok)
+    }
+
+    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
+    /// have two pages. A smaller pipe is slower, not wrong.
+    fn open_pipe(&self) -> Result<Pipe, Errno> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        if fcntl_setpipe_size(&write, PIPE_BYTES).is_err() {
+            self.small.store(true, Ordering::Relaxed);
+        }
+        Ok(Pipe {
+            read,
+            write,
+            _counted: Arc::clone(&self.count),
+        })
+    }
+
+    /// Takes back a pipe that is empty.
+    pub(crate) fn put_pipe(&self, pipe: Pipe) {
+        put(&self.pipes, pipe, PIPES_MAX);
+    }
+
+    pub(crate) fn take_buffer(&self) -> Box<[u8]> {
+        let idle = lock(&self.buffers).pop();
+        idle.unwrap_or_else(|| vec![0; BUFFER_BYTES].into())
+    }
+
+    pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
+        put(&self.buffers, buffer, IDLE_BUFFERS_MAX);
+    }
+}
+
+fn lock<T>(idle: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn put<T>(idle: &Mutex<Vec<T>>, middle: T, max: usize) {
+    let mut idle = lock(idle);
+    if idle.len() < max {
+        idle.push(middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::endpoint::EndpointKind;
+
+    fn refusal(scope: Scope) -> Refusal {
+        let cause = Cause::Errno(Errno::XDEV);
+        Refusal {
+            mechanism: Mechanism::CopyRange,
+            cause,
+            scope,
+            after: 0,
+        }
+    }
+
+    fn on(device: u64) -> Endpoint {
+        Endpoint {
+            device,
+            ..Endpoint::sample(EndpointKind::File)
+        }
+    }
+
+    #[test]
+    fn refusals_are_remembered_as_far_as_they_hold() {
+        let kernel = Kernel::unprobed();
+        let asked = |from, to| kernel.refusal(Mechanism::CopyRange, &on(from), &on(to));
+        kernel.learn(&refusal(Scope::Once), &on(1), &on(2));
+        assert_eq!(asked(1, 2), None);
+        kernel.learn(&refusal(Scope::Devices), &on(1), &on(2));
+        assert_eq!(asked(1, 2), Some((Scope::Devices, Errno::XDEV)));
+        assert_eq!(asked(2, 1), None, "the other way is another pair");
+        kernel.learn(&refusal(Scope::Kernel), &on(1), &on(2));
+        assert_eq!(asked(7, 8), Some((Scope::Kernel, Errno::XDEV)));
+        assert_eq!(kernel.refusal(Mechanism::Sendfile, &on(1), &on(2)), None);
+    }
+
+    #[test]
+    fn probing_never_gives_up_the_last_mechanism() {
+        let kernel = Kernel::probe();
+        assert_eq!(kernel.refusal(Mechanism::ReadWrite, &on(0), &on(0)), None);
+    }
+
+    #[test]
+    fn pipes_are_counted_until_they_are_closed() {
+        let idle = RelayPool::default();
+        let mut taken: Vec<_> = (0..PIPES_MAX)
+            .map(|_| idle.take_pipe().expect("a pipe"))
+            .collect();
+        // Without privileges others' pipes may have used up the quota: then there is none at all.
+        let granted = !idle.small.load(Ordering::Relaxed);
+        assert!(!idle.has_pipe());
+        idle.put_pipe(taken.pop().expect("one of them"));
+        assert_eq!(idle.has_pipe(), granted, "an idle one");
+        taken.push(idle.take_pipe().expect("the idle one"));
+        assert!(!idle.has_pipe());
+        drop(taken.pop());
+        assert_eq!(idle.has_pipe(), granted, "room for another one");
+    }
+
+    #[test]
+    fn buffers_come_back_and_no_more_than_so_many_stay() {
+        let idle = RelayPool::default();
+        let taken: Vec<_> = (0..=IDLE_BUFFERS_MAX).map(|_| idle.take_buffer()).collect();
+        let first = taken[0].as_ptr();
+        for buffer in taken {
+            assert_eq!(buffer.len(), BUFFER_BYTES);
+            idle.put_buffer(buffer);
+        }
+        let kept = idle.buffers.lock().expect("nobody panicked").len();
+        assert_eq!(kept, IDLE_BUFFERS_MAX);
+        let again: Vec<_> = (0..kept).map(|_| idle.take_buffer()).collect();
+        assert!(again.iter().any(|buffer| buffer.as_ptr() == first));
+    }
+}

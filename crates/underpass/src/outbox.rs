@@ -1,0 +1,524 @@
+//! What a socket is still owed, in order: heads that are bytes, and ranges of files.
+//!
+//! ```text
+//!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ a driver ──▶ one socket
+//! ```
+//!
+//! An outbox is a queue with its account. It makes no system calls and knows nothing of the
+//! socket: that is what a driver keeps beside it, for instance
+//! `drive::tokio::Sender`. The outbox decides what leaves together: a small body is
+//! read behind its head and both leave in one call; before a large one the head leaves with
+//! `MSG_MORE`. The last piece never does, since the kernel would hold it back for 200 ms.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::plan::Policy;
+use crate::shared_file::SharedFile;
+use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
+use crate::vocabulary::account::{Account, Mechanism};
+use crate::vocabulary::endpoint::{EndpointKind, Waits};
+use crate::vocabulary::error::{Error, Fault};
+use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
+
+/// A range of an open regular file.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    /// The file.
+    pub file: Arc<SharedFile>,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Something a socket is owed.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A protocol head: small, and already in memory.
+    Bytes(Vec<u8>),
+    /// A head with a small body behind it, both in memory: the caller has read the body and knows
+    /// that it is the current content of the file.
+    Joined {
+        /// Both.
+        bytes: Vec<u8>,
+        /// How many of them are head. The others count as moved by [`Mechanism::ReadWrite`].
+        head: usize,
+    },
+    /// Payload: never in memory, but for small bodies that are cheaper that way.
+    Range(FileRange),
+}
+
+impl Piece {
+    /// How many bytes it is, heads and payload.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) | Self::Joined { bytes, .. } => bytes.len() as u64,
+            Self::Range(range) => range.len,
+        }
+    }
+
+    /// The buffer of a head that a body is being read behind.
+    fn joining(&mut self) -> Option<&mut Vec<u8>> {
+        if let Piece::Bytes(bytes) = self {
+            let bytes = std::mem::take(bytes);
+            let head = bytes.len();
+            *self = Piece::Joined { bytes, head };
+        }
+        match self {
+            Piece::Joined { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// What a socket is still owed, in order, and the account of what it took.
+///
+/// The protocol pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
+/// [`drive`](crate::drive). A driver of another crate uses one of two faces:
+///
+/// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `send(2)`, a small
+///   body to be read behind its head, or a range to be moved by a [`Transfer`](crate::Transfer).
+///   The driver makes the call and records its result: [`sent`](Self::sent), [`load`](Self::load),
+///   [`moved`](Self::moved) and [`ended`](Self::ended).
+/// - **Through a buffer of the driver**, which encrypts or compresses, for instance.
+///   [`unsent`](Self::unsent) lists what is owed; the driver reads as much of it as it has room
+///   for. When the socket has taken what became of the first `n` bytes,
+///   [`advance`](Self::advance) records them. What was read and not recorded stays owed, so that
+///   the account never runs ahead of the socket.
+///
+/// A driver may be dropped at any time and another one may go on: the outbox knows what is left.
+///
+/// ```
+/// use std::os::unix::net::UnixStream;
+/// use std::io::{Read, Write};
+/// use std::os::unix::fs::FileExt;
+/// use underpass::{FileRange, Outbox, Piece, SharedFile, Unsent};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # std::fs::write(dir.path().join("a"), "the body")?;
+/// let file = std::fs::File::open(dir.path().join("a"))?;
+/// let mut outbox = Outbox::new();
+/// outbox.push(Piece::Bytes(b"head: ".to_vec()));
+/// let shared = SharedFile::new(file.try_clone()?.into());
+/// outbox.push(Piece::Range(FileRange { file: shared, offset: 0, len: 8 }));
+///
+/// // A driver with a buffer: all that is owed leaves upside down, in one call.
+/// let (mut ours, mut theirs) = UnixStream::pair()?;
+/// let mut buffer = Vec::new();
+/// for unsent in outbox.unsent(0) {
+///     match unsent {
+///         Unsent::Bytes(bytes) => buffer.extend_from_slice(bytes),
+///         Unsent::Range { offset, len, .. } => {
+///             let mut body = vec![0; len as usize];
+///             file.read_exact_at(&mut body, offset)?;
+///             buffer.extend_from_slice(&body);
+///         }
+///     }
+/// }
+/// buffer.iter_mut().for_each(|byte| *byte = !*byte);
+/// ours.write_all(&buffer)?;
+/// outbox.advance(buffer.len() as u64, 2);
+///
+/// assert!(outbox.is_empty());
+/// assert_eq!(outbox.account().bytes(), 8); // the head is no payload
+/// # drop(ours);
+/// # let mut got = Vec::new();
+/// # theirs.read_to_end(&mut got)?;
+/// # assert_eq!(got.iter().map(|byte| !byte).collect::<Vec<_>>(), b"head: the body");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that are sent, where it has bytes. A range shrinks instead.
+    front_sent: usize,
+    account: Account,
+    stats: SendStats,
+    spare: Vec<u8>,
+    /// Other than [`JOINED_BYTES_MAX`].
+    joined_bytes_max: Option<u64>,
+}
+
+/// What was sent and waited for beside the payload of the [`Account`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SendStats {
+    /// Bytes of heads that the socket took.
+    pub bytes: u64,
+    /// How often a range was not in the page cache and had to be waited for.
+    pub cold_reads: u64,
+    /// How long that took, with the wait for a thread that reads.
+    pub cold_time: Duration,
+}
+
+/// Whether a body leaves with its head in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// It is read behind its head.
+    Joined,
+    /// It leaves on its own.
+    Apart,
+}
+
+/// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MsgMore {
+    /// Another piece follows: send with `MSG_MORE`.
+    Set,
+    /// Nothing follows.
+    Unset,
+}
+
+/// What a driver does next ([`Outbox::due`]).
+#[derive(Debug)]
+pub enum Due<'a> {
+    /// Send these bytes, and record the result by [`Outbox::sent`].
+    Send(&'a [u8], MsgMore),
+    /// Read the body behind its head, by [`Outbox::load`].
+    Load,
+    /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
+    /// moved. What is recorded is no longer part of the range that is due next.
+    Range(&'a FileRange),
+}
+
+/// What reading a body behind its head came to.
+#[derive(Debug)]
+pub enum Loaded {
+    /// Some of it is read, or all.
+    Some,
+    /// Nothing is read: this range is not in the page cache.
+    Cold(FileRange),
+}
+
+/// A part of what an outbox still owes ([`Outbox::unsent`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Unsent<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// A range of a file.
+    Range {
+        /// The file.
+        file: &'a Arc<SharedFile>,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+}
+
+impl Outbox {
+    /// Returns an empty outbox.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends a body with its head in one call where both together are at most `bytes`, instead of
+    /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
+    /// the peer has taken it.
+    pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
+        self.joined_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Appends a piece. Empty ones are ignored.
+    pub fn push(&mut self, piece: Piece) {
+        if piece.len() > 0 {
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Whether everything is sent.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Returns what has been sent of the ranges, and how, up to now. Heads are not counted.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Returns the bytes that the socket took since account and [`SendStats`] began, heads and
+    /// ranges.
+    pub fn sent_bytes(&self) -> u64 {
+        self.stats.bytes + self.account.bytes()
+    }
+
+    /// Returns the account up to now and begins a new one, for accounts per answer.
+    pub fn take_account(&mut self) -> Account {
+        std::mem::take(&mut self.account)
+    }
+
+    /// Returns the counts beside the payload up to now and begins new ones.
+    pub fn take_send_stats(&mut self) -> SendStats {
+        std::mem::take(&mut self.stats)
+    }
+
+    /// Returns what is still owed, in order. Of the first piece, if it has bytes, a part may have
+    /// been sent; a range is what is left of it.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+
+    /// Has something added to the first piece, if that has a head and nothing of it has been sent.
+    /// What is added is head, and goes in front of a body that is in the piece.
+    pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
+        match self.pieces.front_mut() {
+            Some(Piece::Bytes(head)) if self.front_sent == 0 => amend(head),
+            Some(Piece::Joined { bytes, head }) if self.front_sent == 0 => {
+                let before = bytes.len();
+                amend(bytes);
+                *head += bytes.len().saturating_sub(before);
+            }
+            _ => (),
+        }
+    }
+
+    /// The first range that is owed.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn first_range(&self) -> Option<&FileRange> {
+        self.pieces.iter().find_map(|piece| match piece {
+            Piece::Range(range) => Some(range),
+            Piece::Bytes(_) | Piece::Joined { .. } => None,
+        })
+    }
+
+    /// Whether the body leaves with its head, should that become so much longer.
+    pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
+        let (Some(head), Some(Piece::Range(body)), 0) =
+            (self.pieces.front(), self.pieces.get(1), self.front_sent)
+        else {
+            return Joining::Apart;
+        };
+        // While a body is being read, what the head gains the body loses: the answer stays.
+        let joined = (head.len() + longer).saturating_add(body.len);
+        let fits = joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
+        match fits && !matches!(head, Piece::Range(_)) && policy.allows(Mechanism::ReadWrite) {
+            true => Joining::Joined,
+            false => Joining::Apart,
+        }
+    }
+
+    /// Returns an empty buffer for the next head, with the capacity of one that is sent.
+    pub fn spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Returns what a driver does next, under the policy that it keeps for the whole outbox; `None`
+    /// when nothing is owed.
+    pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
+        let more = match self.pieces.len() {
+            0 | 1 => MsgMore::Unset,
+            _ => MsgMore::Set,
+        };
+        match self.pieces.front()? {
+            Piece::Range(range) => Some(Due::Range(range)),
+            _ if self.joining(policy, 0) == Joining::Joined => Some(Due::Load),
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                Some(Due::Send(&bytes[self.front_sent..], more))
+            }
+        }
+    }
+
+    /// Returns what is owed beyond the first `skipped` bytes, in order, for a driver with a buffer.
+    /// The driver skips what is in its buffer already and the socket has not taken yet.
+    pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
+        let mut passed = skipped.saturating_add(self.front_sent as u64);
+        self.pieces.iter().filter_map(move |piece| {
+            let len = piece.len();
+            let skip = passed.min(len);
+            passed -= skip;
+            if skip == len {
+                return None;
+            }
+            Some(match piece {
+                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                    Unsent::Bytes(&bytes[usize::try_from(skip).unwrap_or(usize::MAX)..])
+                }
+                Piece::Range(range) => Unsent::Range {
+                    file: &range.file,
+                    offset: range.offset + skip,
+                    len: len - skip,
+                },
+            })
+        })
+    }
+
+    /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
+    /// buffer, from this offset of the file on. `read` returns `None` where it would block; then
+    /// nothing is read, and the driver has the range read into the page cache first.
+    ///
+    /// # Errors
+    /// The body cannot be read, or the file ends before it: the outbox is of no further use.
+    pub fn load(
+        &mut self,
+        read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
+    ) -> Result<Loaded, Error> {
+        let Some(Piece::Range(range)) = self.pieces.get(1).cloned() else {
+            return Ok(Loaded::Some);
+        };
+        let Some(buffer) = self.pieces.front_mut().and_then(Piece::joining) else {
+            return Ok(Loaded::Some);
+        };
+        let start = buffer.len();
+        buffer.resize(start + usize::try_from(range.len).unwrap_or(0), 0);
+        let result = read(&range.file, &mut buffer[start..], range.offset);
+        buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
+        let Some(result) = result else {
+            return Ok(Loaded::Cold(range));
+        };
+        self.loaded(result.map(|read| read as u64))?;
+        Ok(Loaded::Some)
+    }
+
+    fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
+        self.account.called(Mechanism::ReadWrite);
+        match verdict(Call::FillBuffer, result, &self.situation(Waits::Polls)) {
+            Verdict::Moved(bytes) => self.pass_range(1, bytes),
+            Verdict::Again => (),
+            Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
+            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
+            _ => return Err(self.error(Fault::Source, result.err())),
+        }
+        Ok(())
+    }
+
+    /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
+    /// when it is full. Returns what the driver has to wait for.
+    ///
+    /// # Errors
+    /// The socket cannot be written: the outbox is of no further use.
+    pub fn sent(
+        &mut self,
+        result: Result<u64, Errno>,
+        waits: Waits,
+    ) -> Result<Option<Wait>, Error> {
+        if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
+            self.account.called(Mechanism::ReadWrite);
+        }
+        match verdict(Call::DrainBuffer, result, &self.situation(waits)) {
+            Verdict::Moved(bytes) => drop(self.pass_bytes(bytes)),
+            Verdict::Wait(wait) => return Ok(Some(wait)),
+            Verdict::Again => (),
+            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
+            _ => return Err(self.error(Fault::Sink, result.err())),
+        }
+        Ok(None)
+    }
+
+    /// Records what a transfer of the range that was due has moved since this was last recorded
+    /// ([`Transfer::take_account`](crate::Transfer::take_account)).
+    pub fn moved(&mut self, account: &Account) {
+        self.account.add(account);
+        self.pass_range(0, account.bytes() + account.holes);
+    }
+
+    /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
+    /// out of a buffer of the driver, and that the driver made so many system `calls` for it. What
+    /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
+    /// ignored.
+    pub fn advance(&mut self, bytes: u64, calls: u64) {
+        self.account.record(Mechanism::ReadWrite, 0, calls);
+        let mut left = bytes;
+        while left > 0 && !self.pieces.is_empty() {
+            left -= match self.pieces.front() {
+                Some(Piece::Range(range)) => {
+                    let payload = range.len.min(left);
+                    self.account.moved(Mechanism::ReadWrite, payload);
+                    self.pass_range(0, payload);
+                    payload
+                }
+                _ => self.pass_bytes(left),
+            };
+        }
+    }
+
+    /// Records a wait for the disk, because a range was not in the page cache.
+    pub fn waited_for_disk(&mut self, span: Duration) {
+        self.stats.cold_reads += 1;
+        self.stats.cold_time += span;
+    }
+
+    /// Returns an error of the driver with the account up to now. `errno` is that of the call that
+    /// failed, if one did.
+    pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
+        Error::of_writing(fault, errno, &self.account)
+    }
+
+    /// Records how the transfer of a range ended ([`Transfer::finish`](crate::Transfer::finish)),
+    /// or that it could not begin.
+    ///
+    /// # Errors
+    /// The transfer's error, with the account of this outbox in the place of the transfer's own.
+    pub fn ended(&mut self, outcome: Result<Account, Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(account) => {
+                self.moved(&account);
+                Ok(())
+            }
+            Err(mut error) => {
+                self.moved(&error.account);
+                *error.account = self.account.clone();
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns
+    /// how many.
+    fn pass_bytes(&mut self, most: u64) -> u64 {
+        let (total, payload_from) = match self.pieces.front() {
+            Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
+            Some(Piece::Joined { bytes, head }) => (bytes.len(), *head),
+            _ => return 0,
+        };
+        let sent = self.front_sent;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.front_sent = sent.saturating_add(most).min(total);
+        let payload = self.front_sent.max(payload_from) - sent.max(payload_from);
+        self.account.moved(Mechanism::ReadWrite, payload as u64);
+        let passed = self.front_sent - sent;
+        self.stats.bytes += (passed - payload) as u64;
+        if self.front_sent == total {
+            self.pop();
+        }
+        passed as u64
+    }
+
+    /// Takes `bytes` off the piece at `place`, if that is a range.
+    fn pass_range(&mut self, place: usize, bytes: u64) {
+        if let Some(Piece::Range(range)) = self.pieces.get_mut(place) {
+            range.offset += bytes;
+            range.len = range.len.saturating_sub(bytes);
+            if range.len == 0 {
+                self.pieces.remove(place);
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        self.front_sent = 0;
+        if let Some(Piece::Bytes(mut bytes) | Piece::Joined { mut bytes, .. }) =
+            self.pieces.pop_front()
+        {
+            bytes.clear();
+            if bytes.capacity() <= SPARE_BYTES_MAX {
+                self.spare = bytes;
+            }
+        }
+    }
+
+    fn situation(&self, sink_waits: Waits) -> Situation {
+        Situation {
+            source: EndpointKind::File,
+            sink: EndpointKind::Tcp,
+            source_waits: Waits::Blocks,
+            sink_waits,
+            done: self.account.bytes(),
+        }
+    }
+}
