@@ -51,19 +51,6 @@ pub struct FileCopyOptions {
     programs: Vec<NamedCommand>,
 }
 
-const METRICS: [PlayMetric; 10] = [
-    read::TRANSFERS,
-    read::CPU_PER_TRANSFER,
-    read::CPU_PER_GIB,
-    read::THROUGHPUT,
-    read::WALL,
-    read::USER,
-    read::SYSTEM,
-    read::CALLS,
-    read::ITS_CONTEXT_SWITCHES,
-    read::ITS_PAGE_FAULTS,
-];
-
 impl Measurable for FileCopyOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let contenders = 5 + BUFFERS.len() + self.peers.len() + self.programs.len();
@@ -82,7 +69,7 @@ impl Measurable for FileCopyOptions {
             self.admit_all(&mut set)?;
             let experiment = describe(&file_system(folder), set.has_programs());
             let sizes = self.sizes(setting.scale);
-            let experiment = set.play(experiment, &sizes, &METRICS, setting)?;
+            let experiment = set.play(experiment, &sizes, setting)?;
             set.stop()?;
             Ok(vec![experiment])
         })
@@ -145,6 +132,7 @@ struct CopyEnvironment {
 
 impl TransferEnvironment for CopyEnvironment {
     const NAME: &'static str = "copy";
+    const METRICS_FIRST: &'static [PlayMetric] = &[read::TRANSFERS, read::CPU_PER_TRANSFER];
     const OTHER_SIDE: &'static str = "the bench";
 
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
+use super::sample::PlayMetric;
 use super::sizes::{parse_size, sizes_of_cases};
 use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -104,7 +105,7 @@ impl Measurable for SocketOptions {
         for &mode in self.modes() {
             set.environment.mode = mode;
             let sizes = self.sizes(setting.scale);
-            experiments.push(set.play(self.describe(mode), &sizes, &transfer::METRICS, setting)?);
+            experiments.push(set.play(self.describe(mode), &sizes, setting)?);
         }
         set.stop()?;
         Ok(experiments)
@@ -166,6 +167,7 @@ impl SocketEnvironment {
 
 impl TransferEnvironment for SocketEnvironment {
     const NAME: &'static str = "socket";
+    const METRICS_FIRST: &'static [PlayMetric] = &[];
     const OTHER_SIDE: &'static str = "the receiver";
 
     /// The receiver of the trial is always here, because bytes on another machine can't be

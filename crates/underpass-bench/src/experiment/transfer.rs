@@ -27,7 +27,7 @@ const PROGRAM_TIMES_MAX: u64 = 40;
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
 /// The metrics of any transfer of a file.
-pub(crate) const METRICS: [PlayMetric; 8] = [
+const METRICS: [PlayMetric; 8] = [
     read::CPU_PER_GIB,
     read::THROUGHPUT,
     read::WALL,
@@ -99,6 +99,9 @@ impl TransferContender {
 /// Where files are moved from and to.
 pub(crate) trait TransferEnvironment {
     const NAME: &'static str;
+
+    /// Those that come before the metrics of any transfer.
+    const METRICS_FIRST: &'static [PlayMetric];
 
     /// Who else may be the bottleneck.
     const OTHER_SIDE: &'static str;
@@ -191,7 +194,6 @@ impl<E: TransferEnvironment> TransferSet<E> {
         &mut self,
         mut experiment: Experiment,
         sizes: &[u64],
-        metrics: &[PlayMetric],
         setting: &ExperimentContext,
     ) -> Result<Experiment> {
         let runner = &setting.runner;
@@ -207,7 +209,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
             runner
                 .progress
                 .begin(&format!("{} {variant}, {label}", E::NAME));
-            experiment.cases.extend(self.case(size, metrics, runner)?);
+            experiment.cases.extend(self.case(size, runner)?);
         }
         if !runner.is_stopped() {
             self.add_calls(&mut experiment, setting)?;
@@ -224,12 +226,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         self.contenders.iter().any(|one| one.worker.is_none())
     }
 
-    fn case(
-        &mut self,
-        size: u64,
-        metrics: &[PlayMetric],
-        runner: &RoundRunner,
-    ) -> Result<Option<Case>> {
+    fn case(&mut self, size: u64, runner: &RoundRunner) -> Result<Option<Case>> {
         let case = self.environment.prepare(size)?;
         let played = runner.play(self, case.weight, |set, contender| {
             set.observe(contender, &case)
@@ -238,7 +235,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
             label: size_label(size),
             x: size as f64,
             load: case.load,
-            metrics: read_all(metrics, &played),
+            metrics: read_all(E::METRICS_FIRST.iter().chain(&METRICS), &played),
             travelled: payload_paths(&played),
             notes: notes_of(&played, |at| self.list.name(at), E::OTHER_SIDE),
             ..Case::default()
