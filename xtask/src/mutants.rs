@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
+use crate::needs::has_program;
 use crate::workspace::{Fallible, Workspace, exit_code};
 
 const TABLE: &str = "xtask/mutants.toml";
@@ -53,6 +54,9 @@ struct Survivor {
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallible<ExitCode> {
+    if !has_program("cargo-mutants") {
+        return Err("there is no cargo-mutants; `cargo install cargo-mutants`".into());
+    }
     let table: MutantTable = toml::from_str(&fs::read_to_string(workspace.root.join(TABLE))?)?;
     let names = &arguments.groups;
     let is_chosen = |group: &&MutantGroup| names.is_empty() || names.contains(&group.name);
@@ -63,6 +67,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallib
     let mut is_good = true;
     for group in groups {
         let output = workspace.root.join("target/mutants").join(&group.name);
+        fs::create_dir_all(&output)?;
         let mut cargo = workspace.cargo("mutants");
         cargo.args(["--package", &group.package, "--all-features", "--output"]);
         cargo.arg(&output).args(["--minimum-test-timeout", "60"]);
