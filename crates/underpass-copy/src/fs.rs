@@ -5,6 +5,3 @@ pub(crate) mod backup;
 pub(crate) mod fifo;
 pub(crate) mod folder;
 pub(crate) mod listing;
-pub(crate) mod path;
-pub(crate) mod stat;
-pub(crate) mod temporary;

@@ -4,13 +4,9 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
@@ -18,6 +14,7 @@ use underpass_bench::{
     SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
 };
 
+use crate::cp::StopSignal;
 use report::{CompareArguments, RenderArguments, ReportFiles, message, print, text_columns};
 
 /// The option with which the program restarts itself in its own network namespace.
@@ -172,10 +169,8 @@ fn everything() -> Vec<Benchmark> {
 
 fn defaults<E: Args>() -> E {
     let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
-    let matches = command.try_get_matches_from([""; 0]);
-    matches
-        .and_then(|matches| E::from_arg_matches(&matches))
-        .expect("every option has a default")
+    let matches = command.get_matches_from([""; 0]);
+    E::from_arg_matches(&matches).expect("every option has a default")
 }
 
 fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {
@@ -186,21 +181,11 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOut
         Some(congestion) => underpass_bench::set_up_loopback(congestion).map_err(message)?,
         None => {}
     }
-    let stop = stop_on_signals().map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
+    let stop = StopSignal::on_signals()?;
     let settings = common.settings();
-    let document = underpass_bench::measure(benchmarks, &settings, &stop).map_err(message)?;
+    let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
     common.report(&document)?;
     Ok(document.outcome)
-}
-
-/// The first signal requests the end, the second one kills the program.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 impl MeasureArguments {

@@ -10,6 +10,7 @@
 //! A file without a name disappears with the process, however that ends.
 
 use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
@@ -18,8 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fs::stat::{identity, is_regular};
-use crate::fs::temporary::{replace, temporary_name};
+use crate::fs::folder::{identity, is_regular};
 
 /// A file that has not got its name yet.
 #[derive(Debug)]
@@ -125,4 +125,28 @@ fn rename(folder: BorrowedFd<'_>, from: &CStr, to: &CStr, over: CommitMode) -> R
             done => done,
         },
     }
+}
+
+/// A name that nobody else uses or guesses.
+pub(crate) fn temporary_name() -> CString {
+    let random = RandomState::new().build_hasher().finish();
+    CString::new(format!(".underpass-{random:016x}")).unwrap_or_default()
+}
+
+/// Makes something under a temporary name in `folder`, then renames it to `name`, over what is
+/// there.
+///
+/// # Errors
+/// The errno of `make` or of the renaming. Nothing stays under the temporary name.
+pub(crate) fn replace(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    make: impl FnOnce(&CStr) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let temporary = temporary_name();
+    make(&temporary)?;
+    let renamed = renameat_with(folder, &temporary, folder, name, RenameFlags::empty());
+    // Where both are names of one file already, nothing is renamed and the temporary one stays.
+    let _gone = unlinkat(folder, &temporary, AtFlags::empty());
+    renamed
 }

@@ -1,13 +1,14 @@
-//! Open folders: names are looked up in them, and no path is resolved twice.
+//! Open folders, what `stat(2)` returns of the names in them, and paths as bytes: names are looked
+//! up in open folders, and no path is resolved twice.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, fsync, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, openat, statat};
 use rustix::io::Errno;
-
-use crate::fs::stat::{Identity, identity};
+use rustix::path::Arg;
 
 /// Opens a folder for reading.
 pub(crate) const READ: OFlags = OFlags::RDONLY
@@ -18,14 +19,12 @@ pub(crate) const READ: OFlags = OFlags::RDONLY
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open folder, or what stands for one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Folder {
     /// Open for reading.
-    Open(OwnedFd),
+    Open(Arc<OwnedFd>),
     /// Open as a place only (`O_PATH`): it can't be read.
-    Place(OwnedFd),
-    /// The same, for many operands.
-    Target(Arc<OwnedFd>),
+    Place(Arc<OwnedFd>),
     /// The working directory.
     Working,
     /// A folder that `--dry-run` did not make.
@@ -40,13 +39,20 @@ impl Folder {
         more_flags: OFlags,
     ) -> Result<Self, Errno> {
         match openat(folder, name, READ | more_flags, Mode::empty()) {
-            Ok(fd) => Ok(Self::Open(fd)),
-            Err(Errno::ACCESS) => {
-                let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
-                Ok(Self::Place(fd))
-            }
+            Ok(fd) => Ok(Self::Open(Arc::new(fd))),
+            Err(Errno::ACCESS) => Self::place(folder, name, more_flags),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Opens a folder as a place.
+    pub(crate) fn place(
+        folder: BorrowedFd<'_>,
+        name: impl Arg,
+        more_flags: OFlags,
+    ) -> Result<Self, Errno> {
+        let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
+        Ok(Self::Place(Arc::new(fd)))
     }
 
     /// Opens `..`, if it is the folder that it has to be.
@@ -63,7 +69,6 @@ impl Folder {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Open(fd) | Self::Place(fd) => fd.as_fd(),
-            Self::Target(fd) => fd.as_fd(),
             Self::Working | Self::Imagined => CWD,
         }
     }
@@ -98,6 +103,79 @@ impl Folder {
     }
 }
 
+/// Device and inode: distinguishes a file from every other one while it exists.
+pub(crate) type Identity = (u64, u64);
+
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+pub(crate) fn is_folder(stat: &Stat) -> bool {
+    file_type(stat) == FileType::Directory
+}
+
+pub(crate) fn is_link(stat: &Stat) -> bool {
+    file_type(stat) == FileType::Symlink
+}
+
+pub(crate) fn is_regular(stat: &Stat) -> bool {
+    file_type(stat) == FileType::RegularFile
+}
+
+/// The size in bytes.
+pub(crate) fn size(stat: &Stat) -> u64 {
+    stat.st_size.max(0).cast_unsigned()
+}
+
+/// The time of the last change of the inode.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "its type differs between architectures"
+)]
+pub(crate) fn changed_at(stat: &Stat) -> (i64, i64) {
+    (stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+/// What precedes the last component of a path, with its slash, and the last component, with the
+/// slashes that follow it.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = without_slashes(path).len();
+    let start = path[..end].iter().rposition(|byte| *byte == b'/');
+    path.split_at(start.map_or(0, |slash| slash + 1))
+}
+
+pub(crate) fn without_slashes(path: &[u8]) -> &[u8] {
+    let last = path.iter().rposition(|byte| *byte != b'/');
+    &path[..last.map_or(0, |last| last + 1)]
+}
+
+/// A folder's name without the slashes at its end; `/` stays.
+pub(crate) fn plain(name: &CStr) -> CString {
+    match without_slashes(name.to_bytes()) {
+        b"" => name.to_owned(),
+        plain => CString::new(plain).unwrap_or_default(),
+    }
+}
+
+/// Appends a name to a path that is shown.
+pub(crate) fn append(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// A path that is shown, and a name in it.
+pub(crate) fn joined(path: &OsStr, name: &[u8]) -> OsString {
+    let mut joined = path.as_bytes().to_vec();
+    append(&mut joined, name);
+    OsString::from_vec(joined)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,11 +189,28 @@ mod tests {
         }
         let open = |name: &str| openat(CWD, path(name), READ, Mode::empty()).expect("a folder");
         let parent = identity(&fstat(open("parent")).expect("open"));
-        let child = Folder::Open(open("parent/child"));
+        let child = Folder::Open(Arc::new(open("parent/child")));
         let found = child.parent(parent).expect("it is there");
         assert_eq!(identity(&fstat(found.fd()).expect("open")), parent);
         std::fs::rename(path("parent/child"), path("elsewhere/child")).expect("ours");
         let found = child.parent(parent).map(drop);
         assert_eq!(found, Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn paths_are_split_before_their_last_component() {
+        for (path, prefix, last) in [
+            ("a", "", "a"),
+            ("a/b", "a/", "b"),
+            ("a/b//", "a/", "b//"),
+            ("//a//b", "//a//", "b"),
+            ("/", "", "/"),
+            ("", "", ""),
+            ("..", "", ".."),
+            ("a/..", "a/", ".."),
+        ] {
+            let split = split(path.as_bytes());
+            assert_eq!(split, (prefix.as_bytes(), last.as_bytes()), "{path}");
+        }
     }
 }

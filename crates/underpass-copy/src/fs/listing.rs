@@ -3,7 +3,7 @@
 //! A batch is sorted by inode number: file systems keep inodes near each other that have near
 //! numbers, and names in whatever order suits them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
@@ -19,18 +19,16 @@ const BUFFER_BYTES: usize = 32 << 10;
 /// Names that were read and not looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// With their zeros, one after the other.
-    names: Vec<u8>,
     /// Those left, the next one last.
     left: Vec<Listed>,
     is_read: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Listed {
     inode: u64,
     kind: FileType,
-    at: usize,
+    name: CString,
 }
 
 impl Listing {
@@ -39,27 +37,20 @@ impl Listing {
         &mut self,
         folder: BorrowedFd<'_>,
     ) -> Result<Option<(CString, FileType)>, Errno> {
-        if self.left.is_empty() && !self.is_read {
+        if self.left.is_empty() {
             self.read(folder, BATCH_NAMES)?;
         }
-        let Some(next) = self.left.pop() else {
-            return Ok(None);
-        };
-        let name = CStr::from_bytes_until_nul(&self.names[next.at..]).unwrap_or_default();
-        Ok(Some((name.to_owned(), next.kind)))
+        Ok(self.left.pop().map(|next| (next.name, next.kind)))
     }
 
     /// Reads all there is, so that the folder can be closed.
     pub(crate) fn read_all(&mut self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
-        match self.is_read {
-            false => self.read(folder, usize::MAX),
-            true => Ok(()),
-        }
+        self.read(folder, usize::MAX)
     }
 
     fn read(&mut self, folder: BorrowedFd<'_>, names_max: usize) -> Result<(), Errno> {
-        if self.left.is_empty() {
-            self.names.clear();
+        if self.is_read {
+            return Ok(());
         }
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut entries = RawDir::new(folder, &mut buffer);
@@ -72,9 +63,8 @@ impl Listing {
                 read.push(Listed {
                     inode: entry.ino(),
                     kind: entry.file_type(),
-                    at: self.names.len(),
+                    name: name.to_owned(),
                 });
-                self.names.extend_from_slice(name.to_bytes_with_nul());
             }
             if entries.is_buffer_empty() && read.len() >= names_max {
                 self.is_read = false;

@@ -3,15 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, OFlags, Stat, linkat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, without_slashes};
-use crate::fs::stat::{Identity, identity};
+use crate::fs::folder::{Folder, Identity, identity, joined, without_slashes};
 use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, wherever its folder is by now.
@@ -162,14 +160,11 @@ impl CopiedFile {
             return self.link_from(folders.dest.fd(), folder, name);
         }
         let (top, way) = self.level.way_to_dest();
-        let top = top.ok_or(Errno::NOENT)?;
-        let mut walked: Option<OwnedFd> = None;
+        let mut from = top.ok_or(Errno::NOENT)?.dest.clone();
         for step in way {
-            let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
-            walked = Some(openat(from, step, PLACE | OFlags::NOFOLLOW, Mode::empty())?);
+            from = Folder::place(from.fd(), step, OFlags::NOFOLLOW)?;
         }
-        let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
-        self.link_from(from, folder, name)
+        self.link_from(from.fd(), folder, name)
     }
 
     /// Another process that can rename in the destination could replace the copy by another file:

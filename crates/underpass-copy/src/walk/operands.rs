@@ -4,29 +4,107 @@
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, openat};
+use rustix::fs::{CWD, OFlags, stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::execute::CopyWorker;
-use crate::entry::look;
 use crate::fs::backup;
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, split, without_slashes};
-use crate::fs::stat::{is_folder, is_regular};
+use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
+use crate::metadata::{Creation, ProcessFacts};
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::run::CopyRun;
-use crate::tree::level::{DestinationOrigin, FolderPair, Level};
-use crate::tree::task::{Role, Task};
+use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
+use crate::run::{CopyContext, CopyRun, SourceCount};
+use crate::tree::filter::NameFilter;
+use crate::tree::inode_table::InodeTable;
+use crate::tree::level::{FolderPair, Level, Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
+use crate::workers::pool::WorkerPool;
+use crate::workers::throttle::Throttle;
+
+/// Copies `operands` as `options` say.
+///
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
+/// the target. Blocks until all is done, and continues after an error: each one is reported as a
+/// [`Problem`] and counted in the [`CopySummary`].
+pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
+    let one = match options.target {
+        CopyTarget::Folder(_) => 1,
+        _ => 2,
+    };
+    let sources = match operands.len() > one {
+        true => SourceCount::IntoFolder,
+        false => SourceCount::One,
+    };
+    let jobs = match (sources, operands.first()) {
+        // One file is copied by one thread.
+        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        _ => options.jobs.map_or(1, NonZeroUsize::get),
+    };
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
+    let pool = (jobs > 1).then(WorkerPool::new);
+    let delivery = match pool {
+        None => Delivery::Immediate,
+        Some(_) => Delivery::Ordered,
+    };
+    let reporter = OrderedReporter::new(context.observer, delivery);
+    let filter = match options.filters.is_empty() {
+        true => Ok(None),
+        false => NameFilter::of(&options.filters).map(Some),
+    };
+    let filter = match filter {
+        Ok(filter) => filter,
+        Err(why) => {
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
+            return reporter.finish();
+        }
+    };
+    let run = CopyRun {
+        options,
+        context,
+        reporter,
+        inodes: InodeTable::default(),
+        process: ProcessFacts::read(),
+        filter,
+        throttle: options.bytes_per_second_max.map(Throttle::to),
+        pool,
+        sources,
+        unclosed: AtomicUsize::new(0),
+        to_sync: Mutex::default(),
+        began: clock_gettime(ClockId::Realtime),
+    };
+    match &run.pool {
+        None => copy_all(&CopyWorker::of(&run), operands),
+        Some(pool) => copy_with(pool, jobs, &run, operands),
+    }
+    run.finish()
+}
+
+/// Copies all operands by several threads, the calling one included.
+fn copy_with(pool: &WorkerPool, jobs: usize, run: &CopyRun<'_>, operands: &[OsString]) {
+    std::thread::scope(|scope| {
+        // Where no more threads can be started, the others do it all.
+        let others = (1..jobs).map_while(|_| {
+            let work = || CopyWorker::of(run).work(pool);
+            std::thread::Builder::new().spawn_scoped(scope, work).ok()
+        });
+        let others = others.count();
+        copy_all(&CopyWorker::of(run), operands);
+        for _ in 0..others {
+            pool.dismiss();
+        }
+    });
+}
 
 /// Copies all operands.
-pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
+fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     let run = worker.run;
     let (sources, to) = match targets(run.options, operands) {
         Ok(targets) => targets,
@@ -53,14 +131,14 @@ enum ResolvedTarget {
     /// To this name.
     Name(OsString),
     /// Into this folder.
-    Folder(OsString, Arc<OwnedFd>),
+    Folder(OsString, Folder),
 }
 
 fn targets<'o>(
     options: &CopyOptions,
     operands: &'o [OsString],
 ) -> Result<(&'o [OsString], ResolvedTarget), Problem> {
-    let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
+    let open = |path: &OsStr| Folder::place(CWD, path, OFlags::empty());
     let nothing: &[OsString] = &[];
     match (&options.target, operands.split_last()) {
         (CopyTarget::Folder(folder), _) => {
@@ -108,14 +186,14 @@ impl OperandWalk<'_> {
             }
             (ResolvedTarget::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
             (ResolvedTarget::Folder(folder, fd), true) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                let (folder, fd) = (folder.clone(), fd.clone());
                 return self.below_parents(path, &folder, &fd);
             }
             (ResolvedTarget::Folder(folder, _), _) if without_slashes(last) == b".." => {
                 self.pair((prefix, last), split(folder.as_bytes()))
             }
             (ResolvedTarget::Folder(folder, fd), _) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+                let (folder, fd) = (folder.clone(), fd.clone());
                 let dest = match without_slashes(last) {
                     b"" if last.is_empty() => b"".as_slice(),
                     b"" => b".",
@@ -137,11 +215,8 @@ impl OperandWalk<'_> {
     fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: dest_folder,
-            origin: DestinationOrigin::Old,
-        });
+        let folders = FolderPair::new(source_folder, dest_folder, Creation::Existing);
+        let folders = Arc::new(folders);
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
     }
@@ -173,7 +248,7 @@ impl OperandWalk<'_> {
         &mut self,
         prefix: &[u8],
         folder: &OsStr,
-        fd: &Arc<OwnedFd>,
+        fd: &Folder,
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
@@ -184,11 +259,8 @@ impl OperandWalk<'_> {
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: Folder::Target(Arc::clone(fd)),
-            origin: DestinationOrigin::Old,
-        });
+        let folders = FolderPair::new(source_folder, fd.clone(), Creation::Existing);
+        let folders = Arc::new(folders);
         let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
         let task = self.task(&level, &folders, &source, dest);
         if is_open {
@@ -225,33 +297,45 @@ impl OperandWalk<'_> {
             worker.drain();
             self.in_progress.clear();
         }
-        let looked = || look::source(&worker.entry(&task));
-        let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
+        let looked = || worker.entry(&task).look_at_source();
+        let is_file = run.pool.is_some() && looked().is_ok_and(|stat| !is_folder(&stat));
         if is_file {
             worker.submit([task].into());
         } else {
-            TreeWalk::operand(worker, task);
+            self.walk(&task);
+        }
+    }
+
+    /// Copies an operand, and all that is below it.
+    fn walk(&self, task: &Task) {
+        let mut walk = None;
+        self.worker.perform(task, |entry, source, dest, events| {
+            let walk = walk.insert(TreeWalk::new(self.worker, entry));
+            walk.enter(entry, source, dest, events);
+        });
+        if let Some(mut walk) = walk {
+            walk.walk();
         }
     }
 
     /// Whether the source may be what an earlier operand is becoming.
     fn copies_from_target(&self, task: &Task) -> bool {
         let FolderPair { source, dest, .. } = &*task.folders;
-        self.run.pool.has_others() && source.identity() == dest.identity()
+        self.run.pool.is_some() && source.identity() == dest.identity()
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
-    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
+    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Folder) {
         let (run, worker) = (self.run, self.worker);
         let (prefix, last) = split(path);
-        match Parents::make(run, (prefix, last), folder, fd) {
-            Ok(parents) => {
+        match Parents::make(run, (prefix, last), (folder, fd)) {
+            Ok((parents, level, folders)) => {
                 let dest = without_slashes(last);
-                if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
-                    TreeWalk::operand(worker, task);
+                if let Ok(task) = self.task(&level, &folders, last, dest) {
+                    self.walk(&task);
                 }
                 worker.drain();
-                parents.finish(run);
+                parents.finish();
             }
             Err(problem) => run.reporter.problem(problem),
         }
@@ -265,8 +349,8 @@ fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
     if prefix.is_empty() {
         return (Folder::Working, name.to_vec(), shown);
     }
-    match openat(CWD, OsStr::from_bytes(prefix), PLACE, Mode::empty()) {
-        Ok(fd) => (Folder::Place(fd), name.to_vec(), shown),
+    match Folder::place(CWD, prefix, OFlags::empty()) {
+        Ok(folder) => (folder, name.to_vec(), shown),
         Err(_) => {
             let whole = joined(&shown, name).into_vec();
             (Folder::Working, whole, OsString::new())

@@ -5,18 +5,16 @@
 //! depends on it.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::READ;
+use crate::fs::folder::{READ, append, file_type, size};
 use crate::fs::listing::Listing;
-use crate::fs::path::append;
-use crate::fs::stat::{file_type, size};
 use crate::options::{CopyOptions, CopyTarget, Dereference};
-use crate::report::progress::CopyProgress;
+use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
 
 /// Folders that are open at once. What is below is not counted.
@@ -36,7 +34,7 @@ pub fn survey(
         (_, None) => operands,
     };
     let survey = Survey {
-        filter: NameFilter::of(&options.filters).ok().flatten(),
+        filter: NameFilter::of(&options.filters).ok(),
         follows: match options.dereference {
             Dereference::Always => true,
             Dereference::Default => !options.recursive,
@@ -47,12 +45,12 @@ pub fn survey(
         stop,
     };
     for source in sources {
-        survey.operand(source);
+        survey.look(CWD, source.as_bytes(), &[], 0);
         if survey.is_over() {
             return;
         }
     }
-    progress.walked();
+    progress.all_found.store(1, Relaxed);
 }
 
 struct Survey<'a> {
@@ -63,70 +61,44 @@ struct Survey<'a> {
     stop: &'a AtomicBool,
 }
 
-/// A folder that is being counted.
-struct SurveyedFolder {
-    fd: OwnedFd,
-    listing: Listing,
-    /// Below the operand.
-    path: Vec<u8>,
-}
-
 impl Survey<'_> {
     /// Whether it was stopped.
     fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    fn operand(&self, source: &OsString) {
-        let mut stack = Vec::new();
-        self.look(CWD, source.as_bytes(), Vec::new(), &mut stack);
-        while let Some(frame) = stack.last_mut() {
-            let next = frame.listing.next(frame.fd.as_fd());
-            let Ok(Some((name, _))) = next else {
-                stack.pop();
-                continue;
-            };
-            if self.is_over() {
-                return;
-            }
-            let mut path = frame.path.clone();
-            append(&mut path, name.to_bytes());
-            // The folder must outlive the look at what is in it, and the stack grows meanwhile.
-            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&frame.fd, 0) else {
-                continue;
-            };
-            self.look(fd, name.to_bytes(), path, &mut stack);
-        }
-    }
-
-    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<SurveyedFolder>) {
+    /// Counts a name, and what is below it; `path` is what stands below the operand.
+    fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
         let (flags, opening) = match self.follows {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
-        let Ok(stat) = statat(&folder, name, flags) else {
+        let Ok(stat) = statat(folder, name, flags) else {
             return;
         };
         let kind = file_type(&stat);
-        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
-            return;
-        }
-        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(&path, kind);
+        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
         if kind == FileType::RegularFile {
-            return self.progress.found(size(&stat));
-        }
-        if self.recursive
-            && stack.len() < DEPTH_MAX
+            self.progress.files_found.fetch_add(1, Relaxed);
+            self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
+        } else if kind == FileType::Directory
+            && self.recursive
+            && depth < DEPTH_MAX
             && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {
-            stack.push(SurveyedFolder {
-                fd,
-                listing: Listing::default(),
-                path,
-            });
+            self.look_in(fd.as_fd(), path, depth + 1);
+        }
+    }
+
+    fn look_in(&self, folder: BorrowedFd<'_>, path: &[u8], depth: usize) {
+        let mut listing = Listing::default();
+        while let (false, Ok(Some((name, _)))) = (self.is_over(), listing.next(folder)) {
+            let mut path = path.to_vec();
+            append(&mut path, name.to_bytes());
+            self.look(folder, name.to_bytes(), &path, depth);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
+use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
@@ -24,14 +25,13 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::query::{ArchiveFormat, Query};
 use crate::request::range::{RangeSelection, select};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::{HttpVersion, Method};
-use crate::request::target::HttpTarget;
-use crate::site::file::SiteFile;
+use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
-use crate::site::resolve::Resolved;
 use crate::site::rules::{
     Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
-    SiteRules, SoughtPath, push_field,
+    SiteRules, SoughtPath,
 };
 
 /// What a request gets.
@@ -285,8 +285,8 @@ fn located(
     if rules.hides(&path) {
         return (Resolved::Nothing, None);
     }
-    let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
-        (PathForm::Folder, Some(_), Offer::On) => lookup.folder(path),
+    let seek = |path: SitePath| match (path.form(), rules.extras.archives) {
+        (PathForm::Folder, Offer::On) if query.archive().is_some() => lookup.folder(path),
         _ => lookup.find(path),
     };
     let (found, called) = match (rules.tries(&path), asked) {
@@ -298,8 +298,8 @@ fn located(
         (None, RequestedPath::Tree(asked)) => (seek(path), Some(asked)),
         (None, RequestedPath::Alone) => (alone(path, rules, seek), None),
     };
-    match (found, &rules.fallback) {
-        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
+    match (found, &rules.options.fallback) {
+        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.path().clone()), None),
         (found, _) => (found, called),
     }
 }
@@ -342,7 +342,7 @@ fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved)
 struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,
-    conditions: Conditions<'b>,
+    conditions: Option<Conditions<'b>>,
     range: Option<Cow<'b, [u8]>>,
     accept_encoding: Option<&'b [u8]>,
     digest: Option<&'b [u8]>,
@@ -355,7 +355,7 @@ impl FileRequest<'_> {
     /// off from one that ended.
     fn prefers_plain(&self) -> bool {
         self.method == Method::Get && self.range.is_some()
-            || self.conditions.if_match.is_some()
+            || matches!(&self.conditions, Some(asked) if asked.if_match.is_some())
             || self.version == HttpVersion::Http10
     }
 }
@@ -374,7 +374,7 @@ fn of_file(
             Response::AwaitsHash(HashPurpose::Line(file, algorithm))
         });
     }
-    let file = match rules.offers_downloads() && request.parameters.download.is_some() {
+    let file = match rules.options.download && request.parameters.download.is_some() {
         true => file.into_download(),
         false => file,
     };
@@ -401,10 +401,14 @@ fn if_changed(
     proceed: impl FnOnce(SiteFile) -> Response,
 ) -> Response {
     let validators = &file.state.validators;
-    match request.conditions.judge(validators) {
-        ConditionResult::Proceed => proceed(file),
-        ConditionResult::NotModified => Response::Ready(ReadyResponse::NotModified(file)),
-        ConditionResult::Failed => TextResponse::new(CHANGED)
+    let judged = request
+        .conditions
+        .as_ref()
+        .map(|asked| asked.judge(validators));
+    match judged {
+        None | Some(ConditionResult::Proceed) => proceed(file),
+        Some(ConditionResult::NotModified) => Response::Ready(ReadyResponse::NotModified(file)),
+        Some(ConditionResult::Failed) => TextResponse::new(CHANGED)
             .with_field("ETag", validators.tag.as_bytes())
             .about_file()
             .into(),
@@ -430,12 +434,12 @@ fn represented(
     rules: &SiteRules,
     lookup: &impl Lookup,
 ) -> Representation {
-    if !rules.codes() || is_compressed(file.path.bytes()) {
+    if !rules.codes || is_compressed(file.path.bytes()) {
         return Representation::Stored(file);
     }
     let acceptable = Acceptable::parse(request.accept_encoding);
     let copy = acceptable
-        .choices(&rules.precompressed)
+        .choices(&rules.options.precompressed)
         .find_map(|coding| lookup.precompressed(&file, coding));
     if let Some(copy) = copy {
         return Representation::Stored(copy);
@@ -466,8 +470,9 @@ fn content(
     wanted: WantedDigest,
 ) -> Response {
     let size = file.state.size;
+    let applies = |asked: &Conditions<'_>| asked.allow_range(&file.state.validators);
     let ranges = match (request.method, &request.range) {
-        (Method::Get, Some(range)) if request.conditions.allow_range(&file.state.validators) => {
+        (Method::Get, Some(range)) if request.conditions.as_ref().is_none_or(applies) => {
             select(range, size, limits)
         }
         _ => Some(RangeSelection::Whole),

@@ -11,17 +11,18 @@ use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse, Subject, T
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
-use crate::http::date::DATE_BYTES;
-use crate::http::decimal::push_decimal;
 use crate::http::digest::FileDigest;
-use crate::http::disposition::push_attachment;
+use crate::http::fields::DATE_BYTES;
+use crate::http::fields::push_attachment;
+use crate::http::fields::push_decimal;
+use crate::http::fields::push_field;
 use crate::http::status::Status;
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
 use crate::request::range::{ByteRange, RangeSelection};
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::file::SiteFile;
-use crate::site::rules::{ProducedFields, SiteRules, push_field};
+use crate::site::rules::{ProducedFields, SiteRules};
 
 /// What the head of a response depends on, apart from the response itself.
 #[derive(Clone, Copy, Debug)]

@@ -15,13 +15,14 @@ use crate::body::listing::view::ListingView;
 use crate::body::listing::{FolderListing, ListingMemory};
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
 use crate::http::coding::Coding;
-use crate::http::disposition::push_attachment;
+use crate::http::fields::push_attachment;
+use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX};
 use crate::request::query::{ArchiveFormat, ListingFormat};
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
-use crate::site::rules::{ProducedFields, SiteRules, push_field};
+use crate::site::rules::{ProducedFields, SiteRules};
 use crate::site::sites::ServedSite;
 
 /// What the produced bodies of a worker share.

@@ -18,8 +18,8 @@ use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
 use crate::connection::exchange::{CpuMeter, Exchange};
 use crate::http::coding::Coding;
-use crate::http::date::Clock;
 use crate::http::digest::FileDigest;
+use crate::http::fields::Clock;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
@@ -30,10 +30,8 @@ use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::digest_cache::{DigestCache, DigestError};
-use crate::site::file::SiteFile;
-use crate::site::file_cache::OpenFileCache;
-use crate::site::precompressed::precompressed;
-use crate::site::resolve::{Resolved, folder};
+use crate::site::file::{OpenFileCache, Resolved, SiteFile};
+use crate::site::resolve::{find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
 
@@ -92,7 +90,8 @@ struct SiteLookup<'w> {
 
 impl Lookup for SiteLookup<'_> {
     fn find(&self, path: SitePath) -> Resolved {
-        self.files.find(self.site, path, self.now)
+        self.files
+            .find(path, self.now, |path| find(self.site, path, self.now))
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
@@ -119,7 +118,7 @@ impl Worker {
         let watcher = Rc::new(WorkerWatcher::default());
         let files = || OpenFileCache::new(Arc::clone(&metrics), Rc::clone(&watcher));
         Worker {
-            files: shared.sites.all().iter().map(|_| files()).collect(),
+            files: shared.sites.all.iter().map(|_| files()).collect(),
             watcher: Rc::clone(&watcher),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
@@ -186,7 +185,11 @@ impl Worker {
         outbox: &mut Outbox,
     ) -> Answer<'_> {
         let now = SystemTime::now();
-        let site = self.shared.sites.number_of(request.authority);
+        let sites = &self.shared.sites;
+        let site = match sites.all.len() {
+            1 => 0,
+            _ => sites.names.number_of(request.authority),
+        };
         let lookup = self.lookup(site, now);
         let rules = &lookup.site.rules;
         let origin = request.fields.origin.take();
@@ -224,7 +227,7 @@ impl Worker {
             date: self.clock.date(now),
             joining: self.shared.joining,
             site,
-            rules: &self.shared.sites.all()[site].rules,
+            rules: &self.shared.sites.all[site].rules,
             allowed_origin: None,
             boundary: random_boundary,
         }
@@ -232,7 +235,7 @@ impl Worker {
 
     fn lookup(&self, site: usize, now: SystemTime) -> SiteLookup<'_> {
         SiteLookup {
-            site: &self.shared.sites.all()[site],
+            site: &self.shared.sites.all[site],
             files: &self.files[site],
             producers: &self.producers,
             now,

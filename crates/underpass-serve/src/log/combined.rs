@@ -13,8 +13,8 @@ use std::time::UNIX_EPOCH;
 use httpdate::HttpDate;
 
 use super::record::{LogRecord, RequestPart};
-use crate::http::date::date_bytes;
-use crate::http::decimal::push_decimal;
+use crate::http::fields::date_bytes;
+use crate::http::fields::push_decimal;
 
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {

@@ -11,7 +11,7 @@ use underpass::{Account, Mechanism};
 
 use super::record::{LogRecord, RequestPart};
 use crate::http::calendar::Moment;
-use crate::http::decimal::push_decimal;
+use crate::http::fields::push_decimal;
 use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 

@@ -7,16 +7,16 @@ use tokio::time::timeout;
 use underpass::Piece;
 use underpass_net::{Connection, ReadOutcome, ShutdownPhase, WhileDraining};
 
-use crate::http::date::date_bytes;
-use crate::http::decimal::push_decimal;
+use crate::http::fields::date_bytes;
+use crate::http::fields::push_decimal;
 use crate::http::status::{HttpError, Status};
 use crate::limits::METRICS_TIMEOUT;
 use crate::metrics::registry::MetricsRegistry;
 use crate::monitor::exposition;
 use crate::monitor::process::ProcessFiles;
 use crate::request::head::{HeadProgress, HeadScanner, RequestHead};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::Method;
-use crate::request::target::HttpTarget;
 
 /// What every answer is made of.
 #[derive(Debug)]

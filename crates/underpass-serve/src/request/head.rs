@@ -13,13 +13,14 @@
 
 use std::borrow::Cow;
 
+use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
+
 use crate::http::status::{HttpError, Status};
-use crate::limits::{EMPTY_LINES_MAX, RequestLimits};
+use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, RequestLimits};
 use crate::request::condition::Conditions;
-use crate::request::fields::Fields;
-use crate::request::framing::{Framing, framing};
-use crate::request::request_line::{HttpVersion, Method, RequestLine};
-use crate::request::target::{HttpTarget, check_host};
+use crate::request::request_line::{
+    HttpTarget, HttpVersion, Method, RequestLine, check_authority, is_token,
+};
 
 /// The head of a valid request, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
@@ -32,7 +33,7 @@ pub(crate) struct RequestHead<'b> {
     pub(crate) persistence: Persistence,
     pub(crate) framing: Framing,
     pub(crate) expect: Expectation,
-    pub(crate) conditions: Conditions<'b>,
+    pub(crate) conditions: Option<Conditions<'b>>,
     pub(crate) range: Option<Cow<'b, [u8]>>,
     /// The fields that nothing above was made of.
     pub(crate) fields: Fields<'b>,
@@ -215,13 +216,7 @@ fn parse<'b>(
         persistence: persistence(fields.connection.value(), line.version),
         framing,
         expect: expect(fields.expect.value(), line.version),
-        conditions: Conditions {
-            if_match: fields.if_match.take(),
-            if_none_match: fields.if_none_match.take(),
-            if_modified_since: fields.if_modified_since.take(),
-            if_unmodified_since: fields.if_unmodified_since.take(),
-            if_range: fields.if_range.take(),
-        },
+        conditions: fields.take_conditions(),
         range: fields.range.take(),
         fields,
     })
@@ -262,12 +257,227 @@ fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     }
 }
 
+/// Demands exactly one `Host` of HTTP/1.1, at most one of HTTP/1.0, and a well-formed one.
+pub(crate) fn check_host<'b>(
+    host: &Field<'b>,
+    version: HttpVersion,
+) -> Result<Option<&'b [u8]>, HttpError> {
+    match (host, version) {
+        (Field::Absent, HttpVersion::Http10) => Ok(None),
+        (Field::Absent, HttpVersion::Http11) => Err(HttpError::bad("the Host field is missing")),
+        (Field::Several(_), _) => Err(HttpError::bad("there is more than one Host field")),
+        (Field::One(authority), _) => check_authority(authority).map(|()| Some(*authority)),
+    }
+}
+
+/// The values of one field name.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Field<'b> {
+    #[default]
+    Absent,
+    /// One line of it.
+    One(&'b [u8]),
+    /// Several lines, joined by a comma as RFC 9110, section 5.3, has it. What must not be a list
+    /// does not parse any more, which is the right end for it.
+    Several(Vec<u8>),
+}
+
+/// Declares the fields that matter here, by name.
+macro_rules! fields {
+    ($($field:ident: $name:literal,)*) => {
+        /// The fields that matter here, by name.
+        #[derive(Debug, Default, Eq, PartialEq)]
+        pub(crate) struct Fields<'b> {
+            $(pub(crate) $field: Field<'b>,)*
+        }
+
+        impl<'b> Fields<'b> {
+            fn named(&mut self, name: &str) -> Option<&mut Field<'b>> {
+                $(if name.eq_ignore_ascii_case($name) {
+                    return Some(&mut self.$field);
+                })*
+                None
+            }
+        }
+    };
+}
+
+fields! {
+    host: "host",
+    content_length: "content-length",
+    transfer_encoding: "transfer-encoding",
+    connection: "connection",
+    expect: "expect",
+    range: "range",
+    if_match: "if-match",
+    if_none_match: "if-none-match",
+    if_modified_since: "if-modified-since",
+    if_unmodified_since: "if-unmodified-since",
+    if_range: "if-range",
+    accept: "accept",
+    accept_encoding: "accept-encoding",
+    want_repr_digest: "want-repr-digest",
+    origin: "origin",
+    referer: "referer",
+    user_agent: "user-agent",
+    forwarded: "forwarded",
+    x_forwarded_for: "x-forwarded-for",
+}
+
+impl<'b> Fields<'b> {
+    /// Reads the field lines of a complete head, the empty line included.
+    pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
+        let mut headers = [EMPTY_HEADER; FIELDS_MAX];
+        match parse_headers(lines, &mut headers) {
+            Ok(Parsed::Complete((length, headers))) if length == lines.len() => {
+                let mut fields = Fields::default();
+                for header in headers {
+                    if let Some(field) = fields.named(header.name) {
+                        field.add(header.value);
+                    }
+                }
+                Ok(fields)
+            }
+            Err(httparse::Error::TooManyHeaders) => Err(HttpError::new(
+                Status::HeadTooLarge,
+                "the request head has too many fields",
+            )),
+            Err(httparse::Error::HeaderName) => Err(HttpError::bad("a field name is malformed")),
+            _ => Err(HttpError::bad("a field value is malformed")),
+        }
+    }
+
+    fn take_conditions(&mut self) -> Option<Conditions<'b>> {
+        let conditions = Conditions {
+            if_match: self.if_match.take(),
+            if_none_match: self.if_none_match.take(),
+            if_modified_since: self.if_modified_since.take(),
+            if_unmodified_since: self.if_unmodified_since.take(),
+            if_range: self.if_range.take(),
+        };
+        (conditions != Conditions::default()).then_some(conditions)
+    }
+}
+
+impl<'b> Field<'b> {
+    fn add(&mut self, value: &'b [u8]) {
+        match self {
+            Field::Absent => *self = Field::One(value),
+            Field::One(first) => *self = Field::Several([first, value].join(&b", "[..])),
+            Field::Several(joined) => {
+                joined.extend_from_slice(b", ");
+                joined.extend_from_slice(value);
+            }
+        }
+    }
+
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        match self {
+            Field::Absent => None,
+            Field::One(value) => Some(value),
+            Field::Several(joined) => Some(joined),
+        }
+    }
+
+    /// Takes it away.
+    pub(crate) fn take(&mut self) -> Option<Cow<'b, [u8]>> {
+        match std::mem::take(self) {
+            Field::Absent => None,
+            Field::One(value) => Some(Cow::Borrowed(value)),
+            Field::Several(joined) => Some(Cow::Owned(joined)),
+        }
+    }
+}
+
+/// How a request's body is framed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Framing {
+    /// There is none.
+    Empty,
+    /// As many bytes; at least one.
+    Length(u64),
+    Chunked,
+}
+
+/// Judges the two fields that frame a body.
+pub(crate) fn framing(
+    content_length: &Field<'_>,
+    transfer_encoding: &Field<'_>,
+    version: HttpVersion,
+) -> Result<Framing, HttpError> {
+    match (content_length, transfer_encoding) {
+        (Field::Absent, Field::Absent) => Ok(Framing::Empty),
+        (Field::One(value), Field::Absent) => length(value),
+        (Field::Several(_), Field::Absent) => Err(HttpError::bad(
+            "there is more than one Content-Length field",
+        )),
+        (Field::Absent, _) if version == HttpVersion::Http10 => {
+            Err(HttpError::bad("HTTP/1.0 has no Transfer-Encoding"))
+        }
+        (Field::Absent, Field::One(codings)) => chunked(codings),
+        (Field::Absent, Field::Several(_)) => Err(HttpError::bad(
+            "there is more than one Transfer-Encoding field",
+        )),
+        _ => Err(HttpError::bad(
+            "Content-Length and Transfer-Encoding exclude each other",
+        )),
+    }
+}
+
+/// Digits and nothing else, within what fits.
+fn length(value: &[u8]) -> Result<Framing, HttpError> {
+    const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
+    if value.is_empty() {
+        return Err(WRONG);
+    }
+    let mut length = 0u64;
+    for byte in value {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(WRONG);
+        }
+        length = length
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(digit.into()))
+            .ok_or(WRONG)?;
+    }
+    match length {
+        0 => Ok(Framing::Empty),
+        _ => Ok(Framing::Length(length)),
+    }
+}
+
+/// The last coding must be `chunked`, exactly once; no other is implemented.
+fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if is_chunked(codings) {
+        return Ok(Framing::Chunked);
+    }
+    let mut before: Vec<&[u8]> = codings
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    match before.pop() {
+        Some(last) if is_chunked(last) => {}
+        _ => return Err(HttpError::bad("the last transfer coding is not chunked")),
+    }
+    let is_plain = |coding: &&[u8]| {
+        !coding.is_empty() && !is_chunked(coding) && coding.iter().all(|&byte| is_token(byte))
+    };
+    match before.iter().all(is_plain) {
+        true => Err(HttpError::new(
+            Status::NotImplemented,
+            "the only supported transfer coding is chunked",
+        )),
+        false => Err(HttpError::bad("Transfer-Encoding is malformed")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limits::FIELDS_MAX;
 
     /// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
     /// it is refused with; nothing while it is incomplete.
@@ -397,6 +607,133 @@ mod tests {
             let head = format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n");
             assert_eq!(parsed(head.as_bytes()).expect, expect, "{head}");
         }
+    }
+
+    #[test]
+    fn every_field_is_found_in_any_letter_case() {
+        let names = [
+            "Host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Connection",
+            "Expect",
+            "Range",
+            "If-Match",
+            "If-None-Match",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+            "If-Range",
+            "Accept-Encoding",
+            "Want-Repr-Digest",
+        ];
+        for name in names {
+            for spelt in [name.to_owned(), name.to_uppercase(), name.to_lowercase()] {
+                let mut fields = Fields::default();
+                fields.named(&spelt).expect(&spelt).add(b"x");
+                let found = format!("{fields:?}").matches("One").count();
+                assert_eq!(found, 1, "{spelt}");
+            }
+        }
+        assert!(Fields::default().named("X-Host").is_none());
+    }
+
+    #[test]
+    fn lines_of_one_name_are_joined() {
+        let fields = Fields::parse(b"Range: a\r\nrange:  b \r\nRANGE: c\r\n\r\n").unwrap();
+        assert_eq!(fields.range.value(), Some(&b"a, b, c"[..]));
+    }
+
+    #[test]
+    fn malformed_lines_are_refused() {
+        for wrong in [
+            &b"Host : x\r\n\r\n"[..],
+            b" Host: x\r\n\r\n",
+            b": x\r\n\r\n",
+            b"Host: x\r\n folded\r\n\r\n",
+            b"no colon\r\n\r\n",
+            b"nocolon\r\n\r\n",
+            b"Ho(st: x\r\n\r\n",
+            b"A: x\x01y\r\n\r\n",
+            b"A: x\0y\r\n\r\n",
+            b"A: x\ry\r\n\r\n",
+            b"A: x\r\r\n\r\n",
+        ] {
+            let refusal = Fields::parse(wrong).unwrap_err();
+            assert_eq!(refusal.status, Status::BadRequest, "{wrong:?}");
+        }
+        assert!(Fields::parse(b"A: \xff\xfe\tx\r\n\r\n").is_ok());
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded() {
+        let lines = |count: usize| "A: b\r\n".repeat(count) + "\r\n";
+        assert!(Fields::parse(lines(FIELDS_MAX).as_bytes()).is_ok());
+        let refusal = Fields::parse(lines(FIELDS_MAX + 1).as_bytes()).unwrap_err();
+        assert_eq!(refusal.status, Status::HeadTooLarge);
+    }
+
+    fn lengths(value: &[u8]) -> Result<Framing, Status> {
+        framing(&Field::One(value), &Field::Absent, HttpVersion::Http11)
+            .map_err(|error| error.status)
+    }
+
+    fn codings(value: &[u8]) -> Result<Framing, Status> {
+        framing(&Field::Absent, &Field::One(value), HttpVersion::Http11)
+            .map_err(|error| error.status)
+    }
+
+    #[test]
+    fn a_length_is_digits() {
+        assert_eq!(lengths(b"005"), Ok(Framing::Length(5)));
+        assert_eq!(lengths(b"0"), Ok(Framing::Empty));
+        assert_eq!(
+            lengths(b"18446744073709551615"),
+            Ok(Framing::Length(u64::MAX))
+        );
+        for wrong in [
+            &b"+5"[..],
+            b"-5",
+            b"0x5",
+            b"5a",
+            b"5 5",
+            b"5, 5",
+            b"18446744073709551616",
+            b"",
+        ] {
+            assert_eq!(lengths(wrong), Err(Status::BadRequest), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_only_coding_is_chunked() {
+        for right in [&b"chunked"[..], b"Chunked", b"CHUNKED"] {
+            assert_eq!(codings(right), Ok(Framing::Chunked));
+        }
+        for wrong in [
+            &b"identity"[..],
+            b"x",
+            b"chunked, identity",
+            b"chunked, chunked",
+            b"chunked,",
+            b",chunked",
+            b"chunked;a=b",
+            b"gzip;q=1, chunked",
+            b"",
+        ] {
+            assert_eq!(codings(wrong), Err(Status::BadRequest), "{wrong:?}");
+        }
+        assert_eq!(codings(b"gzip, chunked"), Err(Status::NotImplemented));
+    }
+
+    #[test]
+    fn what_two_servers_could_read_differently_is_refused() {
+        let one = Field::One(b"5");
+        let chunked = Field::One(b"chunked");
+        let two = Field::Several(b"chunked, chunked".to_vec());
+        assert!(framing(&one, &chunked, HttpVersion::Http11).is_err());
+        assert!(framing(&two, &Field::Absent, HttpVersion::Http11).is_err());
+        assert!(framing(&Field::Absent, &two, HttpVersion::Http11).is_err());
+        assert!(framing(&Field::Absent, &chunked, HttpVersion::Http10).is_err());
     }
 
     const LINES: &[&str] = &[

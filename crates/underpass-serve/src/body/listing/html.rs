@@ -8,12 +8,13 @@ use std::sync::LazyLock;
 use sha2::{Digest as _, Sha256};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
-use crate::http::base64::base64;
 use crate::http::calendar::Moment;
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -22,7 +23,7 @@ const ICONS: &str = include_str!("icons.svg");
 /// Nothing is loaded, and nothing is run or styled but what this program put into the page:
 /// whatever a name contains.
 pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |content: &str| base64(&Sha256::digest(content));
+    let hash = |content: &str| BASE64_STANDARD.encode(Sha256::digest(content));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
          form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -5,11 +5,10 @@
 //! the same functions with random ones, so that no promise waits for a fuzzer to be broken. Where
 //! it is possible the promise is that a second, plainer reading comes to the same.
 //!
-//! This is no interface: it is there for tests, and with the feature `fuzz`.
+//! This is no interface: it is a part of the crate in its tests, and with the feature `fuzz`.
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
-mod dictionary;
 mod fields;
 
 use std::borrow::Cow;
@@ -26,10 +25,9 @@ use crate::request::condition::{ConditionResult, Conditions};
 use crate::request::head::{HeadProgress, HeadScanner};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::range::{ByteRange, RangeSelection, select};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::is_token;
-use crate::request::target::HttpTarget;
 
-pub use dictionary::dictionary;
 pub use fields::{accept, codings, forwarded, query};
 
 /// However a head is split over reads, the verdict is the same, about the same request, and its
