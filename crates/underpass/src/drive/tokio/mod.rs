@@ -9,7 +9,7 @@
 //! |---|---|
 //! | a range of a file to a socket | [`FileSender`], all at once or in turns, cancel safe |
 //! | bytes of a socket into a file | [`FileReceiver`], the same |
-//! | heads and ranges to a socket | [`Sender`] with an [`Outbox`](crate::Outbox), in turns, cancel safe |
+//! | heads and ranges to a socket | [`Sender`] and an [`Outbox`](crate::Outbox), likewise |
 //! | two sockets, both directions | [`relay`] |
 //!
 //! Files are regular files and block devices, sockets are stream sockets. Pipes and terminals are
