@@ -593,6 +593,7 @@ mod tests {
         assert_eq!(due(&outbox, &AUTO), Some(("more", 4)));
         send(&mut outbox, 3);
         assert_eq!(due(&outbox, &AUTO), Some(("more", 1)));
+        assert!(!outbox.is_empty());
         send(&mut outbox, 1);
         assert_eq!(due(&outbox, &AUTO), Some(("range", large)));
         let mut moved = Account::default();
