@@ -420,8 +420,8 @@ impl RangeTransfer {
     }
 }
 
-/// Looks at a stream. Pipes and devices are no such thing: to wait for one of two ends that may both
-/// be the reason of an EAGAIN takes more than this driver knows of them.
+/// Looks at a stream. Pipes and devices are none: of an EAGAIN between two of them nobody knows
+/// which one it means.
 pub(super) fn stream_end<S: Stream>(stream: &S) -> Result<Endpoint, Errno> {
     let end = Endpoint::of(stream.descriptor())?;
     match end.kind.is_socket() || end.kind == EndpointKind::Other {
