@@ -29,7 +29,7 @@ pub enum EndpointKind {
     TcpKernelTls,
     /// A Unix stream socket.
     Unix,
-    /// Anything else: event descriptors, directories, and sockets of messages, which are sinks only.
+    /// Anything else: event descriptors, directories, and sockets of messages, never sources.
     Other,
 }
 
