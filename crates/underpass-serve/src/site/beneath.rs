@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::site::rules::Symlinks;
 
-/// Opening never waits (`NONBLOCK`: a leased file would wait for its holder), never makes a terminal
+/// Opening never waits (`NONBLOCK`: a leased file waits for its holder), never makes a terminal
 /// ours and is never inherited.
 pub(crate) const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
