@@ -24,6 +24,7 @@ use crate::site::sites::ServedSite;
 
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
+    site.watch_root(now);
     match path.form() {
         PathForm::File => named(site, path, now),
         PathForm::Folder => index(site, path, now),
