@@ -192,7 +192,11 @@ impl Archive {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let target = readlinkat(level.dir.fd()?, name, Vec::new())?;
+        let target = match readlinkat(level.dir.fd()?, name, Vec::new()) {
+            // Something else has the name by now.
+            Err(Errno::INVAL) => Err(Errno::AGAIN),
+            target => target,
+        }?;
         let target = MemberKind::Link(target.to_bytes());
         self.member(path, target, stat).write(chunk.bytes());
         Ok(())
