@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 
 use underpass::{FileRange, Outbox, Piece};
-use underpass_net::{Connection, ConnectionError};
+use underpass_net::{Connection, ConnectionError, DescriptorReservation};
 
 use crate::limits::BATCH_BYTES_MAX;
 use crate::request::request_line::HttpVersion;
@@ -165,6 +165,8 @@ pub(crate) struct StartedBody {
     pub(crate) fields: Vec<u8>,
     /// What is sent, for messages about failures.
     pub(crate) what: String,
+    /// Descriptors that it needs beside one.
+    pub(crate) reserved: Option<DescriptorReservation>,
 }
 
 /// A body that is being sent.
@@ -174,6 +176,8 @@ pub(crate) struct ProducedBody {
     delimiter: BodyDelimiter,
     /// What is sent, for messages about failures.
     pub(crate) what: String,
+    /// Given back when the body has ended.
+    reserved: Option<DescriptorReservation>,
 }
 
 /// Why a body is incomplete.
@@ -199,6 +203,7 @@ impl ProducedBody {
             producer: started.producer,
             delimiter,
             what: started.what,
+            reserved: started.reserved,
         }
     }
 
@@ -217,6 +222,7 @@ impl ProducedBody {
         let ProducedBody {
             mut producer,
             delimiter,
+            reserved: _reserved,
             ..
         } = self;
         loop {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 /// A folder that is served, and how. It is held open: renaming it does not change what is served.
 #[derive(Debug)]
 pub(crate) struct ServedSite {
-    root: OwnedFd,
+    pub(crate) root: Arc<OwnedFd>,
     pub(crate) rules: SiteRules,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
@@ -40,7 +41,7 @@ impl ServedSite {
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(ServedSite {
-                root,
+                root: Arc::new(root),
                 rules,
                 called: called(options),
             }),
