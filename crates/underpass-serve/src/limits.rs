@@ -91,8 +91,12 @@ pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
 /// Answers that one worker compresses at once: each holds up to 4 MiB until its last byte is
 /// compressed. Beyond that, files are sent as they are.
 pub(crate) const COMPRESSIONS_MAX: usize = 16;
-/// Content that is compressed before something is sent: a few milliseconds of a thread.
-pub(crate) const COMPRESSED_PER_BATCH: usize = 1 << 20;
+/// Those of them that one worker compresses at the same moment. The others wait for their turn, and
+/// most of a worker's threads for disks are left to listings, archives and cold files.
+pub(crate) const COMPRESSING_MAX: usize = 2;
+/// How long a turn of compressing is, checked after each piece of [`READ_BYTES`]. Sixteen bodies
+/// have one each within the blink of an eye.
+pub(crate) const COMPRESSING_TURN: Duration = Duration::from_millis(4);
 /// Content read at once for hashing or compressing: fits into a core's cache.
 pub(crate) const READ_BYTES: usize = 128 << 10;
 /// What `Retry-After` says with 503, in seconds: long enough for an archive or a listing to leave.

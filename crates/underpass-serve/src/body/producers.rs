@@ -19,7 +19,9 @@ use crate::http::coding::Coding;
 use crate::http::fields::push_attachment;
 use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
-use crate::limits::{ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX};
+use crate::limits::{
+    ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,
+};
 use crate::request::query::{ArchiveFormat, ListingFormat};
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
@@ -32,6 +34,8 @@ pub(crate) struct BodyProducers {
     listing_memory: Arc<Semaphore>,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
+    /// For steps that take processor time.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 impl Default for BodyProducers {
@@ -40,6 +44,7 @@ impl Default for BodyProducers {
             listing_memory: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
             compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
+            turns: Arc::new(Semaphore::new(COMPRESSING_MAX)),
         }
     }
 }

@@ -328,7 +328,9 @@ impl<'c> Exchanges<'c> {
         mut body: ProducedBody,
     ) -> NextStep {
         let what = std::mem::take(&mut body.what);
-        let sent = body.send(self.connection).await;
+        let sent = body
+            .send(self.connection, &self.worker.producers.turns)
+            .await;
         self.record(match &sent {
             Ok(_) => ExchangeEnd::Complete,
             Err(BodyError::Source(_)) => ExchangeEnd::Failed,

@@ -60,7 +60,7 @@ pub struct Worker {
     throttle: LogThrottle,
     /// The buffer for the next head. One for the worker, so that idle connections have none.
     head_buffer: RefCell<Vec<u8>>,
-    producers: BodyProducers,
+    pub(crate) producers: BodyProducers,
     pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
     /// The buffer for the text of the next request.
