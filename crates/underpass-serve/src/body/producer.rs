@@ -7,9 +7,9 @@
 //!        └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Bodies take turns: a step is short, and who has had one waits behind all that wait already. Steps
-//! that take processor time leave most threads of a worker to those that wait for disks, so that a
-//! listing passes sixteen files that are being compressed.
+//! Bodies take turns: a step is short, and who has had one waits behind all that wait already.
+//! Steps that take processor time leave most threads of a worker to those that wait for disks, so
+//! that a listing passes sixteen files that are being compressed.
 //!
 //! A chunk consists of bytes and ranges of files, and is sent as one chunk of the chunked coding
 //! (RFC 9112, section 7.1); to a client of HTTP/1.0 as it is, and the end of the connection is the
@@ -30,8 +30,8 @@ use crate::request::request_line::HttpVersion;
 
 /// Produces a body, chunk by chunk.
 pub(crate) trait BodyProducer: fmt::Debug + Send {
-    /// Adds the next pieces to `chunk`, if there are any yet. Returns when the chunk is full or after
-    /// a bounded amount of work of the kind that [`work`](BodyProducer::work) has announced.
+    /// Adds the next pieces to `chunk`, if there are any yet. Returns when the chunk is full or
+    /// after a bounded amount of work of the kind that [`work`](BodyProducer::work) has announced.
     ///
     /// # Errors
     /// The body cannot be completed.
@@ -257,8 +257,8 @@ impl ProducedBody {
     }
 }
 
-/// One step of a body. The producer is on a blocking thread while it works, and here while its chunk
-/// is sent.
+/// One step of a body. The producer is on a blocking thread while it works, and here while its
+/// chunk is sent.
 async fn step(
     mut producer: Box<dyn BodyProducer>,
     turns: &Arc<Semaphore>,
