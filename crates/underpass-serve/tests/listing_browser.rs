@@ -163,13 +163,15 @@ const PHONE: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><s
   const answer = await fetch("./");
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const style = page.querySelector("style");
-  style.textContent = style.textContent.replace("(max-width: 40rem)", "all") + "body { width: 336px }";
+  const phone = style.textContent.replace("(max-width: 40rem)", "all");
+  style.textContent = phone + "body { width: 336px }";
   document.head.append(style);
   const output = document.querySelector("output");
   document.body.append(...page.body.children);
   const end = document.body.getBoundingClientRect().right;
   const cells = [...document.querySelectorAll("thead a, tbody th, tbody td")];
-  const boxes = cells.filter((cell) => cell.textContent).map((cell) => cell.getBoundingClientRect());
+  const full = cells.filter((cell) => cell.textContent);
+  const boxes = full.map((cell) => cell.getBoundingClientRect());
   output.textContent = [...document.querySelectorAll("thead a")]
     .map((head) => head.firstChild.textContent).join(", ") + "; " +
     boxes.filter((box) => box.right > end).length + " outside; " +

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 use serde::Serialize;
+use underpass::errno::meaning;
 
 use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 
@@ -258,15 +259,6 @@ impl fmt::Display for ProblemMessage<'_> {
             Some(errno) => write!(f, ": {}", meaning(errno)),
             None => Ok(()),
         }
-    }
-}
-
-/// The C library's words for an errno.
-fn meaning(errno: Errno) -> String {
-    let meaning = std::io::Error::from(errno).to_string();
-    match meaning.rsplit_once(" (os error") {
-        Some((meaning, _)) => meaning.to_owned(),
-        None => meaning,
     }
 }
 

@@ -151,7 +151,7 @@ fn compress(
     coding: Coding,
     permit: CompressionPermit,
 ) -> Result<StartedBody, StartError> {
-    let size = file.state.size;
+    let size = file.state.stamp.size;
     let encoder = Encoder::new(coding, Some(size), Some(permit))?;
     let mut fields = file.state.fields.clone();
     if let Some(name) = &file.save_as {

@@ -270,8 +270,8 @@ impl RequestText {
             target,
             version,
             request.and_then(|request| request.authority),
-            fields.and_then(|fields| fields.referer.value()),
-            fields.and_then(|fields| fields.user_agent.value()),
+            fields.and_then(|fields| fields.referer.as_deref()),
+            fields.and_then(|fields| fields.user_agent.as_deref()),
         ];
         for (number, part) in parts.into_iter().enumerate() {
             text.there[number] = part.is_some();

@@ -158,13 +158,13 @@ impl Worker {
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };
-        client(peer, field.value(), &self.shared.proxies)
+        client(peer, field.as_deref(), &self.shared.proxies)
     }
 
     /// Answers a request.
     pub(crate) fn answer(
         &self,
-        mut request: RequestHead<'_>,
+        request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
         room: DescriptorRoom<'_>,
@@ -177,10 +177,9 @@ impl Worker {
         };
         let lookup = self.lookup(site, now);
         let rules = &lookup.site.rules;
-        let origin = request.fields.origin.take();
         let cors = rules.cors.as_ref();
         let context = ResponseContext {
-            allowed_origin: cors.and_then(|cors| cors.admit(origin.as_deref())),
+            allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
             ..self.context(site, request.method, request.version, persistence, now)
         };
         match decide(request, rules, &self.shared.limits, &lookup) {

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use underpass::{Account, Mechanism};
 
 use crate::connection::exchange::{EndedExchange, RequestPart};
-use crate::http::calendar::Moment;
+use crate::http::calendar::rfc3339;
 use crate::http::fields::push_decimal;
 use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
@@ -150,11 +150,11 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
 /// `1994-11-06T08:49:37.123456Z`.
 fn push_time(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     let since = ended.time().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let second = Moment::of(FileTime {
+    let second = rfc3339(FileTime {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: 0,
     });
-    let (second, micros) = (second.to_string(), since.subsec_micros());
+    let micros = since.subsec_micros();
     let _ = write!(out, "{}.{micros:06}Z", second.trim_end_matches('Z'));
 }
 

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use sha2::{Digest as _, Sha256};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
-use crate::http::calendar::Moment;
+use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
@@ -204,11 +204,11 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
             human(size)
         )?,
     }
-    let moment = Moment::of(entry.changed);
+    let moment = rfc3339(entry.changed);
     writeln!(
         out,
         "<td><time datetime=\"{moment}\" title=\"{moment}\">{}</time></td></tr>",
-        moment.minutes()
+        minutes(entry.changed)
     )
 }
 
@@ -227,7 +227,8 @@ pub(crate) fn close(
         out,
         "</tbody>\n</table>\n<p id=\"none\" class=\"none\"{hidden}>{none}</p>\n</main>\n<footer>\n\
          <p id=\"count\" role=\"status\">{}, {}, <span title=\"{}\">{}</span></p>\n\
-         <p id=\"zone\">Times are in UTC</p>\n</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <p id=\"zone\">Times are in UTC</p>\n</footer>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
         counted(totals.folders, "folder"),
         counted(totals.files, "file"),
         counted(totals.bytes, "byte"),

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
-use crate::http::calendar::Moment;
+use crate::http::calendar::rfc3339;
 use crate::request::path::encoded;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 
@@ -52,7 +52,7 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) -> io::Re
         encoded_name: is_lossy.then(|| encoded(&entry.name).collect()),
         kind,
         size,
-        modified: Moment::of(entry.changed).to_string(),
+        modified: rfc3339(entry.changed),
     };
     out.extend_from_slice(if before == 0 { b"\n" } else { b",\n" });
     push(out, &row)
