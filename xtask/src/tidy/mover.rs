@@ -137,12 +137,7 @@ mod tests {
 
     #[test]
     fn the_parts_that_call_the_kernel_do() {
-        for path in [
-            "sys/tls.rs",
-            "drive/tokio/mod.rs",
-            "kernel.rs",
-            "probe.rs",
-        ] {
+        for path in ["sys/tls.rs", "drive/tokio/mod.rs", "kernel.rs", "probe.rs"] {
             let path = format!("crates/underpass/src/{path}");
             assert!(check_system_calls(&Tree::of(&[(&path, "use rustix::net;")])).is_empty());
         }

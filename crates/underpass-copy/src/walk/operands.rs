@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, OFlags, stat};
+use rustix::fs::{CWD, OFlags, lstat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -41,7 +41,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     };
     let jobs = match (sources, operands.first()) {
         // One file is copied by one thread.
-        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
         _ => options.jobs.map_or(1, NonZeroUsize::get),
     };
     let jobs = jobs.min(CopyOptions::JOBS_MAX);
